@@ -1,0 +1,86 @@
+"""Exact partial derivatives, without recursion: each shared subexpression is differentiated once.
+
+SymPy's ``diff`` recurses (300 nested functions break it) and differentiates repeated parts again and again; its
+rules for Abs, Min and Max of complex symbols are of no use here, where every variable is real. Off the kinks of Abs,
+Min, Max and Piecewise the result is the derivative; on them none exists, and one side's is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+from sympy.core.function import AppliedUndef
+from sympy.functions.elementary.piecewise import ExprCondPair
+from sympy.logic.boolalg import Boolean
+
+from bilevel_sym.expressions import postorder
+
+__all__ = ["derivative"]
+
+
+def derivative(expression: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
+    """The partial derivative of ``expression`` with respect to a real ``symbol``.
+
+    >>> x, y = sp.symbols("x y", real=True)
+    >>> derivative(x*sp.sin(x*y), y)
+    x**2*cos(x*y)
+    >>> derivative(abs(x), x), derivative(sp.Max(x, y), x)
+    (sign(x), Piecewise((1, x >= y), (0, True)))
+    """
+    done: dict[int, sp.Expr] = {}
+    for node in postorder(expression):
+        if not node.args:
+            done[id(node)] = sp.S.One if node == symbol else sp.S.Zero
+        else:
+            done[id(node)] = _chain(node, [done[id(child)] for child in node.args], symbol)
+    return done[id(expression)]
+
+
+def _chain(node: sp.Basic, inner: Sequence[sp.Expr], symbol: sp.Symbol) -> sp.Expr:
+    """The derivative of one node from those of its arguments."""
+    if isinstance(node, (AppliedUndef, sp.Derivative)):
+        return node.diff(symbol)
+    if all(d is sp.S.Zero for d in inner):
+        return sp.S.Zero
+    if isinstance(node, ExprCondPair):
+        return inner[0]
+    if isinstance(node, (Boolean, sp.Tuple)):  # conditions, and the "with respect to" of Derivative
+        return sp.S.Zero
+    if isinstance(node, sp.Add):
+        return sp.Add(*inner)
+    if isinstance(node, sp.Mul):
+        return _product(node.args, inner)
+    if isinstance(node, sp.Pow):
+        return _power(node, *inner)
+    if isinstance(node, sp.Piecewise):
+        return sp.Piecewise(*((d, pair.cond) for d, pair in zip(inner, node.args, strict=True)))
+    if isinstance(node, (sp.Max, sp.Min)):
+        return _extremum(node, inner)
+    if isinstance(node, sp.Abs):
+        return sp.sign(node.args[0]) * inner[0]
+    if isinstance(node, sp.sign):
+        return sp.S.Zero
+    return node.fdiff(1) * inner[0]
+
+
+def _product(factors: Sequence[sp.Expr], inner: Sequence[sp.Expr]) -> sp.Expr:
+    return sp.Add(*(sp.Mul(*factors[:i], d, *factors[i + 1 :]) for i, d in enumerate(inner) if d is not sp.S.Zero))
+
+
+def _power(node: sp.Pow, d_base: sp.Expr, d_exponent: sp.Expr) -> sp.Expr:
+    base, exponent = node.args
+    if d_exponent is sp.S.Zero:
+        return exponent * base ** (exponent - 1) * d_base
+    return node * (d_exponent * sp.log(base) + exponent * d_base / base)
+
+
+def _extremum(node: sp.Max | sp.Min, inner: Sequence[sp.Expr]) -> sp.Expr:
+    """Piece by piece: the derivative of the argument that is the largest (or smallest)."""
+    pieces = []
+    for i, (argument, d) in enumerate(zip(node.args, inner, strict=True)):
+        rest = node.args[i + 1 :]
+        other = node.func(*rest) if rest else argument
+        ahead = argument >= other if isinstance(node, sp.Max) else argument <= other
+        pieces.append((d, ahead if rest else True))
+    return sp.Piecewise(*pieces)

@@ -1,0 +1,146 @@
+"""The command line: parses, calls, prints; no mathematics.
+
+Exit codes: 0 done, 1 something is violated, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from bilevel_sym import zoo
+from bilevel_sym.derivation import Derivation, derive
+from bilevel_sym.display import text_lines
+from bilevel_sym.errors import BilevelError, NoClosedForm
+from bilevel_sym.problem import BilevelProblem
+
+__all__ = ["main"]
+
+_PROBLEM_HELP = "a TOML problem file, or zoo:NAME, or zoo:NAME,d=10,L=2"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    >>> main(["derive", "zoo:minimax_nash", "--format", "latex"])  # doctest: +ELLIPSIS
+    \\begin{aligned}
+    ...
+    \\end{aligned}
+    0
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        for line in options.run(options):
+            print(line, flush=sys.stdout.isatty())
+    except BilevelError as error:
+        print(f"bilevel-sym: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bilevel-sym: interrupted; what stands above is complete", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with errors of two lines instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\ntry: {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="bilevel-sym",
+        description="Exact formulas for bilevel and minimax optimization.",
+        epilog="example: bilevel-sym derive zoo:scalar",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    derive_command = commands.add_parser(
+        "derive",
+        help="y*(x), Phi, its gradient and Hessian, term by term",
+        epilog="example: bilevel-sym derive my_problem.toml --format latex",
+    )
+    derive_command.add_argument("problem", metavar="PROBLEM", help=_PROBLEM_HELP)
+    derive_command.add_argument("--format", choices=sorted(_FORMATS), default="text")
+    derive_command.set_defaults(run=_derive)
+    zoo_command = commands.add_parser(
+        "zoo",
+        help="problems that carry their answers",
+        epilog="example: bilevel-sym zoo saddle",
+    )
+    zoo_command.add_argument("name", metavar="NAME", nargs="?", help="one problem, with its answers")
+    zoo_command.set_defaults(run=_zoo)
+    return parser
+
+
+def _load(spec: str) -> BilevelProblem:
+    if spec.startswith("zoo:"):
+        return zoo.parse(spec.removeprefix("zoo:")).problem
+    return BilevelProblem.load(spec)
+
+
+def _derive(options: argparse.Namespace) -> Iterable[str]:
+    return _FORMATS[options.format](derive(_load(options.problem)))
+
+
+def _zoo(options: argparse.Namespace) -> Iterable[str]:
+    if options.name is not None:
+        return [zoo.parse(options.name.removeprefix("zoo:")).describe()]
+    width = max(map(len, zoo.names()))
+    return [f"{name:{width}}  {zoo.get(name).summary}" for name in zoo.names()]
+
+
+def _latex(derivation: Derivation) -> Iterable[str]:
+    try:
+        return [derivation.latex()]
+    except NoClosedForm:
+        return [derivation.latex(form="blocks")]
+
+
+def _json(derivation: Derivation) -> Iterable[str]:
+    return [json.dumps(_record(derivation), indent=2, ensure_ascii=False)]
+
+
+def _record(derivation: Derivation) -> dict[str, object]:
+    """The stable schema: expressions as text, matrices as lists of rows; absent formulas are null."""
+    record: dict[str, object] = {
+        "schema": "bilevel-sym/derivation/1",
+        "name": derivation.name,
+        "x": [s.name for s in derivation.x],
+        "y": [s.name for s in derivation.y],
+        "closed_form": derivation.is_closed_form,
+        "method": derivation.method,
+        "y_star": None if derivation.y_star is None else [str(e) for e in derivation.y_star],
+        "auxiliaries": {str(name): str(value) for name, value in derivation.auxiliaries.items()},
+    }
+    written_out = ("phi", "grad_phi", "hess_phi", "terms")
+    try:
+        return record | {name: _texts(getattr(derivation, name)) for name in written_out}
+    except NoClosedForm:
+        return record | dict.fromkeys(written_out)
+
+
+def _texts(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _texts(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        rows = value.tolist()
+        return [[str(entry) for entry in row] for row in rows]
+    return str(value)
+
+
+_FORMATS = {
+    "text": text_lines,
+    "latex": _latex,
+    "python": lambda derivation: [derivation.source("numpy")],
+    "json": _json,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

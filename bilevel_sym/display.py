@@ -1,0 +1,208 @@
+"""Derivations for readers: LaTeX entry by entry, LaTeX in matrix notation, and plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from bilevel_sym.errors import NoClosedForm
+from bilevel_sym.expressions import postorder, symbols_in
+
+if TYPE_CHECKING:
+    from bilevel_sym.derivation import Derivation
+
+__all__ = ["latex_blocks", "latex_entries", "latex_summary", "matrix_formulas", "text_lines"]
+
+# What SymPy's own conversion (alpha1 to \alpha_{1}) handles; any other name is quoted letter by letter.
+_CONVERTIBLE = re.compile(r"[A-Za-z]+(_?[0-9]+|_[A-Za-z0-9]+)?")
+_ESCAPES = {
+    "\\": r"\backslash{}", "^": r"\wedge{}", "~": r"\sim{}", " ": r"\ ",
+    **{c: "\\" + c for c in "#$%&_{}"},
+}  # fmt: skip
+_READABLE = 150  # nodes of f and g together, beyond which a notebook shows the matrix notation
+
+
+def matrix_formulas(d: int, n: int) -> dict[sp.MatrixSymbol, sp.MatrixExpr]:
+    """v, dy_dx, grad_phi and hess_phi in terms of the blocks, the linear solve kept by name.
+
+    >>> for name, formula in matrix_formulas(2, 3).items():
+    ...     print(name, "=", formula)
+    v = g_yy**(-1)*f_y
+    dy_dx = -g_xy*g_yy**(-1)
+    grad_phi = f_x - g_xy*v
+    hess_phi = L_xx + L_xy*dy_dx.T + dy_dx*L_yy*dy_dx.T + dy_dx*L_xy.T
+    """
+    sizes = {"x": d, "y": n}
+
+    def block(name: str) -> sp.MatrixSymbol:
+        rows, cols = (*(sizes[axis] for axis in name[2:]), 1)[:2]
+        return sp.MatrixSymbol(name, rows, cols)
+
+    v, dy_dx = sp.MatrixSymbol("v", n, 1), sp.MatrixSymbol("dy_dx", d, n)
+    L_xx, L_xy, L_yy = block("L_xx"), block("L_xy"), block("L_yy")
+    return {
+        v: block("g_yy").I * block("f_y"),
+        dy_dx: -block("g_xy") * block("g_yy").I,
+        sp.MatrixSymbol("grad_phi", d, 1): block("f_x") - block("g_xy") * v,
+        sp.MatrixSymbol("hess_phi", d, d): L_xx + dy_dx * L_xy.T + L_xy * dy_dx.T + dy_dx * L_yy * dy_dx.T,
+    }
+
+
+_BLOCKS = (
+    r"\nabla_y g(x, y^*(x)) &= 0",
+    r"\nabla_y^2 g \, v &= \nabla_y f",
+    r"\frac{\partial y^*}{\partial x} &= -\nabla_{xy}^2 g \, (\nabla_y^2 g)^{-1}",
+    r"\nabla \Phi(x) &= \nabla_x f - \nabla_{xy}^2 g \, v",
+    r"\mathcal{L}(x, y) &= f - v^\top \nabla_y g \quad (v \text{ held constant})",
+    r"\nabla^2 \Phi(x) &= \nabla_x^2 \mathcal{L} + \frac{\partial y^*}{\partial x} \nabla_{yx}^2 \mathcal{L}"
+    r" + \nabla_{xy}^2 \mathcal{L} \, \frac{\partial y^*}{\partial x}^\top"
+    r" + \frac{\partial y^*}{\partial x} \nabla_y^2 \mathcal{L} \, \frac{\partial y^*}{\partial x}^\top",
+)
+
+
+def latex_blocks(derivation: Derivation) -> str:
+    """The formulas in matrix notation, all at y = y*(x); the same for every problem that is not minimax.
+
+    >>> from bilevel_sym import derive_generic
+    >>> "v &= \\\\nabla_y f" in latex_blocks(derive_generic(1, 1))
+    True
+    """
+    return _aligned(_MINIMAX_BLOCKS if derivation.is_minimax else _BLOCKS)
+
+
+_MINIMAX_BLOCKS = (
+    r"\nabla_y f(x, y^*(x)) &= 0",
+    r"\nabla \Phi(x) &= \nabla_x f",
+    r"\nabla^2 \Phi(x) &= \nabla_x^2 f - \nabla_{xy}^2 f \, (\nabla_y^2 f)^{-1} \, \nabla_{yx}^2 f",
+)
+
+
+def latex_entries(derivation: Derivation) -> str:
+    """y*, Phi, its gradient and Hessian written out; in x alone where closed, else in x and y.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> print(latex_entries(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))))
+    \\begin{aligned}
+    y^*(x) &= x \\\\
+    \\Phi(x) &= x \\\\
+    \\nabla \\Phi(x) &= 1 \\\\
+    \\nabla^2 \\Phi(x) &= 0
+    \\end{aligned}
+    """
+    show = _Latex(derivation)
+    wholes = {
+        r"\Phi(x)": derivation.phi,
+        r"\nabla \Phi(x)": derivation.grad_phi,
+        r"\nabla^2 \Phi(x)": derivation.hess_phi,
+    }
+    return _aligned([*show.lower_level(), *(f"{name} &= {show(whole)}" for name, whole in wholes.items())])
+
+
+def latex_summary(derivation: Derivation) -> str:
+    """What a notebook shows: the entries where a person can read them, else the matrix notation.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> latex_summary(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))).count("&=")
+    4
+    """
+    nodes = sum(1 for formula in (derivation.f, derivation.g) for _ in postorder(formula))
+    if nodes > _READABLE:
+        return latex_blocks(derivation)
+    try:
+        return latex_entries(derivation)
+    except NoClosedForm:
+        return latex_blocks(derivation)
+
+
+def text_lines(derivation: Derivation) -> Iterator[str]:
+    """The formulas as lines of text, term by term, each line as soon as it is known.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> for line in text_lines(derive(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))):
+    ...     print(line)
+    lower level: linear in y, solved exactly
+    y*(x)
+      y = x
+    Phi(x) = x**2
+    grad Phi(x)
+      [x] = 2*x
+        direct    x
+        implicit  x
+    Hess Phi(x)
+      [x, x] = 2
+        cross             1
+        cross_transposed  1
+    """
+    yield f"lower level: {derivation.method}"
+    if derivation.y_star is None:
+        yield "y*(x) solves"
+        yield from (f"  0 = {entry}" for entry in derivation.blocks["g_y"])
+    else:
+        yield "y*(x)"
+        named = zip(derivation.y, derivation.y_star, strict=True)
+        yield from (f"  {symbol} = {entry}" for symbol, entry in named)
+    try:
+        yield from _formula_lines(derivation)
+    except NoClosedForm as refusal:
+        yield "with the blocks of f, g and L = f - v^T g_y at y = y*(x):"
+        yield from (f"  {name} = {formula}" for name, formula in derivation.auxiliaries.items())
+        yield str(refusal)
+
+
+def _formula_lines(derivation: Derivation) -> Iterator[str]:
+    where = "" if derivation.is_closed_form else ", at y = y*(x)"
+    x, terms = derivation.x, derivation.terms
+    yield f"Phi(x) = {derivation.phi}{where}"
+    yield f"grad Phi(x){where}"
+    for i, symbol in enumerate(x):
+        yield f"  [{symbol}] = {derivation.grad_phi[i]}"
+        yield from _term_lines({name: term[i] for name, term in terms["grad_phi"].items()})
+    yield f"Hess Phi(x){where}"
+    for i in range(len(x)):
+        for j in range(i, len(x)):
+            yield f"  [{x[i]}, {x[j]}] = {derivation.hess_phi[i, j]}"
+            yield from _term_lines({name: term[i, j] for name, term in terms["hess_phi"].items()})
+
+
+def _term_lines(terms: dict[str, sp.Expr]) -> Iterable[str]:
+    shown = {name: value for name, value in terms.items() if value != 0}
+    width = max(map(len, shown), default=0)
+    return (f"    {name:{width}}  {value}" for name, value in shown.items())
+
+
+class _Latex:
+    """SymPy's LaTeX printer with every unusual name quoted."""
+
+    def __init__(self, derivation: Derivation) -> None:
+        self._derivation = derivation
+        symbols = symbols_in(derivation.f) | symbols_in(derivation.g) | {*derivation.x, *derivation.y}
+        self._names = {s: _quoted(s.name) for s in symbols if not _CONVERTIBLE.fullmatch(s.name)}
+
+    def __call__(self, expression: sp.Basic) -> str:
+        if isinstance(expression, sp.MatrixBase) and expression.shape == (1, 1):
+            expression = expression[0]
+        return str(sp.latex(expression, symbol_names=self._names))
+
+    def lower_level(self) -> Iterable[str]:
+        y_star = self._derivation.y_star
+        if y_star is None:
+            condition = self(self._derivation.blocks["g_y"])
+            return [f"0 &= {condition} \\quad \\text{{at }} y = y^*(x)"]
+        left = ["y^*(x)"] if len(y_star) == 1 else [f"y^*_{{{k}}}(x)" for k in range(1, len(y_star) + 1)]
+        return [f"{name} &= {self(entry)}" for name, entry in zip(left, y_star, strict=True)]
+
+
+def _quoted(name: str) -> str:
+    def letter(c: str) -> str:
+        if c in _ESCAPES:
+            return _ESCAPES[c]
+        return c if c.isascii() and c.isprintable() else f"U{ord(c):04X}"
+
+    return rf"\mathtt{{{''.join(map(letter, name))}}}"
+
+
+def _aligned(lines: Iterable[str]) -> str:
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"

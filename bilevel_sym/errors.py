@@ -1,0 +1,147 @@
+"""The exception tree. Each class says its cause and its cure.
+
+A false theorem is a verdict and running out of steps is a status; neither is an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "AssumptionViolated",
+    "BilevelError",
+    "InvalidProblem",
+    "KernelError",
+    "LowerLevelFailure",
+    "NoClosedForm",
+    "UnsafeExpression",
+]
+
+
+class BilevelError(Exception):
+    """Root of every error that this toolkit raises on purpose.
+
+    >>> try:
+    ...     raise InvalidProblem("x is empty", hint="pass at least one symbol")
+    ... except BilevelError as error:
+    ...     print(error)
+    x is empty
+    try: pass at least one symbol
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message if hint is None else f"{message}\ntry: {hint}")
+
+
+class InvalidProblem(BilevelError, ValueError):
+    """What was given does not define a problem.
+
+    Cause: symbols that overlap, names that nobody declared, constants that are not real numbers, a box
+    that misses a variable, data of the wrong shape. Cure: the message names the field and what it wants.
+
+    >>> issubclass(InvalidProblem, ValueError)
+    True
+    """
+
+
+class UnsafeExpression(InvalidProblem):
+    """Text that the grammar does not accept, whether hostile or only mistyped.
+
+    Cause: a character, name or construction outside the allowlist, or a size beyond the limits.
+    Cure: look under the caret; ``line`` and ``column`` count from 1.
+
+    >>> print(UnsafeExpression("unknown name 'q'", text="x + q", column=5))
+    unknown name 'q' (line 1, column 5)
+      x + q
+          ^
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        line: int = 1,
+        column: int = 1,
+        hint: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        self.what = message
+        self.line = line
+        self.column = column
+        self.source = source
+        where = f"line {line}, column {column}"
+        full = f"{message} ({where if source is None else f'{source}, {where}'})"
+        super().__init__(full + _caret(text, line, column), hint=hint)
+
+
+class AssumptionViolated(BilevelError):
+    """A standing assumption of the theory fails at a point.
+
+    Cause: for example a lower level that is not strongly convex there. Cure: shrink the box, or mend g.
+    ``label`` is the paper's, ``value`` is the offending quantity (for convexity, an eigenvalue).
+
+    >>> error = AssumptionViolated("g_yy is not positive definite", label="assu:bilevel",
+    ...                            point={"x": 0, "y": 1}, value=-2)
+    >>> print(error)
+    g_yy is not positive definite: -2 at x = 0, y = 1 [assu:bilevel]
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        label: str,
+        point: Mapping[str, object],
+        value: object,
+        hint: str | None = None,
+    ) -> None:
+        self.label = label
+        self.point = dict(point)
+        self.value = value
+        at = ", ".join(f"{name} = {number}" for name, number in self.point.items())
+        super().__init__(f"{message}: {value}{' at ' + at if at else ''} [{label}]", hint=hint)
+
+
+class NoClosedForm(BilevelError):
+    """grad_y g = 0 was not solved in closed form, and a closed form was asked for.
+
+    Cause: none exists, or writing it out would be too large to read. Cure: ``closed_form="auto"`` or
+    ``False``; the implicit formulas need no y*(x), only the value of y at it.
+
+    >>> issubclass(NoClosedForm, BilevelError)
+    True
+    """
+
+
+class LowerLevelFailure(BilevelError):
+    """The numerical solution of the lower level did not converge.
+
+    Cause: no minimiser, or one outside the range of float64. Cure: a better start, or a bounded box.
+
+    >>> issubclass(LowerLevelFailure, BilevelError)
+    True
+    """
+
+
+class KernelError(BilevelError):
+    """A kernel was called with arrays of the wrong shape or type.
+
+    Cause: the message gives the expected and the given shape. Cure: reshape, or convert to float64.
+
+    >>> issubclass(KernelError, BilevelError)
+    True
+    """
+
+
+def _caret(text: str, line: int, column: int, *, width: int = 70) -> str:
+    """The offending line with a caret under the offending column, cut to a readable width."""
+    lines = text.split("\n")
+    if not text or line > len(lines):
+        return ""
+    start = max(0, column - 1 - width // 2)
+    shown = lines[line - 1][start : start + width]
+    printable = "".join(c if c.isprintable() else "?" for c in shown)
+    return f"\n  {printable}\n  {' ' * (column - 1 - start)}^"

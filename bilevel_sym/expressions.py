@@ -1,0 +1,134 @@
+"""Structural work on SymPy expressions, without recursion: what is in them, and replacing parts of them.
+
+SymPy's own traversals recurse, and a chain of a few hundred functions breaks them. Everything here visits each
+shared node once, children first, so that SymPy's cached hashes fill up from below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import sympy as sp
+from sympy.core.relational import GreaterThan, LessThan, StrictGreaterThan, StrictLessThan
+from sympy.functions.elementary.piecewise import ExprCondPair
+from sympy.logic.boolalg import BooleanFalse, BooleanTrue
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.exact import rational
+from bilevel_sym.functions import sigmoid, softplus
+
+__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "substitute", "symbols_in"]
+
+SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
+    {
+        sp.exp: "exp",
+        sp.log: "log",
+        sp.sin: "sin",
+        sp.cos: "cos",
+        sp.tan: "tan",
+        sp.tanh: "tanh",
+        sp.sinh: "sinh",
+        sp.cosh: "cosh",
+        sp.atan: "atan",
+        sp.Abs: "abs",
+        sp.Min: "min",
+        sp.Max: "max",
+        softplus: "softplus",
+        sigmoid: "sigmoid",
+        sp.Piecewise: "Piecewise",
+    }
+)
+
+_ARITHMETIC = (sp.Add, sp.Mul, sp.Pow)
+_CONDITIONS = (
+    ExprCondPair, StrictLessThan, LessThan, StrictGreaterThan, GreaterThan,
+    sp.And, sp.Or, sp.Not, BooleanTrue, BooleanFalse,
+)  # fmt: skip
+_LEAVES = (sp.Symbol, sp.Rational, sp.Float, type(sp.pi), type(sp.E))
+_NOT_REAL = (type(sp.I), type(sp.zoo), type(sp.oo), type(-sp.oo), type(sp.nan))
+_SUPPORTED = (*_ARITHMETIC, *_CONDITIONS, *_LEAVES, *SUPPORTED_FUNCTIONS)
+
+
+def postorder(expression: sp.Basic) -> Iterator[sp.Basic]:
+    """Every distinct node object, children before parents.
+
+    >>> x = sp.Symbol("x")
+    >>> [str(node) for node in postorder(sp.sin(x) + 1)]
+    ['1', 'x', 'sin(x)', 'sin(x) + 1']
+    """
+    seen: set[int] = set()
+    stack: list[tuple[sp.Basic, bool]] = [(expression, False)]
+    while stack:
+        node, children_done = stack.pop()
+        if children_done:
+            hash(node)  # fills SymPy's cache from below, so that no later hash recurses
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.args))
+
+
+def symbols_in(expression: sp.Basic) -> set[sp.Symbol]:
+    """The symbols that occur; like ``free_symbols``, for expressions of any depth.
+
+    >>> x, y = sp.symbols("x y")
+    >>> symbols_in(x*sp.sin(y)) == {x, y}
+    True
+    """
+    return {node for node in postorder(expression) if isinstance(node, sp.Symbol)}
+
+
+def substitute(expression: sp.Expr, mapping: Mapping[sp.Basic, sp.Basic]) -> sp.Expr:
+    """``xreplace`` without recursion: nodes whose children did not change are kept as they are.
+
+    >>> x, y = sp.symbols("x y")
+    >>> substitute(x*sp.sin(y), {y: sp.Integer(0)})
+    0
+    """
+    if not mapping:
+        return expression
+    new: dict[int, sp.Basic] = {}
+    for node in postorder(expression):
+        if node in mapping:
+            new[id(node)] = mapping[node]
+            continue
+        args = [new[id(child)] for child in node.args]
+        changed = any(a is not b for a, b in zip(args, node.args, strict=True))
+        new[id(node)] = node.func(*args) if changed else node
+    return new[id(expression)]
+
+
+def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
+    """The expression with every Float replaced by its exact value, or InvalidProblem.
+
+    >>> x = sp.Symbol("x")
+    >>> check_structure(0.5*x, "f")
+    x/2
+    """
+    floats: dict[sp.Basic, sp.Basic] = {}
+    unsupported: sp.Basic | None = None
+    for node in postorder(expression):
+        if isinstance(node, sp.Float) and node.is_finite:
+            floats[node] = rational(node)
+        elif isinstance(node, (*_NOT_REAL, sp.Float)):
+            raise InvalidProblem(
+                f"{field} contains {node}, and only finite real constants make sense here",
+                hint="look for a division by zero, a root or logarithm of a negative number",
+            )
+        elif not isinstance(node, _SUPPORTED):
+            unsupported = node  # the outermost comes last, and is the one that the user wrote
+    if unsupported is not None:
+        raise _unsupported(unsupported, field)
+    exact = substitute(expression, floats)
+    # replacing 0.5 by 1/2 can only make SymPy evaluate further: x**0.0 is 1, 1/(0.5 - 1/2) is infinite
+    return check_structure(exact, field) if floats else exact
+
+
+def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
+    what = f"the function {node.func}" if node.args else f"{type(node).__name__} ({node})"
+    return InvalidProblem(
+        f"{field} contains {what}, which is not supported",
+        hint="supported: + - * / **, pi, E, sqrt, " + ", ".join(SUPPORTED_FUNCTIONS.values()),
+    )

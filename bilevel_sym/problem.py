@@ -1,0 +1,318 @@
+"""The problems that a user states. All validation of what a user gives starts here, once.
+
+Validation is structural: names, shapes, kinds of expression. Nothing numeric is evaluated at construction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import sympy as sp
+
+from bilevel_sym.box import Box
+from bilevel_sym.errors import InvalidProblem, UnsafeExpression
+from bilevel_sym.exact import rational
+from bilevel_sym.expressions import substitute, symbols_in
+from bilevel_sym.parsing import check_name
+from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
+from bilevel_sym.scope import Formula, Parameters, Scope, Variables
+from bilevel_sym.text import to_text
+
+if TYPE_CHECKING:
+    from bilevel_sym.derivation import Derivation
+
+__all__ = ["BilevelProblem", "MinimaxProblem", "StochasticProblem"]
+
+BoxLike = Box | Mapping[str, Iterable[object]]
+Data = Sequence[Sequence[object]]
+Rows = tuple[tuple[sp.Rational, ...], ...]
+
+
+class BilevelProblem:
+    """min over x of f(x, y*(x)), where y*(x) minimises g(x, y) over y; g strongly convex in y.
+
+    f and g are SymPy expressions or text; x and y are symbols, names, or one string of names. Numbers in
+    ``parameters`` are substituted exactly; a parameter that is None stays symbolic.
+
+    Paper: Equation 1.1 [eq:objective]
+
+    >>> problem = BilevelProblem("x1*y1 + x1**2/2", "a*y1**2/2 - x1*y1", "x1", "y1",
+    ...                          parameters={"a": 2}, box={"x1": (-1, 1), "y1": (-1, 1)})
+    >>> problem.g, problem.d, problem.n
+    (-x1*y1 + y1**2, 1, 1)
+    >>> problem
+    BilevelProblem(f=x1**2/2 + x1*y1, g=a*y1**2/2 - x1*y1, x=(x1,), y=(y1,), parameters={'a': 2})
+    """
+
+    kind: ClassVar[str] = "bilevel"
+
+    f: sp.Expr
+    g: sp.Expr
+    x: tuple[sp.Symbol, ...]
+    y: tuple[sp.Symbol, ...]
+    parameters: Mapping[str, sp.Rational | None]
+    box: Box | None
+    name: str | None
+    _given: Mapping[str, sp.Expr]  # the formulas before the parameters were inserted
+
+    def __init__(
+        self,
+        f: Formula,
+        g: Formula,
+        x: Variables,
+        y: Variables,
+        *,
+        parameters: Parameters | None = None,
+        box: BoxLike | None = None,
+        name: str | None = None,
+    ) -> None:
+        scope = Scope({"x": x, "y": y}, parameters, (f, g))
+        given = {"f": scope.read("f", f, "xy"), "g": scope.read("g", g, "xy")}
+        inserted = {field: scope.insert(formula) for field, formula in given.items()}
+        self._freeze(scope, box, name, _given=given, **inserted)
+        _check_depends(self.g, self.y, "g")
+
+    def _freeze(self, scope: Scope, box: BoxLike | None, name: str | None, **more: object) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InvalidProblem(f"name must be text, but is a {type(name).__name__}")
+        x, y = scope.groups["x"], scope.groups["y"]
+        if box is not None:
+            box = box if isinstance(box, Box) else Box(box)
+            box = box.bind(tuple(s.name for s in x), tuple(s.name for s in y))
+        parameters = MappingProxyType(scope.values)
+        self.__dict__.update(x=x, y=y, parameters=parameters, box=box, name=name, **more)
+
+    def __setattr__(self, field: str, value: object) -> None:
+        raise AttributeError(f"a problem is frozen; make a new one to change {field}")
+
+    @property
+    def d(self) -> int:
+        """The number of upper-level variables."""
+        return len(self.x)
+
+    @property
+    def n(self) -> int:
+        """The number of lower-level variables."""
+        return len(self.y)
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """``derive(problem)``, made once."""
+        from bilevel_sym.derivation import derive
+
+        return derive(self)
+
+    def _content(self) -> tuple[object, ...]:
+        """What makes two problems the same; the name does not count."""
+        parameters = tuple(self.parameters.items())
+        return (self.kind, *self._given.values(), self.x, self.y, parameters, self.box)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BilevelProblem) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def __repr__(self) -> str:
+        formulas = (f"{field}={formula!s:.300}" for field, formula in self._given.items())
+        parts = [*formulas, f"x={self.x}", f"y={self.y}"]
+        if self.parameters:
+            parts.append(f"parameters={dict(self.parameters)}")
+        if self.name is not None:
+            parts.append(f"name={self.name!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BilevelProblem:
+        """Read a TOML problem file; its ``kind`` decides the class of what is returned.
+
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.toml"
+        >>> MinimaxProblem("x*y - y**2/2", "x", "y").save(path)
+        >>> BilevelProblem.load(path)
+        MinimaxProblem(f=x*y - y**2/2, x=(x,), y=(y,))
+        """
+        fields = read_problem(path)
+        try:
+            return _build(fields)
+        except UnsafeExpression as error:
+            raise fields.locate(error) from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a TOML problem file that ``load`` reads back as an equal problem."""
+        write_problem(self._fields(), path)
+
+    def _fields(self, **more: object) -> ProblemFile:
+        names = {role: tuple(check_name(s.name) for s in getattr(self, role)) for role in ("x", "y")}
+        texts = {"g": None, **{field: to_text(formula) for field, formula in self._given.items()}}
+        box = None if self.box is None else dict(self.box.items())
+        return ProblemFile(
+            kind=self.kind,
+            name=self.name,
+            parameters=self.parameters,
+            box=box,
+            **names,
+            **texts,
+            **more,
+        )  # type: ignore[arg-type]
+
+
+class MinimaxProblem(BilevelProblem):
+    """min over x of max over y of f(x, y), f strongly concave in y: the bilevel problem with g = -f.
+
+    Paper: Equation 3.1 [eq:minimax-formu]
+
+    >>> MinimaxProblem("x1*y1 - y1**2/2", "x1", "y1").g
+    -x1*y1 + y1**2/2
+    """
+
+    kind = "minimax"
+
+    def __init__(
+        self,
+        f: Formula,
+        x: Variables,
+        y: Variables,
+        *,
+        parameters: Parameters | None = None,
+        box: BoxLike | None = None,
+        name: str | None = None,
+    ) -> None:
+        scope = Scope({"x": x, "y": y}, parameters, (f,))
+        given = scope.read("f", f, "xy")
+        inserted = scope.insert(given)
+        self._freeze(scope, box, name, _given={"f": given}, f=inserted, g=-inserted)
+        _check_depends(self.f, self.y, "f")
+
+
+class StochasticProblem(BilevelProblem):
+    """f(x, y) = E F(x, y; xi) and g(x, y) = E G(x, y; zeta); the data rows are the distributions.
+
+    ``mean`` is the exact expectation, a deterministic BilevelProblem; ``f`` and ``g`` are its formulas.
+
+    Paper: Equation 1.8 [objective]
+
+    >>> problem = StochasticProblem("(y - a)**2/2", "(y - b*x)**2/2", "x", "y", "a", "b",
+    ...                             [[0], [2]], [[1], [3]])
+    >>> problem.mean.f
+    y**2/4 + (y - 2)**2/4
+    """
+
+    kind = "stochastic"
+
+    F: sp.Expr
+    G: sp.Expr
+    xi: tuple[sp.Symbol, ...]
+    zeta: tuple[sp.Symbol, ...]
+    xi_data: Rows
+    zeta_data: Rows
+
+    def __init__(
+        self,
+        F: Formula,
+        G: Formula,
+        x: Variables,
+        y: Variables,
+        xi: Variables,
+        zeta: Variables,
+        xi_data: Data,
+        zeta_data: Data,
+        *,
+        parameters: Parameters | None = None,
+        box: BoxLike | None = None,
+        name: str | None = None,
+    ) -> None:
+        scope = Scope({"x": x, "y": y, "xi": xi, "zeta": zeta}, parameters, (F, G))
+        given = {
+            "f": scope.read("f", F, ("x", "y", "xi")),
+            "g": scope.read("g", G, ("x", "y", "zeta")),
+        }
+        self._freeze(
+            scope, box, name, _given=given,
+            F=scope.insert(given["f"]), G=scope.insert(given["g"]),
+            xi=scope.groups["xi"], zeta=scope.groups["zeta"],
+            xi_data=_rows(xi_data, len(scope.groups["xi"]), "xi_data"),
+            zeta_data=_rows(zeta_data, len(scope.groups["zeta"]), "zeta_data"),
+        )  # fmt: skip
+        _check_depends(self.G, self.y, "g")
+
+    @cached_property
+    def mean(self) -> BilevelProblem:
+        """The exact expectation over the data rows."""
+        symbolic = {name: None for name, value in self.parameters.items() if value is None}
+        return BilevelProblem(
+            _expectation(self.F, self.xi, self.xi_data),
+            _expectation(self.G, self.zeta, self.zeta_data),
+            self.x, self.y, parameters=symbolic, box=self.box, name=self.name,
+        )  # fmt: skip
+
+    @cached_property
+    def f(self) -> sp.Expr:  # type: ignore[override]
+        """The mean of F."""
+        return self.mean.f
+
+    @cached_property
+    def g(self) -> sp.Expr:  # type: ignore[override]
+        """The mean of G."""
+        return self.mean.g
+
+    def _content(self) -> tuple[object, ...]:
+        return (*super()._content(), self.xi, self.zeta, self.xi_data, self.zeta_data)
+
+    def _fields(self, **more: object) -> ProblemFile:
+        return super()._fields(
+            xi=tuple(check_name(s.name) for s in self.xi),
+            zeta=tuple(check_name(s.name) for s in self.zeta),
+            xi_data=self.xi_data, zeta_data=self.zeta_data, **more,
+        )  # fmt: skip
+
+
+def _check_depends(expression: sp.Expr, y: Sequence[sp.Symbol], field: str) -> None:
+    if absent := [s.name for s in y if s not in symbols_in(expression)]:
+        raise InvalidProblem(
+            f"{field} does not depend on {', '.join(absent)}, so the lower level has no unique minimiser",
+            hint=f"remove {', '.join(absent)} from y, or add it to {field}",
+        )
+
+
+def _rows(data: Data, width: int, field: str) -> Rows:
+    rows = []
+    try:
+        for i, row in enumerate(data):
+            if isinstance(row, str):
+                raise TypeError
+            rows.append(tuple(rational(v, f"{field}[{i}][{j}]") for j, v in enumerate(row)))
+    except TypeError:
+        raise InvalidProblem(
+            f"{field} must be a table: rows of {width} numbers", hint="write [[1, 2], [3, 4]]"
+        ) from None
+    for i, numbers in enumerate(rows):
+        if len(numbers) != width:
+            raise InvalidProblem(f"{field} row {i} has {len(numbers)} numbers, but {width} are declared")
+    if width and not rows:
+        raise InvalidProblem(f"{field} is empty", hint="give at least one row")
+    return tuple(rows)
+
+
+def _expectation(formula: sp.Expr, variables: Sequence[sp.Symbol], rows: Rows) -> sp.Expr:
+    if not variables:
+        return formula
+    terms = (substitute(formula, dict(zip(variables, row, strict=True))) for row in rows)
+    weight = sp.Rational(1, len(rows))
+    return sp.Add(*(weight * term for term in terms))
+
+
+def _build(fields: ProblemFile) -> BilevelProblem:
+    parameters, box, name = fields.parameters, fields.box, fields.name
+    if fields.kind == "minimax":
+        return MinimaxProblem(fields.f, fields.x, fields.y, parameters=parameters, box=box, name=name)
+    if fields.kind == "stochastic":
+        return StochasticProblem(
+            fields.f, fields.g or "", fields.x, fields.y, fields.xi, fields.zeta,
+            fields.xi_data, fields.zeta_data, parameters=parameters, box=box, name=name,
+        )  # fmt: skip
+    return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, parameters=parameters, box=box, name=name)

@@ -1,0 +1,169 @@
+"""The tube of Section 5: descent passes d saddle points, one by one, before the minimum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import sympy as sp
+
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.zoo.entry import entry, require_range
+from bilevel_sym.zoo.example import Example, Kind, KnownPoint
+from bilevel_sym.zoo.matrices import eigenvalues_between, quadratic_form, with_spectrum
+from bilevel_sym.zoo.tube_shape import TAU, TubeShape
+
+__all__ = ["tube", "tube_coupled", "tube_printed"]
+
+_ZERO, _ONE, _TEN = sp.Integer(0), sp.Integer(1), sp.Integer(10)
+_MOST_VARIABLES = 60
+_FAR = 17  # a little more than 6 tau
+_REFERENCE = "Du et al., NeurIPS 2017; as a bilevel problem: the paper's Section 5."
+
+
+@entry
+def tube(*, d: int = 5, L: sp.Rational = _ONE, gamma: sp.Rational = _ONE) -> Example:
+    """The tube on all of R^d: d saddle points, and one minimum, in the non-negative orthant.
+
+    f = y and g = y^2/2 - T_1(x) y, hence y* = Phi = T_1, the printed Phi extended: with S the
+    quintic smoothstep from |x_i| = tau to 2 tau, and A(c) = -gamma c^2, h_1(c), L (c - 4 tau)^2 -
+    nu on the three ranges of c = |x_i|, T_i = A(|x_i|) + (1 - S_i) L sum_{j>i} x_j^2 + S_i
+    T_{i+1}.
+
+    Paper: Equation 5.2 [eq: tube_f]
+    Deviation: the printed f, g and y* jump between the regions while Phi is C^2 (and not C^3);
+    here all four are equally smooth. Most iterates leave the printed domain; this one has no
+    boundary, and mirror images in each coordinate. (+-4 tau, ..., +-4 tau, 0, ..., 0) are all its
+    stationary points: between tau and 2 tau, Phi falls along |x_1|, since A' < 0 and T_2 <= L
+    sum_{j>1} x_j^2; below, x_1 and then all others must vanish; above, x_1 = +-4 tau, and Phi is
+    T_2 - nu.
+    Reference: S. Du, C. Jin, J. Lee, M. Jordan, A. Singh and B. Poczos, Gradient descent can take
+    exponential time to escape saddle points, NeurIPS 2017.
+
+    >>> example = tube(d=2)
+    >>> [str(point) for point in example.stationary_points]
+    ['(0, 0): saddle', '(4*E, 0): saddle', '(4*E, 4*E): local minimum']
+    """
+    require_range("d", d, 1, _MOST_VARIABLES)
+    shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.Symbol("y")
+    phi = shape.value(x)
+    # y* = T_1 lies between -d nu, for A >= -nu, and L |x|^2, for A(c) <= L c^2
+    lowest, highest = -d * math.ceil(shape.nu), d * math.ceil(L * _FAR**2)
+    box = {s.name: (-_FAR, _FAR) for s in x} | {"y": (lowest, highest)}
+    return Example(
+        problem=BilevelProblem(y, y**2 / 2 - phi * y, x, y, box=box, name="tube"),
+        reference=_REFERENCE,
+        y_star=(phi,),
+        phi=phi,
+        stationary_points=_stationary_points(d),
+    )
+
+
+@entry
+def tube_coupled(
+    *,
+    d: int = 3,
+    kappa: sp.Rational = _TEN,
+    L: sp.Rational = _ONE,
+    gamma: sp.Rational = _ONE,
+) -> Example:
+    """The tube behind a coupled lower level, y* = x: here inexact inner loops matter.
+
+    f = T_1(y) and g = (y - x)^T A (y - x)/2, A dense with condition number kappa, hence y* = x
+    and Phi = T_1(x) as in ``tube``. There, one step of conjugate gradients is exact and the
+    number of inner steps does not matter; here the error of y and that of the linear solve both
+    enter the hypergradient.
+
+    Paper: Equation 5.2 [eq: tube_f]
+    Reference: made for this package, after Du et al., NeurIPS 2017.
+
+    >>> example = tube_coupled(d=2, kappa=4)
+    >>> example.y_star, example.problem.n
+    ((x1, x2), 2)
+    """
+    require_range("d", d, 2, _MOST_VARIABLES)
+    shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.symbols(f"y1:{d + 1}")
+    turns = [(2, *(1,) * (d - 1)), (1, *(4,) * (d - 1))]  # these leave no zeros in A
+    matrix = with_spectrum(eigenvalues_between(_ONE, kappa, d), turns)
+    g = quadratic_form(matrix, [t - s for s, t in zip(x, y, strict=True)])
+    box = {s.name: (-_FAR, _FAR) for s in (*x, *y)}
+    return Example(
+        problem=BilevelProblem(shape.value(y), g, x, y, box=box, name="tube_coupled"),
+        reference=f"Made for this package, after {_REFERENCE}",
+        y_star=x,
+        phi=shape.value(x),
+        stationary_points=_stationary_points(d),
+    )
+
+
+@entry
+def tube_printed(
+    *,
+    d: int = 5,
+    L: sp.Rational = _ONE,
+    gamma: sp.Rational = _ONE,
+) -> Example:
+    """The tube as printed, region by region, and undefined outside the printed domain D_0.
+
+    f_2 = y^2/2 - g(x) y with g = h_1(x_i) + h_2(x_i) x_{i+1}^2 where x_i is in [tau, 2 tau], and
+    0 elsewhere. Where closed regions meet, Phi is the same from all sides, but f_1 and g are not:
+    there the region with x_i in [0, tau], or with the larger i, is taken for both. The listed
+    points are all the stationary ones in D_0, for h_1' < 0 and h_2' <= 0 on the connecting
+    regions. The box lies in D_0; it holds the last saddle point and the minimum.
+
+    Paper: Equation 5.2 [eq: tube_f]
+    Deviation: none; Phi is C^2 in D_0, while f_1, f_2 and y* jump, so that Assumption 2.1
+    [assu:bilevel] fails.
+    Reference: Du et al., NeurIPS 2017.
+
+    >>> example = tube_printed(d=2)
+    >>> example.phi.subs({"x1": 1, "x2": 2}), example.phi.subs({"x1": 1, "x2": 3})
+    (3, nan)
+    """
+    require_range("d", d, 1, _MOST_VARIABLES)
+    shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.Symbol("y")
+    first = [shape.first_piece(x, i) for i in range(d + 1)]
+    h = [shape.connector(x, i) for i in range(d)]
+    f = _by_region(x, first, [shape.second_piece(x, i, y) for i in range(d)])
+    y_star = _by_region(x, [_ZERO] * (d + 1), h, elsewhere=_ZERO)
+    box = {s.name: (6, 16) for s in x[:-1]} | {x[-1].name: (0, 16), "y": (-math.ceil(shape.nu), 1)}
+    return Example(
+        problem=BilevelProblem(f, y**2 / 2 - y_star * y, x, y, box=box, name="tube_printed"),
+        reference=_REFERENCE,
+        y_star=(y_star,),
+        phi=_by_region(x, first, [shape.second_piece(x, i, h[i]) for i in range(d)]),
+        stationary_points=_stationary_points(d),
+        all_stationary=True,
+    )
+
+
+def _stationary_points(d: int) -> tuple[KnownPoint, ...]:
+    """(4 tau, ..., 4 tau, 0, ..., 0), from no 4 tau to d of them."""
+    points = ((4 * TAU,) * i + (_ZERO,) * (d - i) for i in range(d + 1))
+    unstable: Kind = "saddle" if d > 1 else "local maximum"
+    return tuple(KnownPoint(x, unstable if _ZERO in x else "local minimum") for x in points)
+
+
+def _by_region(
+    x: Sequence[sp.Symbol],
+    first: Sequence[sp.Expr],
+    second: Sequence[sp.Expr],
+    elsewhere: sp.Expr | None = None,
+) -> sp.Expr:
+    """``first[i]`` and ``second[i]`` on the printed regions of f_{i,1} and f_{i,2}.
+
+    Conditions are single inequalities, since problem files know no "and": hence the nesting.
+    """
+    default = [] if elsewhere is None else [(elsewhere, True)]
+
+    def only(value: sp.Expr, conditions: Iterable[sp.Basic]) -> sp.Expr:
+        for condition in conditions:
+            value = sp.Piecewise((value, condition), *default)
+        return value
+
+    value = first[-1]
+    for i in reversed(range(len(x))):
+        here = sp.Piecewise((first[i], x[i] <= TAU), (second[i], True))
+        here = only(here, (s <= TAU for s in x[i + 1 :]))
+        value = sp.Piecewise((here, x[i] < 2 * TAU), (value, x[i] <= 6 * TAU), *default)
+    return only(value, (s >= 0 for s in x))

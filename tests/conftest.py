@@ -1,0 +1,12 @@
+"""Hypothesis profiles: ``dev`` (default), ``ci`` (where CI is set) and ``thorough`` (before a release)."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("dev", max_examples=25, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("ci", max_examples=25, derandomize=True, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("thorough", max_examples=1000, **_COMMON)  # type: ignore[arg-type]
+settings.load_profile("ci" if os.environ.get("CI") else "dev")

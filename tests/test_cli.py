@@ -1,0 +1,174 @@
+"""The command line, end to end as a process, and the promises that the README makes about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bilevel_sym import zoo
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bilevel_sym.cli", *arguments],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+def test_derive_prints_the_formulas_term_by_term() -> None:
+    done = run("derive", "zoo:scalar")
+    assert done.returncode == 0
+    assert "Phi(x) = x*(x + 1)/(x**2 + 1)" in done.stdout
+    assert "implicit" in done.stdout
+    assert done.stderr == ""
+
+
+def test_derive_reads_a_problem_file(tmp_path: Path) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text('x = ["x1"]\ny = ["y1"]\nf = "x1*y1"\ng = "y1**2/2 - x1*y1"\n')
+    done = run("derive", str(path), "--format", "latex")
+    assert done.returncode == 0
+    assert r"\Phi(x) &= x_{1}^{2}" in done.stdout
+
+
+def test_json_has_a_stable_schema() -> None:
+    record = json.loads(run("derive", "zoo:scalar", "--format", "json").stdout)
+    assert record["schema"] == "bilevel-sym/derivation/1"
+    assert set(record) == {
+        "schema",
+        "name",
+        "x",
+        "y",
+        "closed_form",
+        "method",
+        "y_star",
+        "auxiliaries",
+        "phi",
+        "grad_phi",
+        "hess_phi",
+        "terms",
+    }
+    assert record["closed_form"] is True
+    assert len(record["grad_phi"]) == len(record["x"])
+    assert set(record["terms"]["hess_phi"]) == {
+        "direct",
+        "cross",
+        "curvature",
+        "cross_transposed",
+        "quadratic",
+    }
+
+
+def test_python_source_runs() -> None:
+    source = run("derive", "zoo:implicit_cubic", "--format", "python").stdout
+    done = subprocess.run(
+        [sys.executable, "-c", source + "\nprint(grad_phi([2.0])[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert abs(float(done.stdout)) < 1e-12
+
+
+def test_large_problems_are_shown_in_matrix_notation(tmp_path: Path) -> None:
+    path = tmp_path / "wide.toml"
+    y = [f"y{k}" for k in range(1, 7)]
+    g = " + ".join(f"exp({name}) + {name}**2" for name in y) + " + " + "*".join(y)
+    path.write_text(f'x = ["x"]\ny = {json.dumps(y)}\nf = "x*y1"\ng = "{g} + x*y2"\n')
+    for form in ("text", "latex", "json"):
+        done = run("derive", str(path), "--format", form)
+        assert done.returncode == 0, done.stderr
+    assert "grad_phi = f_x - g_xy*v" in run("derive", str(path)).stdout
+
+
+def test_the_zoo_lists_and_describes() -> None:
+    listed = run("zoo")
+    assert listed.returncode == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(zoo.names())
+    one = run("zoo", "saddle")
+    assert one.returncode == 0
+    assert "local minimum" in one.stdout
+
+
+BAD = {
+    "no command": (),
+    "no such command": ("nosuch",),
+    "no such zoo problem": ("derive", "zoo:nosuch"),
+    "no such zoo parameter": ("derive", "zoo:saddle,q=3"),
+    "bad zoo value": ("derive", "zoo:saddle,d=-1"),
+    "bad zoo spec": ("derive", "zoo:saddle,d"),
+    "no such file": ("derive", "nosuch.toml"),
+    "a folder": ("derive", "."),
+    "no such format": ("derive", "zoo:scalar", "--format", "xml"),
+    "no problem": ("derive",),
+    "zoo nosuch": ("zoo", "nosuch"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_short_message_and_exit_code_2(case: str) -> None:
+    done = run(*BAD[case])
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert 1 <= len(done.stderr.splitlines()) <= 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = [",
+        'x = ["x"]\ny = ["y"]\nf = "x +"\ng = "y**2"',
+        'x = ["x"]\ny = ["y"]\nf = "__import__(1)"\ng = "y**2"',
+        "",
+        "\0",
+    ],
+)
+def test_bad_files_are_one_short_message(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    done = run("derive", str(path))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert 1 <= len(done.stderr.splitlines()) <= 4
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m bilevel_sym.cli zoo | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_help_has_examples() -> None:
+    for arguments in (("--help",), ("derive", "--help"), ("zoo", "--help")):
+        done = run(*arguments)
+        assert done.returncode == 0
+        assert "example: bilevel-sym" in done.stdout
+
+
+# ---- the README's promises --------------------------------------------------------------------------
+
+
+def readme_command(heading: str) -> str:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    match = re.search(rf"^## {heading}\n.*?```sh\n(.*?)\n```", readme, re.M | re.S)
+    assert match is not None
+    return match[1]
+
+
+@pytest.mark.parametrize("heading", ["Run it", "Test it"])
+def test_the_readme_has_its_two_commands_on_one_line_each(heading: str) -> None:
+    command = readme_command(heading)
+    assert "\n" not in command
+    assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
+
+
+def test_ci_calls_the_readmes_test_command_verbatim() -> None:
+    assert readme_command("Test it") in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
