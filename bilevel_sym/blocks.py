@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy as sp
 
@@ -63,10 +63,9 @@ class Blocks(Mapping[str, Block]):
     def __repr__(self) -> str:
         return f"Blocks({', '.join(BLOCK_NAMES)})"
 
-    def __getitem__(self, key: str | tuple[str, *tuple[int, ...]]) -> Block | sp.Expr:  # type: ignore[override]
+    def __getitem__(self, key: str | tuple[str | int, ...]) -> Any:
         if isinstance(key, tuple):
-            name, *index = key
-            return self._entry(_known(name), index)
+            return self._entry(_known(str(key[0])), [int(i) for i in key[1:]])
         if _known(key) not in self._whole:
             self._whole[key] = self._block(key)
         return self._whole[key]

@@ -93,7 +93,7 @@ def _zoo(options: argparse.Namespace) -> Iterable[str]:
     if options.name is not None:
         return [zoo.parse(options.name.removeprefix("zoo:")).describe()]
     width = max(map(len, zoo.names()))
-    return [f"{name:{width}}  {zoo.get(name).summary}" for name in zoo.names()]
+    return [f"{name:{width}}  {zoo.summary(name)}" for name in zoo.names()]
 
 
 def _latex(derivation: Derivation) -> Iterable[str]:

@@ -148,7 +148,7 @@ class Derivation:
         Paper: Equation 1.4 [solve-partial-y*-partial-x]
         """
         if self.y_star is None:
-            return formulas.response(self._block("g_xy"), self._g_yy_inverse).applyfunc(tidy)
+            return formulas.response(self._block, self._g_yy_inverse).applyfunc(tidy)
         return Matrix([[tidy(derivative(entry, s)) for entry in self.y_star] for s in self.x])
 
     @cached_property
@@ -158,8 +158,7 @@ class Derivation:
         Paper: Equation B.2 [eq:opt-deri2]
         """
         if self.y_star is None:
-            third = (self._block(name) for name in ("g_xxy", "g_xyy", "g_yyy"))
-            return formulas.second_response(*third, self._g_yy_inverse, self.dy_dx).applyfunc(tidy)
+            return formulas.second_response(self._block, self._g_yy_inverse, self.dy_dx).applyfunc(tidy)
         d, n = self.dy_dx.shape
         return formulas.array(d, n, lambda i, j, k: tidy(derivative(self.dy_dx[i, k], self.x[j])))
 
@@ -217,18 +216,19 @@ class Derivation:
             return _total(self._hessian_terms(variant))
         v = (self._g_yy_inverse * self._block("f_y")).applyfunc(tidy)
         held = dict(zip(self.v, v, strict=True))
-        parts = (self._block(name).applyfunc(lambda e: substitute(e, held)) for name in ("L_xx", "L_xy", "L_yy"))
-        return formulas.lagrangian_hessian(*parts, self.dy_dx).applyfunc(tidy)
+
+        def block(name: str) -> Matrix:
+            return self._block(name).applyfunc(lambda entry: substitute(entry, held))
+
+        return formulas.lagrangian_hessian(block, self.dy_dx).applyfunc(tidy)
 
     @cached_property
     def _gradient_terms(self) -> dict[str, Matrix]:
-        terms = formulas.gradient_terms(self._block("f_x"), self._block("f_y"), self.dy_dx)
+        terms = formulas.gradient_terms(self._block, self.dy_dx)
         return {name: term.applyfunc(tidy) for name, term in terms.items()}
 
     def _hessian_terms(self, variant: Variant) -> dict[str, Matrix]:
-        names = ("f_xx", "f_xy", "f_yy", "f_y")
-        blocks = (self._block(name) for name in names)
-        terms = formulas.hessian_terms(*blocks, self.dy_dx, self.d2y_dx2, variant=variant)
+        terms = formulas.hessian_terms(self._block, self.dy_dx, self.d2y_dx2, variant=variant)
         return {name: term.applyfunc(tidy) for name, term in terms.items()}
 
     @cached_property
@@ -248,13 +248,12 @@ class Derivation:
 
     # ---- for readers ------------------------------------------------------------------------------
 
-    def latex(self, form: Literal["entries", "blocks"] = "entries") -> str:
-        """LaTeX (amsmath) of the formulas: written out entry by entry, or in matrix notation."""
-        if form == "blocks":
-            return display.latex_blocks(self)
-        if form == "entries":
-            return display.latex_entries(self)
-        raise InvalidProblem(f"no LaTeX of form={form!r}", hint="form: 'entries' or 'blocks'")
+    def latex(self, form: Literal["entries", "terms", "blocks"] = "entries") -> str:
+        """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation."""
+        forms = {"entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks}
+        if form not in forms:
+            raise InvalidProblem(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms' or 'blocks'")
+        return forms[form](self)
 
     def source(self, language: str = "numpy") -> str:
         """Readable Python that runs alone, with NumPy and nothing of ours."""

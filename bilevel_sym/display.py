@@ -14,7 +14,7 @@ from bilevel_sym.expressions import postorder, symbols_in
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
 
-__all__ = ["latex_blocks", "latex_entries", "latex_summary", "matrix_formulas", "text_lines"]
+__all__ = ["latex_blocks", "latex_entries", "latex_summary", "latex_terms", "matrix_formulas", "text_lines"]
 
 # What SymPy's own conversion (alpha1 to \alpha_{1}) handles; any other name is quoted letter by letter.
 _CONVERTIBLE = re.compile(r"[A-Za-z]+(_?[0-9]+|_[A-Za-z0-9]+)?")
@@ -99,6 +99,28 @@ def latex_entries(derivation: Derivation) -> str:
         r"\nabla^2 \Phi(x)": derivation.hess_phi,
     }
     return _aligned([*show.lower_level(), *(f"{name} &= {show(whole)}" for name, whole in wholes.items())])
+
+
+def latex_terms(derivation: Derivation) -> str:
+    """The gradient and the Hessian with each of their named terms under a brace; vanishing terms are left out.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> print(latex_terms(derive(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))))
+    \\begin{aligned}
+    y^*(x) &= x \\\\
+    \\nabla \\Phi(x) &= \\underbrace{x}_{\\text{direct}} + \\underbrace{x}_{\\text{implicit}} \\\\
+    \\nabla^2 \\Phi(x) &= \\underbrace{1}_{\\text{cross}} + \\underbrace{1}_{\\text{cross transposed}}
+    \\end{aligned}
+    """
+    show = _Latex(derivation)
+    lines = [*show.lower_level()]
+    for name, group in ((r"\nabla \Phi(x)", "grad_phi"), (r"\nabla^2 \Phi(x)", "hess_phi")):
+        alive = {label: term for label, term in derivation.terms[group].items() if not term.is_zero_matrix}
+        braces = (
+            rf"\underbrace{{{show(term)}}}_{{\text{{{label.replace('_', ' ')}}}}}" for label, term in alive.items()
+        )
+        lines.append(f"{name} &= {' + '.join(braces) or '0'}")
+    return _aligned(lines)
 
 
 def latex_summary(derivation: Derivation) -> str:

@@ -89,8 +89,8 @@ def _rational_or_none(value: object) -> sp.Rational | None:
         # the exponent first: as_integer_ratio of Decimal("1e1000000000") would fill the memory
         small = value.is_finite() and abs(value.adjusted()) <= MAX_EXPONENT
         return sp.Rational(*value.as_integer_ratio()) if small else None
-    if isinstance(value, Real):  # float and NumPy's floats of any width
-        return sp.Rational(*value.as_integer_ratio()) if math.isfinite(value) else None
+    if isinstance(value, Real) and math.isfinite(value):  # float, and NumPy's floats of any width
+        return sp.Rational(*value.as_integer_ratio())  # type: ignore[attr-defined]
     return None
 
 

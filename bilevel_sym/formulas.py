@@ -1,18 +1,20 @@
 """The matrix formulas of the theory, as pure functions of derivative blocks.
 
 Axes are named in order: g_xy is d x n, dy_dx is d x n (rows are x, the paper's convention), three-index blocks are
-SymPy arrays. The same functions serve concrete problems, undefined f and g, and the textbook equations.
+SymPy arrays. Each function takes the blocks as a function of their names, and asks for those that it needs. The
+same functions serve concrete problems, undefined f and g, and the textbook equations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import sympy as sp
 
 __all__ = [
     "Array",
+    "BlockOf",
     "Matrix",
     "Variant",
     "array",
@@ -29,6 +31,7 @@ __all__ = [
 Matrix: TypeAlias = sp.ImmutableDenseMatrix
 Array: TypeAlias = sp.ImmutableDenseNDimArray
 Variant = Literal["corrected", "printed"]
+BlockOf = Callable[[str], Any]  # "g_xy" -> a matrix, "g_xxy" -> an array
 
 
 def inverse(matrix: Matrix) -> Matrix:
@@ -59,48 +62,41 @@ def _determinant(matrix: Matrix) -> sp.Expr:
     )
 
 
-def response(g_xy: Matrix, g_yy_inverse: Matrix) -> Matrix:
+def response(block: BlockOf, g_yy_inverse: Matrix) -> Matrix:
     """How y* moves with x: dy_dx = -g_xy g_yy^-1.
 
     Paper: Equation 1.4 [solve-partial-y*-partial-x]
 
-    >>> response(Matrix([[3]]), Matrix([[2]]))
+    >>> response({"g_xy": Matrix([[3]])}.__getitem__, Matrix([[2]]))
     Matrix([[-6]])
     """
-    return -(g_xy * g_yy_inverse)
+    return -(block("g_xy") * g_yy_inverse)
 
 
-def gradient_terms(f_x: Matrix, f_y: Matrix, dy_dx: Matrix) -> dict[str, Matrix]:
+def gradient_terms(block: BlockOf, dy_dx: Matrix) -> dict[str, Matrix]:
     """The two parts of grad Phi = f_x + dy_dx f_y.
 
     Paper: Equation 1.2 [phi-grad]
 
-    >>> gradient_terms(Matrix([1]), Matrix([2]), Matrix([[3]]))
+    >>> gradient_terms({"f_x": Matrix([1]), "f_y": Matrix([2])}.__getitem__, Matrix([[3]]))
     {'direct': Matrix([[1]]), 'implicit': Matrix([[6]])}
     """
-    return {"direct": f_x, "implicit": dy_dx * f_y}
+    return {"direct": block("f_x"), "implicit": dy_dx * block("f_y")}
 
 
-def optimality_terms(g_xy: Matrix, g_yy: Matrix, dy_dx: Matrix) -> dict[str, Matrix]:
+def optimality_terms(block: BlockOf, dy_dx: Matrix) -> dict[str, Matrix]:
     """The two parts of d/dx grad_y g(x, y*(x)) = g_xy + dy_dx g_yy, which vanishes.
 
     Paper: Equation 1.3 [eq:opt-deri1]
 
-    >>> sum(optimality_terms(Matrix([[6]]), Matrix([[2]]), Matrix([[-3]])).values(), Matrix([[0]]))
-    Matrix([[0]])
+    >>> optimality_terms({"g_xy": Matrix([[6]]), "g_yy": Matrix([[2]])}.__getitem__, Matrix([[-3]]))
+    {'direct': Matrix([[6]]), 'implicit': Matrix([[-6]])}
     """
-    return {"direct": g_xy, "implicit": dy_dx * g_yy}
+    return {"direct": block("g_xy"), "implicit": dy_dx * block("g_yy")}
 
 
 def hessian_terms(
-    f_xx: Matrix,
-    f_xy: Matrix,
-    f_yy: Matrix,
-    f_y: Matrix,
-    dy_dx: Matrix,
-    d2y_dx2: Array,
-    *,
-    variant: Variant = "corrected",
+    block: BlockOf, dy_dx: Matrix, d2y_dx2: Array, *, variant: Variant = "corrected"
 ) -> dict[str, Matrix]:
     """The five parts of the Hessian of Phi, in the paper's order.
 
@@ -110,24 +106,23 @@ def hessian_terms(
     Deviation: the print has dy_dx f_xy^T as its fourth term, the second term once more; that sum is not
     symmetric for d >= 2. The fourth term must be its transpose, f_xy dy_dx^T.
 
-    >>> one = Matrix([[1]])
-    >>> terms = hessian_terms(one, one, one, one, one, Array([[[1]]]))
+    >>> terms = hessian_terms(lambda name: Matrix([[1]]), Matrix([[1]]), Array([[[1]]]))
     >>> list(terms)
     ['direct', 'cross', 'curvature', 'cross_transposed', 'quadratic']
     """
     d, n = dy_dx.shape
-    cross = dy_dx * f_xy.T
-    curvature = Matrix(d, d, lambda i, j: sp.Add(*(d2y_dx2[i, j, k] * f_y[k] for k in range(n) if f_y[k] != 0)))
+    cross, f_y = dy_dx * block("f_xy").T, block("f_y")
+    alive = [k for k in range(n) if f_y[k] != 0]
     return {
-        "direct": f_xx,
+        "direct": block("f_xx"),
         "cross": cross,
-        "curvature": curvature,
+        "curvature": Matrix(d, d, lambda i, j: sp.Add(*(d2y_dx2[i, j, k] * f_y[k] for k in alive))),
         "cross_transposed": cross.T if variant == "corrected" else cross,
-        "quadratic": dy_dx * f_yy * dy_dx.T,
+        "quadratic": dy_dx * block("f_yy") * dy_dx.T,
     }
 
 
-def second_optimality_terms(g_xxy: Array, g_xyy: Array, g_yyy: Array, dy_dx: Matrix) -> dict[str, Array]:
+def second_optimality_terms(block: BlockOf, dy_dx: Matrix) -> dict[str, Array]:
     """What d2y_dx2 g_yy balances: the other parts of the twice differentiated optimality condition.
 
     Entry (i, j, k): g_xxy + dy_dx[j] g_xyy[i] + dy_dx[i] g_xyy[j] + dy_dx[i] g_yyy dy_dx[j].
@@ -136,10 +131,11 @@ def second_optimality_terms(g_xxy: Array, g_xyy: Array, g_yyy: Array, dy_dx: Mat
     Deviation: the print leaves to the reader along which axis each product contracts; two of its terms
     look alike and are transposes of each other in (i, j).
 
-    >>> one = Array([[[1]]])
-    >>> sum(term[0, 0, 0] for term in second_optimality_terms(one, one, one, Matrix([[2]])).values())
+    >>> terms = second_optimality_terms(lambda name: Array([[[1]]]), Matrix([[2]]))
+    >>> sum(term[0, 0, 0] for term in terms.values())
     9
     """
+    g_xyy, g_yyy = block("g_xyy"), block("g_yyy")
     d, n = dy_dx.shape
     lower = range(n)
 
@@ -150,39 +146,37 @@ def second_optimality_terms(g_xxy: Array, g_xyy: Array, g_yyy: Array, dy_dx: Mat
         return sp.Add(*(dy_dx[i, a] * dy_dx[j, b] * g_yyy[k, a, b] for a in lower for b in lower))
 
     return {
-        "direct": g_xxy,
+        "direct": block("g_xxy"),
         "cross": array(d, n, cross),
         "cross_transposed": array(d, n, lambda i, j, k: cross(j, i, k)),
         "quadratic": array(d, n, quadratic),
     }
 
 
-def second_response(g_xxy: Array, g_xyy: Array, g_yyy: Array, g_yy_inverse: Matrix, dy_dx: Matrix) -> Array:
+def second_response(block: BlockOf, g_yy_inverse: Matrix, dy_dx: Matrix) -> Array:
     """The second derivative of y*, d x d x n; symmetric in its first two axes.
 
     Paper: Equation B.9 [eq:hess-y-expression]
 
-    >>> zero = Array([[[0]]])
-    >>> second_response(Array([[[4]]]), zero, zero, Matrix([[2]]), Matrix([[1]]))
+    >>> second_response(lambda name: Array([[[2]]]), Matrix([[1]]), Matrix([[1]]))
     [[[-8]]]
     """
     d, n = dy_dx.shape
-    terms = second_optimality_terms(g_xxy, g_xyy, g_yyy, dy_dx).values()
+    terms = second_optimality_terms(block, dy_dx).values()
     total = array(d, n, lambda i, j, k: sp.Add(*(term[i, j, k] for term in terms)))
     return array(d, n, lambda i, j, k: -sp.Add(*(total[i, j, m] * g_yy_inverse[m, k] for m in range(n))))
 
 
-def lagrangian_hessian(L_xx: Matrix, L_xy: Matrix, L_yy: Matrix, dy_dx: Matrix) -> Matrix:
+def lagrangian_hessian(block: BlockOf, dy_dx: Matrix) -> Matrix:
     """Z^T H Z with Z = [I; dy_dx^T] and H the Hessian in (x, y) of f - v^T grad_y g, v held constant.
 
     The third derivatives of g enter through H alone; no second derivative of y* is needed.
 
-    >>> one = Matrix([[1]])
-    >>> lagrangian_hessian(one, one, one, 2*one)
+    >>> lagrangian_hessian(lambda name: Matrix([[1]]), Matrix([[2]]))
     Matrix([[9]])
     """
-    cross = dy_dx * L_xy.T
-    return L_xx + cross + cross.T + dy_dx * L_yy * dy_dx.T
+    cross = dy_dx * block("L_xy").T
+    return block("L_xx") + cross + cross.T + dy_dx * block("L_yy") * dy_dx.T
 
 
 def array(d: int, n: int, entry: Callable[[int, int, int], sp.Expr]) -> Array:

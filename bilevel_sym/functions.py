@@ -6,6 +6,8 @@ print as people write them, and every arithmetic can evaluate them where the nai
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy as sp
 
 __all__ = ["sigmoid", "softplus"]
@@ -40,10 +42,10 @@ class sigmoid(sp.Function):
         stable = sp.exp(z) / (1 + sp.exp(z)) if negative else 1 / (1 + sp.exp(-z))
         return stable._eval_evalf(prec)
 
-    def _eval_is_extended_real(self) -> bool | None:
+    def _eval_is_extended_real(self) -> Any:
         return self.args[0].is_extended_real
 
-    def _eval_is_positive(self) -> bool | None:
+    def _eval_is_positive(self) -> Any:
         return self.args[0].is_real
 
 
@@ -76,8 +78,8 @@ class softplus(sp.Function):
         stable = sp.log(1 + sp.exp(z)) if negative else z + sp.log(1 + sp.exp(-z))
         return stable._eval_evalf(prec)
 
-    def _eval_is_extended_real(self) -> bool | None:
+    def _eval_is_extended_real(self) -> Any:
         return self.args[0].is_extended_real
 
-    def _eval_is_positive(self) -> bool | None:
+    def _eval_is_positive(self) -> Any:
         return self.args[0].is_real

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
@@ -146,19 +147,18 @@ class BilevelProblem:
         """Write a TOML problem file that ``load`` reads back as an equal problem."""
         write_problem(self._fields(), path)
 
-    def _fields(self, **more: object) -> ProblemFile:
-        names = {role: tuple(check_name(s.name) for s in getattr(self, role)) for role in ("x", "y")}
-        texts = {"g": None, **{field: to_text(formula) for field, formula in self._given.items()}}
-        box = None if self.box is None else dict(self.box.items())
+    def _fields(self) -> ProblemFile:
+        texts = {field: to_text(formula) for field, formula in self._given.items()}
         return ProblemFile(
             kind=self.kind,
+            x=tuple(check_name(s.name) for s in self.x),
+            y=tuple(check_name(s.name) for s in self.y),
+            f=texts["f"],
+            g=texts.get("g"),
             name=self.name,
             parameters=self.parameters,
-            box=box,
-            **names,
-            **texts,
-            **more,
-        )  # type: ignore[arg-type]
+            box=None if self.box is None else dict(self.box.items()),
+        )
 
 
 class MinimaxProblem(BilevelProblem):
@@ -251,24 +251,26 @@ class StochasticProblem(BilevelProblem):
         )  # fmt: skip
 
     @cached_property
-    def f(self) -> sp.Expr:  # type: ignore[override]
+    def f(self) -> sp.Expr:
         """The mean of F."""
         return self.mean.f
 
     @cached_property
-    def g(self) -> sp.Expr:  # type: ignore[override]
+    def g(self) -> sp.Expr:
         """The mean of G."""
         return self.mean.g
 
     def _content(self) -> tuple[object, ...]:
         return (*super()._content(), self.xi, self.zeta, self.xi_data, self.zeta_data)
 
-    def _fields(self, **more: object) -> ProblemFile:
-        return super()._fields(
+    def _fields(self) -> ProblemFile:
+        return replace(
+            super()._fields(),
             xi=tuple(check_name(s.name) for s in self.xi),
             zeta=tuple(check_name(s.name) for s in self.zeta),
-            xi_data=self.xi_data, zeta_data=self.zeta_data, **more,
-        )  # fmt: skip
+            xi_data=self.xi_data,
+            zeta_data=self.zeta_data,
+        )
 
 
 def _check_depends(expression: sp.Expr, y: Sequence[sp.Symbol], field: str) -> None:

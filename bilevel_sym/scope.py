@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
+from typing import TypeAlias
 
 import sympy as sp
 
@@ -15,9 +16,9 @@ from bilevel_sym.parsing import check_name, parse_expression
 
 __all__ = ["Formula", "Parameters", "Scope", "Variables"]
 
-Formula = sp.Expr | str | int | float
-Variables = str | sp.Symbol | Sequence[str | sp.Symbol]
-Parameters = Mapping[str, object] | Mapping[sp.Symbol, object]
+Formula: TypeAlias = sp.Expr | str | int | float
+Variables: TypeAlias = str | sp.Symbol | Sequence[str | sp.Symbol]
+Parameters: TypeAlias = Mapping[str, object] | Mapping[sp.Symbol, object]
 
 
 class Scope:

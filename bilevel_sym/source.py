@@ -133,7 +133,7 @@ class _Printer(PythonCodePrinter):
     _names: ClassVar = {
         "exp": "np.exp", "log": "np.log", "sin": "np.sin", "cos": "np.cos", "tan": "np.tan",
         "sinh": "np.sinh", "cosh": "np.cosh", "tanh": "np.tanh", "atan": "np.arctan",
-        "asinh": "np.arcsinh", "acosh": "np.arccosh", "atanh": "np.arctanh", "sign": "np.sign",
+        "asin": "np.arcsin", "acos": "np.arccos", "asinh": "np.arcsinh", "acosh": "np.arccosh", "atanh": "np.arctanh", "sign": "np.sign",
         "Abs": "abs", "Min": "min", "Max": "max",
     }  # fmt: skip
 
@@ -142,8 +142,8 @@ class _Printer(PythonCodePrinter):
         return f"{self._names[type(expression).__name__]}({arguments})"
 
     _print_exp = _print_log = _print_sin = _print_cos = _print_tan = _print_sinh = _call
-    _print_cosh = _print_tanh = _print_atan = _print_asinh = _print_acosh = _print_atanh = _call
-    _print_sign = _print_Abs = _print_Min = _print_Max = _call
+    _print_cosh = _print_tanh = _print_atan = _print_asin = _print_acos = _print_asinh = _call
+    _print_acosh = _print_atanh = _print_sign = _print_Abs = _print_Min = _print_Max = _call
 
     def _print_softplus(self, expression: sp.Expr) -> str:
         return f"np.logaddexp(0, {self._print(expression.args[0])})"

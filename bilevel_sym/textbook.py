@@ -59,23 +59,24 @@ def textbook_equations(
     d, n = len(x), len(y)
     Y, W = _jets(x, y)
     total = _total_derivative(x, y, Y, W)
-    f, g_y = blocks.function("f"), blocks["g_y"]
-    once = [total(f, i) for i in range(d)]
-    gradient = _sum(formulas.gradient_terms(blocks["f_x"], blocks["f_y"], Y))
-    optimality = _sum(formulas.optimality_terms(blocks["g_xy"], blocks["g_yy"], Y))
-    hessian = formulas.hessian_terms(*(blocks[name] for name in ("f_xx", "f_xy", "f_yy", "f_y")), Y, W, variant=variant)
+    block, g_y = blocks.__getitem__, blocks["g_y"]
+    once = [total(blocks.function("f"), i) for i in range(d)]
     g_once = [[total(g_y[k], i) for k in range(n)] for i in range(d)]
-    g_twice = [[[total(g_once[i][k], j) for k in range(n)] for j in range(d)] for i in range(d)]
-    second = _second_optimality(blocks, Y, W)
     sides: dict[str, tuple[Matrix | Array, Matrix | Array]] = {
-        "phi-grad": (Matrix(once), gradient),
-        "eq:opt-deri1": (Matrix(g_once), optimality),
-        "eq:opt-deri2": (Array(g_twice), second),
-        "phi-hessian": (Matrix(d, d, lambda i, j: total(once[i], j)), _sum(hessian)),
+        "phi-grad": (Matrix(once), _sum(formulas.gradient_terms(block, Y))),
+        "eq:opt-deri1": (Matrix(g_once), _sum(formulas.optimality_terms(block, Y))),
+        "eq:opt-deri2": (
+            formulas.array(d, n, lambda i, j, k: total(g_once[i][k], j)),
+            _second_optimality(blocks, Y, W),
+        ),
+        "phi-hessian": (
+            Matrix(d, d, lambda i, j: total(once[i], j)),
+            _sum(formulas.hessian_terms(block, Y, W, variant=variant)),
+        ),
     }
     if n <= 4:
         inverse = formulas.inverse(blocks["g_yy"])
-        solved = dict(zip(Y, formulas.response(blocks["g_xy"], inverse), strict=True))
+        solved = dict(zip(Y, formulas.response(block, inverse), strict=True))
         implicit = blocks["f_x"] - blocks["g_xy"] * (inverse * blocks["f_y"])
         sides["eq:bilevel-grad"] = (Matrix(once).xreplace(solved), implicit)
     return MappingProxyType({label: Equation(label, *pair) for label, pair in sides.items()})
@@ -112,8 +113,7 @@ def _total_derivative(
 
 def _second_optimality(blocks: Blocks, Y: Matrix, W: Array) -> Array:
     d, n = Y.shape
-    third = (blocks[name] for name in ("g_xxy", "g_xyy", "g_yyy"))
-    terms = formulas.second_optimality_terms(*third, Y).values()
+    terms = formulas.second_optimality_terms(blocks.__getitem__, Y).values()
     g_yy = blocks["g_yy"]
     return formulas.array(
         d,

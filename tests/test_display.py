@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import sympy as sp
-from helpers import SHAPES, logistic, solved_problems
+from helpers import SHAPES, Solved, logistic, solved_problems
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,9 @@ def samples() -> dict[str, str]:
     }  # fmt: skip
     found = {f"{name} blocks": derivation.latex(form="blocks") for name, derivation in derivations.items()}
     found |= {f"{name} summary": derivation._repr_latex_().strip("$\n") for name, derivation in derivations.items()}
-    found |= {f"{name} entries": derivation.latex() for name, derivation in derivations.items() if name != "wide"}
+    written_out = {name: derivation for name, derivation in derivations.items() if name != "wide"}
+    found |= {f"{name} entries": derivation.latex() for name, derivation in written_out.items()}
+    found |= {f"{name} terms": derivation.latex(form="terms") for name, derivation in written_out.items()}
     return found
 
 
@@ -102,7 +105,7 @@ def test_readable_names_are_left_to_sympy() -> None:
 # ---- source -----------------------------------------------------------------------------------------
 
 
-def run_alone(source: str, point: list[float]) -> dict[str, object]:
+def run_alone(source: str, point: list[float]) -> dict[str, Any]:
     """The module in a process of its own that cannot import ours."""
     call = f"\nimport json\nprint(json.dumps({{k: np.asarray(globals()[k]({point})).tolist() for k in ('y_star', 'phi', 'grad_phi', 'hess_phi')}}))"
     block = "import sys\nsys.modules['bilevel_sym'] = sys.modules['sympy'] = None\n"
@@ -112,19 +115,19 @@ def run_alone(source: str, point: list[float]) -> dict[str, object]:
         text=True,
         check=True,
     )
-    result: dict[str, object] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
     return result
 
 
-def exec_source(source: str) -> dict[str, object]:
-    module: dict[str, object] = {}
+def exec_source(source: str) -> dict[str, Any]:
+    module: dict[str, Any] = {}
     exec(source, module)
     return module
 
 
 @pytest.mark.parametrize("closed", ["auto", False])
-def test_source_runs_alone(closed: object) -> None:
-    derivation = derive(SCALAR, closed_form=closed)  # type: ignore[arg-type]
+def test_source_runs_alone(closed: Any) -> None:
+    derivation = derive(SCALAR, closed_form=closed)
     got = run_alone(derivation.source("numpy"), [0.3, -0.2])
     exact = derive(SCALAR)
     at = {s: sp.Rational(v) for s, v in zip(SCALAR.x, ("3/10", "-1/5"), strict=True)}
@@ -135,13 +138,13 @@ def test_source_runs_alone(closed: object) -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=20)
 @given(solved=st.sampled_from(SHAPES).flatmap(lambda s: solved_problems(*s)))
-def test_source_blocks_give_the_numbers_of_the_formulas(solved: object) -> None:
-    problem, point = solved.problem, solved.solution  # type: ignore[attr-defined]
+def test_source_blocks_give_the_numbers_of_the_formulas(solved: Solved) -> None:
+    problem, point = solved.problem, solved.solution
     module = exec_source(derive(problem, closed_form=False).source("numpy"))
     x, y = ([float(point[s]) for s in group] for group in (problem.x, problem.y))
     for name in ("f_x", "f_y", "g_y", "g_xy", "g_yy"):
         exact = np.array(problem.derivation.blocks[name].subs(point).evalf(20), float)
-        got = module[name](x, y)  # type: ignore[operator]
+        got = module[name](x, y)
         np.testing.assert_allclose(got.reshape(exact.shape), exact, rtol=1e-9, atol=1e-9)
 
 
@@ -153,15 +156,15 @@ def test_source_of_zoo_problems_agrees_with_the_known_answers(name: str) -> None
     example = zoo.get(name)
     module = exec_source(example.problem.derivation.source("numpy"))
     point = [0.25] * example.problem.d
-    hessian = module["hess_phi"](point)  # type: ignore[operator]
+    hessian = module["hess_phi"](point)
     step = 1e-6
     for i in range(example.problem.d):
         ahead, behind = ([v + s * (j == i) for j, v in enumerate(point)] for s in (step, -step))
-        slope = (module["grad_phi"](ahead) - module["grad_phi"](behind)) / (2 * step)  # type: ignore[operator]
+        slope = (module["grad_phi"](ahead) - module["grad_phi"](behind)) / (2 * step)
         np.testing.assert_allclose(hessian[i], slope, rtol=1e-6, atol=1e-7)
     if example.phi is not None:
         exact = example.phi.subs(dict.fromkeys(example.problem.x, sp.Rational(1, 4)))
-        np.testing.assert_allclose(module["phi"](point), float(exact), rtol=1e-12)  # type: ignore[operator]
+        np.testing.assert_allclose(module["phi"](point), float(exact), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def test_hostile_or_clashing_names_never_reach_the_source(names: tuple[str, str]
     a, b = map(sp.Symbol, names)
     source = derive(BilevelProblem(a * b + sp.sin(a), b**2 / 2 - a * b, [a], [b])).source("numpy")
     assert "__import__" not in source
-    assert exec_source(source)["phi"]([0.5]) == pytest.approx(0.25 + np.sin(0.5))  # type: ignore[operator]
+    assert exec_source(source)["phi"]([0.5]) == pytest.approx(0.25 + np.sin(0.5))
 
 
 def test_every_function_of_the_grammar_has_numbers() -> None:
@@ -180,15 +183,15 @@ def test_every_function_of_the_grammar_has_numbers() -> None:
     problem = BilevelProblem(f, "y**2/2 - x*y", "x", "y")
     exact = float(problem.derivation.phi.subs({problem.x[0]: sp.Rational(1, 2)}).evalf(20))
     module = exec_source(problem.derivation.source("numpy"))
-    assert module["phi"]([0.5]) == pytest.approx(exact, rel=1e-14)  # type: ignore[operator]
-    assert np.isfinite(module["hess_phi"]([0.5])).all()  # type: ignore[operator]
+    assert module["phi"]([0.5]) == pytest.approx(exact, rel=1e-14)
+    assert np.isfinite(module["hess_phi"]([0.5])).all()
 
 
 def test_softplus_does_not_overflow_in_the_source() -> None:
     problem = BilevelProblem("softplus(1000*y) + sigmoid(-1000*y)", "y**2/2 - x*y", "x", "y")
     module = exec_source(problem.derivation.source("numpy"))
     with np.errstate(all="raise", under="ignore"):
-        assert module["phi"]([3.0]) == 3000.0  # type: ignore[operator]
+        assert module["phi"]([3.0]) == 3000.0
 
 
 def test_floats_are_printed_exactly() -> None:

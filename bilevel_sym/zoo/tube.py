@@ -106,9 +106,9 @@ def tube_printed(
     """The tube as printed, region by region, and undefined outside the printed domain D_0.
 
     f_2 = y^2/2 - g(x) y with g = h_1(x_i) + h_2(x_i) x_{i+1}^2 where x_i is in [tau, 2 tau], and
-    0 elsewhere. Where closed regions meet, Phi is the same from all sides, but f_1 and g are not:
-    there the region with x_i in [0, tau], or with the larger i, is taken for both. The listed
-    points are all the stationary ones in D_0, for h_1' < 0 and h_2' <= 0 on the connecting
+    0 elsewhere in D_0. Where closed regions meet, Phi is the same from all sides, but f_1 and g
+    are not: there the region with x_i in [0, tau], or with the larger i, is taken for both. The
+    listed points are all the stationary ones in D_0, for h_1' < 0 and h_2' <= 0 on the connecting
     regions. The box lies in D_0; it holds the last saddle point and the minimum.
 
     Paper: Equation 5.2 [eq: tube_f]
@@ -125,7 +125,7 @@ def tube_printed(
     first = [shape.first_piece(x, i) for i in range(d + 1)]
     h = [shape.connector(x, i) for i in range(d)]
     f = _by_region(x, first, [shape.second_piece(x, i, y) for i in range(d)])
-    y_star = _by_region(x, [_ZERO] * (d + 1), h, elsewhere=_ZERO)
+    y_star = _by_region(x, [_ZERO] * (d + 1), h)
     box = {s.name: (6, 16) for s in x[:-1]} | {x[-1].name: (0, 16), "y": (-math.ceil(shape.nu), 1)}
     return Example(
         problem=BilevelProblem(f, y**2 / 2 - y_star * y, x, y, box=box, name="tube_printed"),
@@ -144,26 +144,21 @@ def _stationary_points(d: int) -> tuple[KnownPoint, ...]:
     return tuple(KnownPoint(x, unstable if _ZERO in x else "local minimum") for x in points)
 
 
-def _by_region(
-    x: Sequence[sp.Symbol],
-    first: Sequence[sp.Expr],
-    second: Sequence[sp.Expr],
-    elsewhere: sp.Expr | None = None,
-) -> sp.Expr:
+def _by_region(x: Sequence[sp.Symbol], first: Sequence[sp.Expr], second: Sequence[sp.Expr]) -> sp.Expr:
     """``first[i]`` and ``second[i]`` on the printed regions of f_{i,1} and f_{i,2}.
 
     Conditions are single inequalities, since problem files know no "and": hence the nesting.
     """
-    default = [] if elsewhere is None else [(elsewhere, True)]
-
-    def only(value: sp.Expr, conditions: Iterable[sp.Basic]) -> sp.Expr:
-        for condition in conditions:
-            value = sp.Piecewise((value, condition), *default)
-        return value
-
     value = first[-1]
     for i in reversed(range(len(x))):
         here = sp.Piecewise((first[i], x[i] <= TAU), (second[i], True))
-        here = only(here, (s <= TAU for s in x[i + 1 :]))
-        value = sp.Piecewise((here, x[i] < 2 * TAU), (value, x[i] <= 6 * TAU), *default)
-    return only(value, (s >= 0 for s in x))
+        here = _only(here, (s <= TAU for s in x[i + 1 :]))
+        value = sp.Piecewise((here, x[i] < 2 * TAU), (value, x[i] <= 6 * TAU))
+    return _only(value, (s >= 0 for s in x))
+
+
+def _only(value: sp.Expr, conditions: Iterable[sp.Basic]) -> sp.Expr:
+    """The value where all conditions hold, and undefined elsewhere."""
+    for condition in conditions:
+        value = sp.Piecewise((value, condition))
+    return value
