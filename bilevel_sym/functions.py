@@ -6,8 +6,10 @@ print as people write them, and every arithmetic can evaluate them where the nai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import sympy as sp
 
 __all__ = ["sigmoid", "softplus"]
@@ -35,12 +37,8 @@ class sigmoid(sp.Function):
     def _eval_rewrite_as_exp(self, z: sp.Expr, **_: object) -> sp.Expr:
         return 1 / (1 + sp.exp(-z))
 
-    def _eval_evalf(self, prec: int) -> sp.Expr:
-        # exp of a non-positive number only, so that nothing overflows
-        (z,) = self.args
-        negative = sp.re(z.n(15)) < 0
-        stable = sp.exp(z) / (1 + sp.exp(z)) if negative else 1 / (1 + sp.exp(-z))
-        return stable._eval_evalf(prec)
+    def _eval_evalf(self, prec: int) -> sp.Expr | None:
+        return _evaluated(self.args[0], prec, lambda z: 1 / (1 + mpmath.exp(-z)))
 
     def _eval_is_extended_real(self) -> Any:
         return self.args[0].is_extended_real
@@ -71,15 +69,21 @@ class softplus(sp.Function):
     def _eval_rewrite_as_exp(self, z: sp.Expr, **_: object) -> sp.Expr:
         return sp.log(1 + sp.exp(z))
 
-    def _eval_evalf(self, prec: int) -> sp.Expr:
-        # softplus(z) = max(z, 0) + log(1 + exp(-|z|)): exp of a non-positive number only
-        (z,) = self.args
-        negative = sp.re(z.n(15)) < 0
-        stable = sp.log(1 + sp.exp(z)) if negative else z + sp.log(1 + sp.exp(-z))
-        return stable._eval_evalf(prec)
+    def _eval_evalf(self, prec: int) -> sp.Expr | None:
+        # written so that exp never overflows, and log1p keeps the digits that log(1 + tiny) would lose
+        return _evaluated(self.args[0], prec, lambda z: max(z, 0) + mpmath.log1p(mpmath.exp(-abs(z))))
 
     def _eval_is_extended_real(self) -> Any:
         return self.args[0].is_extended_real
 
     def _eval_is_positive(self) -> Any:
         return self.args[0].is_real
+
+
+def _evaluated(argument: sp.Expr, prec: int, function: Callable[[Any], Any]) -> sp.Expr | None:
+    """The function at a real number; None where the argument is not one."""
+    number = argument.evalf(mpmath.libmp.prec_to_dps(prec + 20))
+    if not number.is_Float and not number.is_Integer:
+        return None
+    with mpmath.workprec(prec + 20):
+        return sp.Float._new(function(number._to_mpmath(prec + 20))._mpf_, prec)
