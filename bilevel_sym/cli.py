@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from bilevel_sym import zoo
 from bilevel_sym.derivation import Derivation, derive
-from bilevel_sym.display import text_lines
+from bilevel_sym.display import text_lines, written_out
 from bilevel_sym.errors import BilevelError, NoClosedForm
 from bilevel_sym.problem import BilevelProblem
 
@@ -119,11 +119,19 @@ def _record(derivation: Derivation) -> dict[str, object]:
         "y_star": None if derivation.y_star is None else [str(e) for e in derivation.y_star],
         "auxiliaries": {str(name): str(value) for name, value in derivation.auxiliaries.items()},
     }
-    written_out = ("phi", "grad_phi", "hess_phi", "terms")
+    return record | _written_out(derivation)
+
+
+def _written_out(derivation: Derivation) -> dict[str, object]:
+    """Null for what is too large to be written; the auxiliaries hold for every size."""
+    texts: dict[str, object] = dict.fromkeys(("phi", "grad_phi", "hess_phi", "terms"))
     try:
-        return record | {name: _texts(getattr(derivation, name)) for name in written_out}
+        for name in ("phi", "grad_phi", "hess_phi"):
+            texts[name] = _texts(written_out(derivation, name))
+        texts["terms"] = _texts(derivation.terms)
     except NoClosedForm:
-        return record | dict.fromkeys(written_out)
+        pass
+    return texts
 
 
 def _texts(value: object) -> object:

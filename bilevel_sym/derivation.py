@@ -17,7 +17,7 @@ from bilevel_sym.blocks import Blocks
 from bilevel_sym.box import Box
 from bilevel_sym.calculus import derivative
 from bilevel_sym.closed_form import ClosedForm, solve_lower_level
-from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm
+from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.expressions import substitute, symbols_in
 from bilevel_sym.formulas import Array, Matrix, Variant
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
@@ -134,7 +134,7 @@ class Derivation:
     @cached_property
     def _g_yy_inverse(self) -> Matrix:
         if len(self.y) > MAX_EXPLICIT_N:
-            raise NoClosedForm(
+            raise TooLarge(
                 f"with n = {len(self.y)} > {MAX_EXPLICIT_N} and no closed form the inverse of g_yy is"
                 f" not written out ({self.method})",
                 hint="use .blocks and .auxiliaries, which keep the linear solve by name",

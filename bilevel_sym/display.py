@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 
 import sympy as sp
 
-from bilevel_sym.errors import NoClosedForm
-from bilevel_sym.expressions import postorder, symbols_in
+from bilevel_sym.errors import NoClosedForm, TooLarge
+from bilevel_sym.expressions import symbols_in, tree_size
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
 
-__all__ = ["latex_blocks", "latex_entries", "latex_summary", "latex_terms", "matrix_formulas", "text_lines"]
+__all__ = [
+    "latex_blocks",
+    "latex_entries",
+    "latex_summary",
+    "latex_terms",
+    "matrix_formulas",
+    "text_lines",
+    "written_out",
+]
 
 # What SymPy's own conversion (alpha1 to \alpha_{1}) handles; any other name is quoted letter by letter.
 _CONVERTIBLE = re.compile(r"[A-Za-z]+(_?[0-9]+|_[A-Za-z0-9]+)?")
@@ -22,7 +30,8 @@ _ESCAPES = {
     "\\": r"\backslash{}", "^": r"\wedge{}", "~": r"\sim{}", " ": r"\ ",
     **{c: "\\" + c for c in "#$%&_{}"},
 }  # fmt: skip
-_READABLE = 150  # nodes of f and g together, beyond which a notebook shows the matrix notation
+_READABLE = 2_000  # nodes of Phi and its derivatives, beyond which a notebook shows the matrix notation
+_PRINTABLE = 20_000  # nodes of one formula: a page has a thousand
 
 
 def matrix_formulas(d: int, n: int) -> dict[sp.MatrixSymbol, sp.MatrixExpr]:
@@ -93,11 +102,8 @@ def latex_entries(derivation: Derivation) -> str:
     \\end{aligned}
     """
     show = _Latex(derivation)
-    wholes = {
-        r"\Phi(x)": derivation.phi,
-        r"\nabla \Phi(x)": derivation.grad_phi,
-        r"\nabla^2 \Phi(x)": derivation.hess_phi,
-    }
+    names = {r"\Phi(x)": "phi", r"\nabla \Phi(x)": "grad_phi", r"\nabla^2 \Phi(x)": "hess_phi"}
+    wholes = {shown: written_out(derivation, name) for shown, name in names.items()}
     return _aligned([*show.lower_level(), *(f"{name} &= {show(whole)}" for name, whole in wholes.items())])
 
 
@@ -112,6 +118,8 @@ def latex_terms(derivation: Derivation) -> str:
     \\nabla^2 \\Phi(x) &= \\underbrace{1}_{\\text{cross}} + \\underbrace{1}_{\\text{cross transposed}}
     \\end{aligned}
     """
+    for name in ("grad_phi", "hess_phi"):
+        written_out(derivation, name)
     show = _Latex(derivation)
     lines = [*show.lower_level()]
     for name, group in ((r"\nabla \Phi(x)", "grad_phi"), (r"\nabla^2 \Phi(x)", "hess_phi")):
@@ -130,13 +138,29 @@ def latex_summary(derivation: Derivation) -> str:
     >>> latex_summary(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))).count("&=")
     4
     """
-    nodes = sum(1 for formula in (derivation.f, derivation.g) for _ in postorder(formula))
-    if nodes > _READABLE:
-        return latex_blocks(derivation)
     try:
+        for name in ("phi", "grad_phi", "hess_phi"):
+            written_out(derivation, name, limit=_READABLE)
         return latex_entries(derivation)
     except NoClosedForm:
         return latex_blocks(derivation)
+
+
+def written_out(derivation: Derivation, name: str, *, limit: int = _PRINTABLE) -> sp.Expr | sp.MatrixBase:
+    """phi, grad_phi or hess_phi, or TooLarge where nobody would print it.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> written_out(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y")), "phi")
+    x
+    """
+    value = getattr(derivation, name)
+    size = sum(map(tree_size, value)) if isinstance(value, sp.MatrixBase) else tree_size(value)
+    if size > limit:
+        raise TooLarge(
+            f"{name} written out has {size:,} symbols and operations",
+            hint="use .blocks and .auxiliaries, which keep the linear solve by name",
+        )
+    return value
 
 
 def text_lines(derivation: Derivation) -> Iterator[str]:
@@ -176,17 +200,19 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
 
 def _formula_lines(derivation: Derivation) -> Iterator[str]:
     where = "" if derivation.is_closed_form else ", at y = y*(x)"
-    x, terms = derivation.x, derivation.terms
-    yield f"Phi(x) = {derivation.phi}{where}"
+    x = derivation.x
+    yield f"Phi(x) = {written_out(derivation, 'phi')}{where}"
+    gradient = written_out(derivation, "grad_phi")
     yield f"grad Phi(x){where}"
     for i, symbol in enumerate(x):
-        yield f"  [{symbol}] = {derivation.grad_phi[i]}"
-        yield from _term_lines({name: term[i] for name, term in terms["grad_phi"].items()})
+        yield f"  [{symbol}] = {gradient[i]}"
+        yield from _term_lines({name: term[i] for name, term in derivation.terms["grad_phi"].items()})
+    hessian = written_out(derivation, "hess_phi")
     yield f"Hess Phi(x){where}"
     for i in range(len(x)):
         for j in range(i, len(x)):
-            yield f"  [{x[i]}, {x[j]}] = {derivation.hess_phi[i, j]}"
-            yield from _term_lines({name: term[i, j] for name, term in terms["hess_phi"].items()})
+            yield f"  [{x[i]}, {x[j]}] = {hessian[i, j]}"
+            yield from _term_lines({name: term[i, j] for name, term in derivation.terms["hess_phi"].items()})
 
 
 def _term_lines(terms: dict[str, sp.Expr]) -> Iterable[str]:

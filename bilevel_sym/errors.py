@@ -14,6 +14,7 @@ __all__ = [
     "KernelError",
     "LowerLevelFailure",
     "NoClosedForm",
+    "TooLarge",
     "UnsafeExpression",
 ]
 
@@ -112,6 +113,17 @@ class NoClosedForm(BilevelError):
     ``False``; the implicit formulas need no y*(x), only the value of y at it.
 
     >>> issubclass(NoClosedForm, BilevelError)
+    True
+    """
+
+
+class TooLarge(NoClosedForm):
+    """A formula exists, but written out it would fill books.
+
+    Cause: an inverse, or a Hessian, of large blocks. Cure: ``.blocks`` and ``.auxiliaries``, which keep the
+    linear solve by name; ``.latex(form="blocks")``; ``.source("numpy")`` for numbers.
+
+    >>> issubclass(TooLarge, NoClosedForm)
     True
     """
 

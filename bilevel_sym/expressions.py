@@ -18,7 +18,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.functions import sigmoid, softplus
 
-__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "substitute", "symbols_in"]
+__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "substitute", "symbols_in", "tree_size"]
 
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
@@ -68,6 +68,19 @@ def postorder(expression: sp.Basic) -> Iterator[sp.Basic]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.args))
+
+
+def tree_size(expression: sp.Basic) -> int:
+    """The number of nodes as a printer meets them: shared parts count as often as they are written.
+
+    >>> x = sp.Symbol("x")
+    >>> tree_size(sp.sin(x) + sp.cos(x))
+    5
+    """
+    size: dict[int, int] = {}
+    for node in postorder(expression):
+        size[id(node)] = 1 + sum(size[id(child)] for child in node.args)
+    return size[id(expression)]
 
 
 def symbols_in(expression: sp.Basic) -> set[sp.Symbol]:

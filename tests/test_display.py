@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, Derivation, MinimaxProblem, derive, derive_generic, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.display import text_lines
+from bilevel_sym.errors import InvalidProblem, TooLarge
 
 SCALAR = BilevelProblem("x1*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
 HOSTILE = (
@@ -86,6 +87,18 @@ def test_latex_compiles(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-1500:]
+
+
+@pytest.mark.parametrize("name", ["logistic", "hyper_cleaning"])
+def test_what_would_fill_books_is_shown_in_matrix_notation(name: str) -> None:
+    derivation = zoo.get(name).problem.derivation
+    for form in ("entries", "terms"):
+        with pytest.raises(TooLarge, match=r"written out has [\d,]+ symbols"):
+            derivation.latex(form=form)  # type: ignore[arg-type]
+    assert derivation._repr_latex_() == f"$$\n{derivation.latex(form='blocks')}\n$$"
+    text = "\n".join(text_lines(derivation))
+    assert "hess_phi = L_xx" in text
+    assert len(text) < 2_000_000
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name])

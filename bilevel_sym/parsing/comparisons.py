@@ -12,6 +12,11 @@ from itertools import combinations
 from types import MappingProxyType
 
 import sympy as sp
+
+# SymPy imports these when it first needs them. Here they come early, so that reading text imports nothing.
+import sympy.assumptions.wrapper
+import sympy.sets.setexpr
+import sympy.tensor.tensor  # noqa: F401
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 

@@ -25,6 +25,7 @@ MAX_EXPONENT = 1000
 MAX_BITS = 996  # numerators and denominators below 10**300
 BUDGET = 400_000  # what SymPy may take for one text, in estimated microseconds
 _MAX_SIGNED_HEIGHT = 32
+_SIGN_OF_EXPONENT = 200  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
 _CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
 _LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
 
@@ -106,7 +107,7 @@ class Arithmetic:
             return terms[0]
         exprs = [term.expr for term in terms]
         _check_denominators(exprs)
-        self.charge(3 * len(terms))
+        self.charge(3 * len(terms) + sum(_SIGN_OF_EXPONENT * t.size for t in terms if _is_multiple_of_exp(t.expr)))
         expr = sp.Add(*exprs)
         numbers = [term.number for term in terms if term.number is not None]
         number = fsum(numbers) if len(numbers) == len(terms) else None
@@ -160,6 +161,8 @@ class Arithmetic:
         """A function of one argument, by its name in the grammar."""
         number = None if a.number is None else ESTIMATES[name](a.number)
         function, habit = _UNARY[name]
+        if name == "exp":
+            check_askable(a.expr)  # each product with exp(a) will ask whether a is zero
         if a.number is None and a.plain and (habit != "keep sums" or a.expr.is_Add):
             expr = _apply_unseen(function, habit, a.expr)
         else:
@@ -198,6 +201,9 @@ class Arithmetic:
 
     def _charge_product(self, a: Value, b: Value) -> None:
         self.charge(18 * (2 + len(a.expr.args) + len(b.expr.args)) + 2 * (a.roots + b.roots) ** 2)
+        for part in (a, b):
+            if any(isinstance(factor, sp.exp) for factor in sp.Mul.make_args(part.expr)):
+                self.charge(_SIGN_OF_EXPONENT * part.size)
 
     def _check_power(self, a: Value, b: Value) -> None:
         """Refuse what SymPy would compute out of all proportion, before it starts."""
@@ -248,6 +254,10 @@ def check_rational(number: sp.Rational) -> sp.Rational:
     if max(number.p.bit_length(), number.q.bit_length()) > MAX_BITS:
         raise Refusal("this number is too large or too long", "numbers have at most 300 digits")
     return number
+
+
+def _is_multiple_of_exp(expr: sp.Expr) -> bool:
+    return bool(expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Rational and isinstance(expr.args[1], sp.exp))
 
 
 def _constant(number: sp.Rational) -> Value:
