@@ -120,7 +120,7 @@ class Box:
 
 def _interval(pair: Iterable[object], name: str) -> _Interval:
     try:
-        low, high = pair
+        low, high = () if isinstance(pair, str) else pair
     except (TypeError, ValueError):
         raise InvalidProblem(
             f"the box wants two ends for {name}, but was given {pair!r:.60}",

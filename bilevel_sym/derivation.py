@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Literal
 
 import sympy as sp
@@ -27,6 +28,8 @@ from bilevel_sym.tidy import tidy
 
 __all__ = ["Derivation", "derive", "derive_generic"]
 
+_UNDEFINED = (sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I)
+MAX_TIDIED = 150  # entries of a block that is shortened entry by entry: nobody reads more
 MAX_EXPLICIT_N = 4  # beyond this an inverse written out in symbols helps nobody
 
 
@@ -124,7 +127,14 @@ class Derivation:
         """In x alone where y* is closed; otherwise as it stands, in x and y."""
         if self.y_star is None:
             return expression
-        return tidy(substitute(expression, dict(zip(self.y, self.y_star, strict=True))))
+        inserted = substitute(expression, dict(zip(self.y, self.y_star, strict=True)))
+        if inserted.has(*_UNDEFINED):
+            raise InvalidProblem(
+                f"{inserted if inserted.is_number else 'an undefined constant'} appears at y = y*(x): f or g is not"
+                " a smooth real function there",
+                hint="closed_form=False keeps y, and shows where",
+            )
+        return tidy(inserted)
 
     def _block(self, name: str) -> Matrix | Array:
         if self.is_minimax and name == "f_y":
@@ -135,11 +145,11 @@ class Derivation:
     def _g_yy_inverse(self) -> Matrix:
         if len(self.y) > MAX_EXPLICIT_N:
             raise TooLarge(
-                f"with n = {len(self.y)} > {MAX_EXPLICIT_N} and no closed form the inverse of g_yy is"
-                f" not written out ({self.method})",
+                f"the inverse of g_yy is not written out for n = {len(self.y)} > {MAX_EXPLICIT_N}"
+                + ("" if self.is_closed_form else f", and there is no closed form: {self.method}"),
                 hint="use .blocks and .auxiliaries, which keep the linear solve by name",
             )
-        return formulas.inverse(self._block("g_yy")).applyfunc(tidy)
+        return _tidied(formulas.inverse(self._block("g_yy")))
 
     @cached_property
     def dy_dx(self) -> Matrix:
@@ -148,8 +158,8 @@ class Derivation:
         Paper: Equation 1.4 [solve-partial-y*-partial-x]
         """
         if self.y_star is None:
-            return formulas.response(self._block, self._g_yy_inverse).applyfunc(tidy)
-        return Matrix([[tidy(derivative(entry, s)) for entry in self.y_star] for s in self.x])
+            return _tidied(formulas.response(self._block, self._g_yy_inverse))
+        return _tidied(Matrix([[derivative(entry, s) for entry in self.y_star] for s in self.x]))
 
     @cached_property
     def d2y_dx2(self) -> Array:
@@ -158,9 +168,9 @@ class Derivation:
         Paper: Equation B.2 [eq:opt-deri2]
         """
         if self.y_star is None:
-            return formulas.second_response(self._block, self._g_yy_inverse, self.dy_dx).applyfunc(tidy)
+            return _tidied(formulas.second_response(self._block, self._g_yy_inverse, self.dy_dx))
         d, n = self.dy_dx.shape
-        return formulas.array(d, n, lambda i, j, k: tidy(derivative(self.dy_dx[i, k], self.x[j])))
+        return _tidied(formulas.array(d, n, lambda i, j, k: derivative(self.dy_dx[i, k], self.x[j])))
 
     @cached_property
     def phi(self) -> sp.Expr:
@@ -214,22 +224,22 @@ class Derivation:
             )
         if form == "paper":
             return _total(self._hessian_terms(variant))
-        v = (self._g_yy_inverse * self._block("f_y")).applyfunc(tidy)
+        v = _tidied(self._g_yy_inverse * self._block("f_y"))
         held = dict(zip(self.v, v, strict=True))
 
         def block(name: str) -> Matrix:
             return self._block(name).applyfunc(lambda entry: substitute(entry, held))
 
-        return formulas.lagrangian_hessian(block, self.dy_dx).applyfunc(tidy)
+        return _tidied(formulas.lagrangian_hessian(block, self.dy_dx))
 
     @cached_property
     def _gradient_terms(self) -> dict[str, Matrix]:
         terms = formulas.gradient_terms(self._block, self.dy_dx)
-        return {name: term.applyfunc(tidy) for name, term in terms.items()}
+        return {name: _tidied(term) for name, term in terms.items()}
 
     def _hessian_terms(self, variant: Variant) -> dict[str, Matrix]:
         terms = formulas.hessian_terms(self._block, self.dy_dx, self.d2y_dx2, variant=variant)
-        return {name: term.applyfunc(tidy) for name, term in terms.items()}
+        return {name: _tidied(term) for name, term in terms.items()}
 
     @cached_property
     def terms(self) -> Mapping[str, Mapping[str, Matrix]]:
@@ -287,7 +297,7 @@ def derive(problem: BilevelProblem, *, closed_form: Literal["auto"] | bool = "au
             f"derive wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="derive(BilevelProblem(f, g, x, y))",
         )
-    if closed_form not in ("auto", True, False):
+    if not (closed_form == "auto" if isinstance(closed_form, str) else isinstance(closed_form, bool)):
         raise InvalidProblem(f"closed_form={closed_form!r}", hint="'auto', True or False")
     derivation = Derivation(
         problem.f, problem.g, problem.x, problem.y, problem.box, problem.name,
@@ -307,7 +317,7 @@ def derive_generic(d: int, n: int) -> Derivation:
     >>> derive_generic(1, 1).dy_dx
     Matrix([[-Derivative(g(x1, y1), x1, y1)/Derivative(g(x1, y1), (y1, 2))]])
     """
-    if not (isinstance(d, int) and isinstance(n, int) and d >= 1 and n >= 1):
+    if not (isinstance(d, Integral) and isinstance(n, Integral) and d >= 1 and n >= 1):
         raise InvalidProblem(f"derive_generic wants d >= 1 and n >= 1, but was given {d!r}, {n!r}")
     x = tuple(sp.Symbol(f"x{i}", real=True) for i in range(1, d + 1))
     y = tuple(sp.Symbol(f"y{k}", real=True) for k in range(1, n + 1))
@@ -317,4 +327,9 @@ def derive_generic(d: int, n: int) -> Derivation:
 
 def _total(terms: Mapping[str, Matrix]) -> Matrix:
     first, *rest = terms.values()
-    return sum(rest, first).applyfunc(tidy)
+    return _tidied(sum(rest, first))
+
+
+def _tidied(block: Matrix | Array) -> Matrix | Array:
+    """Every entry shortened, where there are few enough to be read."""
+    return block.applyfunc(tidy) if len(block) <= MAX_TIDIED else block

@@ -31,7 +31,7 @@ _ESCAPES = {
     **{c: "\\" + c for c in "#$%&_{}"},
 }  # fmt: skip
 _READABLE = 2_000  # nodes of Phi and its derivatives, beyond which a notebook shows the matrix notation
-_PRINTABLE = 20_000  # nodes of one formula: a page has a thousand
+_PRINTABLE = 30_000  # nodes of one formula: a page has a thousand
 
 
 def matrix_formulas(d: int, n: int) -> dict[sp.MatrixSymbol, sp.MatrixExpr]:

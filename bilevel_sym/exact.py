@@ -54,7 +54,10 @@ def rational(value: object, what: str = "the value") -> sp.Rational:
     >>> rational("1/3"), rational(0.5), rational("0.1")
     (1/3, 1/2, 1/10)
     """
-    number = _rational_or_none(value)
+    try:
+        number = _rational_or_none(value)
+    except InvalidProblem as error:
+        raise InvalidProblem(f"{what}: {error.message}", hint=error.hint) from None
     if number is None:
         raise InvalidProblem(
             f"{what} must be a finite real number, but is {_short(value)}",

@@ -40,6 +40,8 @@ SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     }
 )
 
+MAX_POWER = 10_000
+
 _ARITHMETIC = (sp.Add, sp.Mul, sp.Pow)
 _CONDITIONS = (
     ExprCondPair, StrictLessThan, LessThan, StrictGreaterThan, GreaterThan,
@@ -130,6 +132,11 @@ def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
                 f"{field} contains {node}, and only finite real constants make sense here",
                 hint="look for a division by zero, a root or logarithm of a negative number",
             )
+        elif isinstance(node, sp.Pow) and node.exp.is_Rational and abs(node.exp.p) > MAX_POWER:
+            raise InvalidProblem(
+                f"{field} contains a power of {node.exp.p}",
+                hint=f"exponents go up to {MAX_POWER}: a number in place of the base would fill the memory",
+            )
         elif not isinstance(node, _SUPPORTED):
             unsupported = node  # the outermost comes last, and is the one that the user wrote
     if unsupported is not None:
@@ -140,7 +147,7 @@ def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
 
 
 def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
-    what = f"the function {node.func}" if node.args else f"{type(node).__name__} ({node})"
+    what = f"the function {type(node).__name__}" if node.args else f"{type(node).__name__} ({node})"
     return InvalidProblem(
         f"{field} contains {what}, which is not supported",
         hint="supported: + - * / **, pi, E, sqrt, " + ", ".join(SUPPORTED_FUNCTIONS.values()),

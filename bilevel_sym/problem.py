@@ -108,9 +108,11 @@ class BilevelProblem:
         return derive(self)
 
     def _content(self) -> tuple[object, ...]:
-        """What makes two problems the same; the name does not count."""
-        parameters = tuple(self.parameters.items())
-        return (self.kind, *self._given.values(), self.x, self.y, parameters, self.box)
+        """What makes two problems the same; the name and the assumptions of the symbols do not count."""
+        plain = {s: sp.Symbol(s.name) for f in self._given.values() for s in symbols_in(f)}
+        formulas = tuple(substitute(formula, plain) for formula in self._given.values())
+        variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
+        return (self.kind, formulas, variables, tuple(self.parameters.items()), self.box)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BilevelProblem) and self._content() == other._content()
@@ -144,8 +146,16 @@ class BilevelProblem:
             raise fields.locate(error) from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a TOML problem file that ``load`` reads back as an equal problem."""
-        write_problem(self._fields(), path)
+        """Write a TOML problem file that ``load`` reads back as an equal problem.
+
+        Assumptions of symbols (positive=True) are not part of a file; a box can say the same.
+        """
+        fields = self._fields()
+        try:
+            _build(fields)
+        except InvalidProblem as error:
+            raise InvalidProblem(f"the file could not be read back: {error.message}", hint=error.hint) from None
+        write_problem(fields, path)
 
     def _fields(self) -> ProblemFile:
         texts = {field: to_text(formula) for field, formula in self._given.items()}
@@ -261,7 +271,8 @@ class StochasticProblem(BilevelProblem):
         return self.mean.g
 
     def _content(self) -> tuple[object, ...]:
-        return (*super()._content(), self.xi, self.zeta, self.xi_data, self.zeta_data)
+        names = tuple(tuple(s.name for s in group) for group in (self.xi, self.zeta))
+        return (*super()._content(), names, self.xi_data, self.zeta_data)
 
     def _fields(self) -> ProblemFile:
         return replace(

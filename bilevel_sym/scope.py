@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Number
 from typing import TypeAlias
 
@@ -90,7 +90,7 @@ def _symbols_by_name(formulas: Iterable[Formula]) -> dict[str, sp.Symbol]:
         for symbol in symbols_in(formula) if isinstance(formula, sp.Expr) else ():
             if known.setdefault(symbol.name, symbol) != symbol:
                 raise InvalidProblem(
-                    f"two different symbols are both called {symbol.name}; their assumptions differ",
+                    f"two different symbols are both called {symbol.name}",
                     hint=f"make {symbol.name} once and use it in f, g, x and y",
                 )
     return known
@@ -101,6 +101,8 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
         given = given.replace(",", " ").split()
     elif isinstance(given, sp.Symbol):
         given = [given]
+    elif isinstance(given, Set):
+        raise InvalidProblem(f"{role} is a set, which has no order", hint=f"give {role} as a list")
     try:
         symbols = tuple(_symbol(item, role, known) for item in given)
     except TypeError:

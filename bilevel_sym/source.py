@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 import sympy as sp
@@ -28,7 +29,7 @@ __all__ = ["numpy_source"]
 _EMITTED = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
 _TAKEN = frozenset(
     {*BLOCK_NAMES, *keyword.kwlist, *dir(builtins), "np", "f", "g", "x", "y", "v", "phi", "y_star",
-     "grad_phi", "hess_phi", "solve_v", "step", "slope", "t"}
+     "grad_phi", "hess_phi", "solve_v", "closed_form"}
 )  # fmt: skip
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 
@@ -82,9 +83,7 @@ class _Emitter:
         self._printer = _Printer()
 
     def expression(self, expression: sp.Expr) -> str:
-        long = {
-            q: sp.Float(float(Fraction(q.p, q.q))) for q in expression.atoms(sp.Rational) if max(abs(q.p), q.q) >= 10**6
-        }
+        long = {q: sp.Float(_nearest(q)) for q in expression.atoms(sp.Rational) if max(abs(q.p), q.q) >= 10**6}
         return str(self._printer.doprint(substitute(expression, {**self._all, **long})))
 
     def scalar(self, name: str, expression: sp.Expr) -> str:
@@ -108,6 +107,13 @@ class _Emitter:
             yield f"    {_bracket([s.name for s in self._names[role].values()])} = {role}"
 
 
+def _nearest(number: sp.Rational) -> float:
+    try:
+        return float(Fraction(number.p, number.q))
+    except OverflowError:
+        raise InvalidProblem("a constant is larger than any float64", hint="scale the problem") from None
+
+
 def _bracket(items: Sequence[str]) -> str:
     return f"[{', '.join(items)}]"
 
@@ -118,13 +124,36 @@ def _array(rows: Sequence[str]) -> str:
 
 
 def _lower_level(derivation: Derivation, emit: _Emitter) -> str:
-    if derivation.y_star is not None:
-        return emit.vector("y_star", "x", derivation.y_star)
-    box, names = derivation.box, [s.name for s in derivation.y]
-    start = [0.0] * len(names)
-    if box is not None and box.names is not None and set(names) <= set(box.names):
-        start = [float(sum(box[name]) / 2) for name in names]
-    return _NEWTON.replace("START", repr(start))
+    """The formula alone where it is exact in floats too; else Newton's method, started at the formula.
+
+    A root of radicals is exact, but not in floats: Cardano's loses every digit for large negative x.
+    """
+    y_star = derivation.y_star
+    if y_star is not None and not any(s in symbols_in(e) for e in derivation.blocks["g_yy"] for s in derivation.y):
+        return emit.vector("y_star", "x", y_star)
+    formula = "" if y_star is None else emit.vector("closed_form", "x", y_star) + "\n\n\n"
+    first = "closed_form(x), " if formula else ""
+    ends = [_ends(derivation, group) for group in (derivation.x, derivation.y)]
+    middle = [_middle(low, high) for low, high in zip(*ends[1], strict=True)]
+    newton = _NEWTON.replace("FIRST", first).replace("MIDDLE", repr(middle))
+    for name, values in zip(("X_LOW", "X_HIGH", "Y_LOW", "Y_HIGH"), (*ends[0], *ends[1]), strict=True):
+        newton = newton.replace(
+            name, _bracket(["-np.inf" if v == -inf else "np.inf" if v == inf else repr(v) for v in values])
+        )
+    return formula + newton
+
+
+def _ends(derivation: Derivation, variables: Sequence[sp.Symbol]) -> tuple[list[float], list[float]]:
+    """The lower and the upper ends of the box, infinite where there is none."""
+    known = {} if derivation.box is None else dict(derivation.box.items())
+    pairs = [known.get(s.name, (0 if s.is_nonnegative else -inf, 0 if s.is_nonpositive else inf)) for s in variables]
+    return [float(low) for low, _ in pairs], [float(high) for _, high in pairs]
+
+
+def _middle(low: float, high: float) -> float:
+    if low == -inf and high == inf:
+        return 0.0
+    return low + 1.0 if high == inf else high - 1.0 if low == -inf else (low + high) / 2
 
 
 class _Printer(PythonCodePrinter):
@@ -194,17 +223,28 @@ def hess_phi(x):
     hessian = L_xx(x, y, v) + cross + cross.T + dy_dx @ L_yy(x, y, v) @ dy_dx.T
     return (hessian + hessian.T) / 2'''
 
-_NEWTON = '''def y_star(x, y=START):
-    """Newton's method with backtracking on the strongly convex g(x, .), to round-off."""
-    y = np.array(y, dtype=float)
-    for _ in range(200):
-        slope = g_y(x, y)
-        step = -np.linalg.solve(g_yy(x, y), slope)
-        if np.linalg.norm(step) <= 1e-8 * (1 + np.linalg.norm(y)):
-            y = y + step
-            return y - np.linalg.solve(g_yy(x, y), g_y(x, y))
-        t = 1.0
-        while t > 1e-12 and not g(x, y + t * step) <= g(x, y) + 1e-4 * t * (slope @ step):
-            t /= 2
-        y = y + t * step
-    raise ArithmeticError("Newton's method did not converge; is g strongly convex in y?")'''
+_NEWTON = '''def y_star(x):
+    """Newton's method with backtracking on the strongly convex g(x, .), to round-off; inside the box, if x is."""
+    inside = np.all((X_LOW <= np.asarray(x)) & (np.asarray(x) <= X_HIGH))
+    low, high = (Y_LOW, Y_HIGH) if inside else (-np.inf, np.inf)
+
+    def allowed(y):
+        return np.all((low <= y) & (y <= high)) and np.isfinite([g(x, y), *g_y(x, y), *g_yy(x, y).ravel()]).all()
+
+    with np.errstate(all="ignore"):
+        n = len(MIDDLE)
+        starts = [FIRSTnp.array(MIDDLE), np.zeros(n), np.ones(n), -np.ones(n)]
+        y = next((start for start in starts if allowed(start)), None)
+        for _ in range(200 if y is not None else 0):
+            slope = g_y(x, y)
+            step = -np.linalg.solve(g_yy(x, y), slope)
+            if np.linalg.norm(step) <= 1e-8 * (1 + np.linalg.norm(y)):
+                y = y + step
+                return y - np.linalg.solve(g_yy(x, y), g_y(x, y))
+            t = 1.0
+            while t > 1e-12 and not (
+                allowed(y + t * step) and g(x, y + t * step) <= g(x, y) + 1e-4 * t * (slope @ step)
+            ):
+                t /= 2
+            y = y + t * step
+    raise ArithmeticError("no minimiser of g found at x; is it strongly convex in y, with its minimiser in the box?")'''

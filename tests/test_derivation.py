@@ -10,9 +10,9 @@ import sympy as sp
 from helpers import EVERY_SHAPE, FEW, SHAPES, Solved, at, logistic, solved_problems
 from hypothesis import given
 
-from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic
+from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, zoo
 from bilevel_sym.blocks import BLOCK_NAMES
-from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm
+from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.textbook import textbook_equations
 
 x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
@@ -240,6 +240,45 @@ def test_convexity_that_fails_somewhere_in_space_only_costs_the_closed_form() ->
         _ = derive(BilevelProblem(*formulas, box={"x": (0, 1), "y": ("-1/2", "1/2")})).y_star
 
 
+def test_a_cubic_whose_sign_changes_in_the_box_gets_a_formula_that_is_real_everywhere() -> None:
+    box = {"x": (-2000, 61), "y": (-20, 20)}
+    derivation = derive(BilevelProblem("x*y", "exp(2*y)/2 + (50 - x)*y + exp(-y)", "x", "y", box=box))
+    assert derivation.y_star is not None
+    for at in (-1000, 0, 49, 55, 60):
+        value = derivation.y_star[0].subs(x, at).evalf(40)
+        assert value.is_real
+        assert abs(sp.exp(2 * value) + 50 - at - sp.exp(-value)).evalf(20) < sp.Float("1e-25")
+
+
+def test_a_linear_lower_level_that_is_concave_in_part_of_the_box_is_refused() -> None:
+    with pytest.raises(AssumptionViolated):
+        _ = derive(BilevelProblem("y", "x*y**2/2 - y", "x", "y", box={"x": (-1, 1), "y": (-9, 9)})).y_star
+    assert derive(BilevelProblem("y", "x*y**2/2 - y", "x", "y", box={"x": ("1/9", 1), "y": (-9, 9)})).y_star == (1 / x,)
+
+
+def test_a_phi_that_is_undefined_is_a_typed_error() -> None:
+    for f in (1 / (y - x), sp.log(y - x), sp.sqrt(y - 2 * x**2 - 1 - x) * 0 + sp.sqrt(-1 - (y - x) ** 2) * x):
+        with pytest.raises(InvalidProblem, match="at y = y"):
+            _ = derive(BilevelProblem(f, y**2 / 2 - x * y, [x], [y])).phi
+
+
+def test_both_hessians_say_the_truth_about_large_n() -> None:
+    names = [f"y{k}" for k in range(1, 7)]
+    g = " + ".join(f"{name}**2 - x*{name}" for name in names)
+    derivation = derive(BilevelProblem("x*y1", g, "x", " ".join(names)))
+    assert derivation.hess_phi == sp.Matrix([1])
+    with pytest.raises(TooLarge, match=r"(?m)not written out for n = 6 > 4$"):
+        derivation.hessian(form="lagrangian")
+
+
+@pytest.mark.slow
+def test_a_dense_quadratic_of_twenty_variables_is_derived_in_seconds() -> None:
+    derivation = zoo.get("quadratic", d=20, n=20).problem.derivation
+    start = time.perf_counter()
+    assert derivation.hess_phi.shape == (20, 20)
+    assert time.perf_counter() - start < 30
+
+
 @pytest.mark.parametrize("bad", ["x*y", None, 3])
 def test_derive_wants_a_problem(bad: object) -> None:
     with pytest.raises(InvalidProblem, match="derive wants a BilevelProblem"):
@@ -250,6 +289,9 @@ def test_wrong_options_are_refused() -> None:
     problem = BilevelProblem("y", "y**2/2 - x*y", "x", "y")
     with pytest.raises(InvalidProblem, match="closed_form='maybe'"):
         derive(problem, closed_form="maybe")  # type: ignore[arg-type]
+    for odd in (0, 1, None, sp.true):
+        with pytest.raises(InvalidProblem, match="closed_form"):
+            derive(problem, closed_form=odd)
     with pytest.raises(InvalidProblem, match="no Hessian"):
         derive(problem).hessian(form="fast")  # type: ignore[arg-type]
     with pytest.raises(InvalidProblem, match="no LaTeX"):

@@ -207,6 +207,50 @@ def test_softplus_does_not_overflow_in_the_source() -> None:
         assert module["phi"]([3.0]) == 3000.0
 
 
+def source_of(f: str, g: str, *, closed: Any = "auto", **box: tuple[object, object]) -> dict[str, Any]:
+    problem = BilevelProblem(f, g, "x", "y", box=box or None)
+    return exec_source(derive(problem, closed_form=closed).source("numpy"))
+
+
+@pytest.mark.parametrize("at", [1.5, 2.0, -3.0])
+def test_newton_stays_on_the_side_of_a_pole_that_the_box_names(at: float) -> None:
+    y = source_of("y**2 + x", "1/y**2 + x**2*y + y + y**2", x=(-5, 5), y=("1/100", 10))["y_star"]([at])[0]
+    assert y > 0
+    assert abs(-2 / y**3 + at**2 + 1 + 2 * y) < 1e-12
+
+
+@pytest.mark.parametrize("g", ["y*log(y) - x*y", "y**2/2 - x*y - log(y)", "y**(3/2)*2/3 - x*y + y**2/9"])
+def test_newton_does_not_start_on_a_singularity(g: str) -> None:
+    module = source_of("y", g, closed=False)
+    y = module["y_star"]([1.5])
+    assert abs(module["g_y"]([1.5], y)[0]) < 1e-12
+    assert module["g_yy"]([1.5], y)[0, 0] > 0
+
+
+@pytest.mark.parametrize("at", [-1e8, -1e6, -1e4, -1.0, 0.0, 1.0, 1e8])
+def test_cardano_keeps_its_digits_in_floats(at: float) -> None:
+    y = source_of("y", "y**4/4 + y**2/2 - x*y")["y_star"]([at])[0]
+    assert abs(y + y**3 - at) <= 1e-13 * abs(at)
+
+
+@pytest.mark.parametrize("at", [0.0, 1e-16, 1e-12, 0.5, 30.0, -30.0])
+def test_a_root_whose_leading_coefficient_vanishes_is_defined_there(at: float) -> None:
+    y = source_of("y", "-log(y) - log(1 - y) - x*y")["y_star"]([at])[0]
+    assert abs(-1 / y + 1 / (1 - y) - at) < 1e-12 * (1 + abs(at))
+
+
+def test_a_minimiser_outside_the_box_is_an_error_and_not_a_number() -> None:
+    module = source_of("y", "exp(y) + y**2 - x*y", x=(-100, 100), y=(-1, 1))
+    with pytest.raises(ArithmeticError, match="no minimiser"):
+        module["y_star"]([50.0])
+
+
+def test_a_constant_beyond_float64_is_a_typed_error() -> None:
+    problem = BilevelProblem("a*x*y", "y**2/2 - x*y", "x", "y", parameters={"a": "1e400"})
+    with pytest.raises(InvalidProblem, match="larger than any float64"):
+        problem.derivation.source("numpy")
+
+
 def test_floats_are_printed_exactly() -> None:
     problem = BilevelProblem(sp.Float(0.1) * sp.Symbol("x"), "y**2/2 - x*y", "x", "y")
     assert "0.1*x_1" in problem.derivation.source("numpy")

@@ -181,6 +181,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "undefined function": (lambda: BilevelProblem(sp.Function("h")(x), G, [x], [y]), "the function h"),
     "integral": (lambda: BilevelProblem(sp.Integral(sp.exp(x**2), x), G, [x], [y]), "Integral"),
     "unsupported constant": (lambda: BilevelProblem(sp.EulerGamma * x, G, [x], [y]), "EulerGamma"),
+    "a set has no order": (lambda: BilevelProblem(x, G, cast(Any, {x}), [y]), "x is a set"),
+    "box interval as text": (lambda: Box({"x": "01"}), "two ends for x"),
+    "box ends as names": (lambda: Box({"x": ("a", "b")}), "the lower end of x: 'a' is not a number"),
+    "parameter as a name": (lambda: BilevelProblem("a*x", G, [x], [y], parameters={"a": "x"}), "the parameter a: 'x' is not"),
+    "huge power": (lambda: BilevelProblem(y ** (10**8), G, [x], [y]), "a power of 100000000"),
     "not a symbol": (lambda: BilevelProblem(x, G, [x + 1], [y]), "which is not a symbol"),
     "x is a number": (lambda: BilevelProblem(x, G, 3, [y]), "x must be symbols or names"),
     "imaginary symbol": (lambda: MinimaxProblem("a*b - b**2", [sp.Symbol("a", imaginary=True)], "b"), "not to be a real number"),
@@ -327,6 +332,22 @@ def test_a_bad_formula_in_a_file_is_reported_with_the_line_of_the_file(tmp_path:
     assert caught.value.line == 3
     assert "bad.toml" in str(caught.value)
     assert "^" in str(caught.value)
+
+
+def test_assumptions_of_symbols_do_not_make_another_problem(tmp_path: Path) -> None:
+    a, b = sp.symbols("a b", positive=True)
+    problem = BilevelProblem(a * b, b**2 / 2 - a * b, [a], [b])
+    problem.save(tmp_path / "p.toml")
+    assert BilevelProblem.load(tmp_path / "p.toml") == problem
+
+
+def test_deterministic_upper_levels_and_long_numbers(tmp_path: Path) -> None:
+    half = StochasticProblem("y**2/2", "(y - b*x)**2/2", "x", "y", "", "b", [], [[1], [2]])
+    half.save(tmp_path / "p.toml")
+    assert BilevelProblem.load(tmp_path / "p.toml") == half
+    with pytest.raises(InvalidProblem, match="could not be read back"):
+        BilevelProblem(x * y * sp.Integer(10) ** 400, G, [x], [y]).save(tmp_path / "p.toml")
+    assert BilevelProblem.load(tmp_path / "p.toml") == half
 
 
 def test_what_cannot_be_written_is_not_written(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def choose(found: Sequence[Root], equation: sp.Expr, y: sp.Symbol, g: sp.Expr, d
     >>> choose([Root(sp.sqrt(x)), Root(-sp.sqrt(x))], y**2 - x, y, y**3/3 - x*y, Domain(None, {})).value
     sqrt(x)
     """
+    found = [root for root in found if _is_meant(root, y, domain)]
     candidates = _Candidates(found, equation, y, derivative(equation, y), g)
     points = list(domain.points(g, equation, *(root.value for root in found)))
     with flint.ctx.workprec(BITS):
@@ -85,29 +86,43 @@ def choose(found: Sequence[Root], equation: sp.Expr, y: sp.Symbol, g: sp.Expr, d
     raise Unsolved("has several real branches, and which one is the minimiser changes", equation)
 
 
-def check_convex(matrix: Sequence[Sequence[sp.Expr]], values: Sequence[sp.Expr], domain: Domain) -> None:
-    """Look at the solution of a linear system at sample points, until one has nothing against it.
+def _is_meant(root: Root, y: sp.Symbol, domain: Domain) -> bool:
+    """Whether a formula that wants a positive p has one: by convexity on the whole line, or by proof."""
+    if root.positive is None or (root.convex and domain.interval(y) is None):
+        return True
+    return domain.proves_between(root.positive, sp.S.Zero, sp.oo)
 
-    AssumptionViolated if the matrix, which is g_yy, is certainly not positive definite at any of them; Unsolved if
-    the values are defined at none of them, because a determinant is zero that does not look like it.
+
+def check_convex(matrix: Sequence[Sequence[sp.Expr]], values: Sequence[sp.Expr], domain: Domain) -> None:
+    """Look at the solution of a linear system at sample points.
+
+    AssumptionViolated if the matrix, which is g_yy, is certainly not positive definite at one of those in the box, or,
+    without a box, at all of them; Unsolved if the values are defined at none of them, because a determinant is zero
+    that does not look like it.
 
     >>> x = sp.Symbol("x", real=True)
     >>> check_convex([[1 + x**2]], [1/(1 + x**2)], Domain(None, {}))
     """
     entries = [entry for row in matrix for entry in row]
     errors = []
+    good = False
     with flint.ctx.workprec(BITS):
         for point in domain.points(*entries, *values):
             balls = domain.balls(point)
             numbers = [[enclosure(entry, balls) for entry in row] for row in matrix]
             found = negative_direction(numbers)
             undefined = not all(number.is_finite() for row in numbers for number in row)
-            if found is None and (undefined or all(enclosure(value, balls).is_finite() for value in values)):
+            fine = found is None and (undefined or all(enclosure(value, balls).is_finite() for value in values))
+            if fine and domain.box is None:
                 return
+            good = good or fine
             if found is not None:
                 place = {s.name: v for s, v in point.items() if s in domain.variables(entries)}
                 errors.append(not_convex(_number(found[1]), place, direction=[_number(v) for v in found[0]]))
-    raise errors[0] if errors else Unsolved("the system is linear in y, but g_yy is singular wherever it was looked at")
+    if errors:
+        raise errors[0]
+    if not good:
+        raise Unsolved("the system is linear in y, but g_yy is singular wherever it was looked at")
 
 
 def _refuse(candidates: _Candidates, domain: Domain, points: Sequence[Mapping[sp.Symbol, sp.Rational]]) -> NoReturn:

@@ -64,7 +64,8 @@ class Unsolved(Exception):
 class Root:
     """A formula for the unknown, where it may be used, and how it was found.
 
-    ``positive`` must be positive for the formula to be meant. ``local`` says that it is right only where g is
+    ``positive`` must be positive for the formula to be meant; ``convex``: it is, where g is strongly convex on
+    the whole line. ``local`` says that it is right only where g is
     convex on an interval of the unknown, not on the whole line. ``ranges`` are pairs (kernel, value): kernel(y) =
     value was inverted as if value were in the range of the kernel, as sqrt(y) = x by y = x**2.
 
@@ -76,6 +77,7 @@ class Root:
     how: str = "inverted"
     kernel: sp.Expr | None = None  # linear, quadratic, cubic in what
     positive: sp.Expr | None = None
+    convex: bool = False
     local: bool = False
     ranges: tuple[tuple[sp.Expr, sp.Expr], ...] = ()
 
@@ -320,6 +322,8 @@ def _quadratic_roots(a: sp.Expr, b: sp.Expr, c: sp.Expr) -> list[Root]:
     content, primitive = _limited(shortest(b**2 - 4 * a * c)).primitive()
     outer = sp.sqrt(content)
     root = outer * sp.sqrt(primitive) if outer.is_Rational else sp.sqrt(content * primitive)
+    if not a.is_nonzero and c.is_nonzero:  # the same roots, but defined, and exact in floats, where a vanishes
+        return [Root(-2 * c / (b + sign * root), _DEGREES[2]) for sign in (1, -1)]
     return [Root((sign * root - b) / (2 * a), _DEGREES[2]) for sign in (1, -1)]
 
 
@@ -342,7 +346,7 @@ def _cubic_roots(a: sp.Expr, b: sp.Expr, c: sp.Expr, d: sp.Expr, *, plain: bool)
         return [Root(real_root(-q, 3) - shift, _DEGREES[3])]
     discriminant = _limited(shortest(q**2 / 4 + p**3 / 27))
     inner = -q / 2 + sp.sqrt(discriminant)
-    simple = Root(_cardano(p, inner ** sp.Rational(1, 3)) - shift, _DEGREES[3], positive=p)
+    simple = Root(_cardano(p, inner ** sp.Rational(1, 3)) - shift, _DEGREES[3], positive=p, convex=plain)
     if p.is_positive:
         return [simple]
     single = _cardano(p, real_root(inner, 3))

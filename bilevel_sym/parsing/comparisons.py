@@ -123,7 +123,7 @@ class Builder(Arithmetic):
         if not all(self._is_affine(expr) for expr in exprs):
             return False
         terms = [sp.Add.make_args(expr) for expr in exprs]
-        self.charge(200 + 20 * sum(len(group) for group in terms))
+        self.charge(200 + 40 * sum(len(group) for group in terms))
         without_numbers = {frozenset(t for t in group if not t.is_Rational) for group in terms}
         return len(without_numbers) == len(exprs)
 

@@ -23,9 +23,9 @@ __all__ = ["Arithmetic", "Value", "check_askable", "check_exponent", "check_rati
 
 MAX_EXPONENT = 1000
 MAX_BITS = 996  # numerators and denominators below 10**300
-BUDGET = 400_000  # what SymPy may take for one text, in estimated microseconds
+BUDGET = 600_000  # what SymPy may take for one text, in estimated microseconds
 _MAX_SIGNED_HEIGHT = 32
-_SIGN_OF_EXPONENT = 200  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
+_ASK_EXPONENT = 100  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
 _CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
 _LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
 
@@ -89,7 +89,7 @@ class Arithmetic:
 
     def variable(self, symbol: sp.Symbol) -> Value:
         """A declared variable."""
-        return Value(symbol, plain=symbol.is_zero is not True)
+        return Value(symbol, plain=symbol.is_zero is not True and symbol.is_integer is not True)
 
     def literal(self, text: str) -> Value:
         """A decimal number, exactly."""
@@ -107,7 +107,7 @@ class Arithmetic:
             return terms[0]
         exprs = [term.expr for term in terms]
         _check_denominators(exprs)
-        self.charge(3 * len(terms) + sum(_SIGN_OF_EXPONENT * t.size for t in terms if _is_multiple_of_exp(t.expr)))
+        self.charge(3 * len(terms) + sum(30 * t.size for t in terms if _is_multiple_of_exp(t.expr)))
         expr = sp.Add(*exprs)
         numbers = [term.number for term in terms if term.number is not None]
         number = fsum(numbers) if len(numbers) == len(terms) else None
@@ -130,7 +130,8 @@ class Arithmetic:
         expr = a.expr * b.expr
         _check_coefficients(expr)
         height = max(a.height, b.height)
-        return self.settle(expr, number, (a, b), plain=a.plain and b.plain)._replace(height=height)
+        plain = (a.plain or _scales(a, b)) and (b.plain or _scales(b, a))
+        return self.settle(expr, number, (a, b), plain=plain)._replace(height=height)
 
     def divide(self, a: Value, b: Value) -> Value:
         """a/b, as SymPy does it: times the inverse."""
@@ -167,9 +168,10 @@ class Arithmetic:
             expr = _apply_unseen(function, habit, a.expr)
         else:
             self._check_height(a)
-            self.charge((500 if name == "exp" else 250) * a.size)
+            self.charge(200 * a.size)
             check_askable(a.expr)
-            if name == "exp":
+            if name == "exp" and a.expr.has(sp.log):
+                self.charge(300 * a.size)  # SymPy gathers the logarithms
                 _check_logarithms(a.expr)
             expr = function(a.expr)
             _check_powers(expr)
@@ -203,7 +205,7 @@ class Arithmetic:
         self.charge(18 * (2 + len(a.expr.args) + len(b.expr.args)) + 2 * (a.roots + b.roots) ** 2)
         for part in (a, b):
             if any(isinstance(factor, sp.exp) for factor in sp.Mul.make_args(part.expr)):
-                self.charge(_SIGN_OF_EXPONENT * part.size)
+                self.charge(_ASK_EXPONENT * part.size)
 
     def _check_power(self, a: Value, b: Value) -> None:
         """Refuse what SymPy would compute out of all proportion, before it starts."""
@@ -254,6 +256,11 @@ def check_rational(number: sp.Rational) -> sp.Rational:
     if max(number.p.bit_length(), number.q.bit_length()) > MAX_BITS:
         raise Refusal("this number is too large or too long", "numbers have at most 300 digits")
     return number
+
+
+def _scales(a: Value, b: Value) -> bool:
+    """Whether a is a constant like pi before a product of variables: sin(pi*x) is left alone, as sin(x) is."""
+    return a.number is not None and b.number is None and not any(f.is_Add for f in sp.Mul.make_args(b.expr))
 
 
 def _is_multiple_of_exp(expr: sp.Expr) -> bool:

@@ -170,7 +170,7 @@ class _Reader:
     def _names(self, key: str) -> tuple[str, ...]:
         value = self._value(key)
         names = value.replace(",", " ").split() if isinstance(value, str) else value
-        if not isinstance(names, list) or not names:
+        if not isinstance(names, list):
             raise self._error(f"{key} must be a list of names, but is {_short(value)}", f'{key} = ["{key}1", "{key}2"]')
         return tuple(self._name(key, name) for name in names)
 
@@ -235,7 +235,7 @@ class _Reader:
 
     def _rows(self, key: str, rows: object, width: int) -> Rows:
         example = f"{key} = [[{', '.join('0' * width)}], [{', '.join('1' * width)}]]"
-        if not isinstance(rows, list) or not rows or not all(isinstance(row, list) for row in rows):
+        if not isinstance(rows, list) or (width and not rows) or not all(isinstance(row, list) for row in rows):
             raise self._error(f"data.{key} must be rows of numbers, but is {_short(rows)}", example)
         for i, row in enumerate(rows):
             if len(row) != width:
