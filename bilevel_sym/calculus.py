@@ -76,11 +76,17 @@ def _power(node: sp.Pow, d_base: sp.Expr, d_exponent: sp.Expr) -> sp.Expr:
 
 
 def _extremum(node: sp.Max | sp.Min, inner: Sequence[sp.Expr]) -> sp.Expr:
-    """Piece by piece: the derivative of the argument that is the largest (or smallest)."""
+    """Piece by piece: the derivative of the argument that is the largest (or smallest).
+
+    Built unevaluated: SymPy would ask for the sign of each difference, at a price that grows with the cube.
+    """
+    relation = sp.Ge if isinstance(node, sp.Max) else sp.Le
+    alive = [i for i, d in enumerate(inner) if d is not sp.S.Zero]
     pieces = []
-    for i, (argument, d) in enumerate(zip(node.args, inner, strict=True)):
-        rest = node.args[i + 1 :]
-        other = node.func(*rest) if rest else argument
-        ahead = argument >= other if isinstance(node, sp.Max) else argument <= other
-        pieces.append((d, ahead if rest else True))
-    return sp.Piecewise(*pieces)
+    for i in alive:
+        others = node.args[:i] + node.args[i + 1 :]
+        rest = others[0] if len(others) == 1 else node.func(*others, evaluate=False)
+        pieces.append((inner[i], relation(node.args[i], rest, evaluate=False)))
+    last = (sp.S.Zero, True) if len(alive) < len(inner) else (inner[alive[-1]], True)
+    shown = pieces if len(alive) < len(inner) else pieces[:-1]
+    return sp.Piecewise(*shown, last, evaluate=False)

@@ -16,6 +16,7 @@ __all__ = ["expanded_terms", "tidy"]
 
 MAX_TERMS = 40  # of an expanded numerator or denominator: gcds of such polynomials take milliseconds
 MAX_GENERATORS = 6
+MAX_DEGREE = 24  # of a power: gcds and factors of y**1000 + 1 take seconds
 MAX_NODES = 100  # a longer formula is not read entry by entry
 _OPAQUE = (sp.Piecewise, sp.Max, sp.Min)
 
@@ -75,6 +76,11 @@ def _expand(expression: sp.Expr) -> sp.Expr:
 
 def _fractions(expression: sp.Expr) -> list[sp.Expr]:
     """The expression over one denominator, cancelled and factored, if both parts stay small."""
+    if any(
+        isinstance(node, sp.Pow) and node.exp.is_Integer and abs(node.exp) > MAX_DEGREE
+        for node in postorder(expression)
+    ):
+        return []
     together = sp.together(expression)
     numerator, denominator = sp.fraction(together)
     if denominator.is_number:
