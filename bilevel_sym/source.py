@@ -160,9 +160,9 @@ class _Printer(PythonCodePrinter):
     """Exact numbers as the nearest float, conditions as Python's own, functions from NumPy."""
 
     _names: ClassVar = {
-        "exp": "np.exp", "log": "np.log", "sin": "np.sin", "cos": "np.cos", "tan": "np.tan",
-        "sinh": "np.sinh", "cosh": "np.cosh", "tanh": "np.tanh", "atan": "np.arctan",
-        "asin": "np.arcsin", "acos": "np.arccos", "asinh": "np.arcsinh", "acosh": "np.arccosh", "atanh": "np.arctanh", "sign": "np.sign",
+        "exp": "np.exp", "log": "np.log", "sin": "np.sin", "cos": "np.cos", "tan": "np.tan", "sinh": "np.sinh",
+        "cosh": "np.cosh", "tanh": "np.tanh", "asin": "np.arcsin", "acos": "np.arccos", "atan": "np.arctan",
+        "asinh": "np.arcsinh", "acosh": "np.arccosh", "atanh": "np.arctanh", "sign": "np.sign",
         "Abs": "abs", "Min": "min", "Max": "max",
     }  # fmt: skip
 

@@ -14,8 +14,7 @@ from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.exact import rational
-from bilevel_sym.expressions import SUPPORTED_FUNCTIONS
+from bilevel_sym.expressions import SUPPORTED_FUNCTIONS, check_structure, postorder
 from bilevel_sym.parsing import check_name
 
 __all__ = ["to_text"]
@@ -43,8 +42,12 @@ def to_text(expression: sp.Expr) -> str:
     """
     if not isinstance(expression, sp.Expr):
         raise InvalidProblem(f"only an expression can be written as text, not a {type(expression).__name__}")
+    exact = check_structure(expression, "the expression")
+    for node in postorder(exact):
+        if isinstance(node, sp.Rational) and max(abs(node.p), node.q) > _LARGEST:
+            raise InvalidProblem("the text could not be read back: a number has more than 300 digits")
     try:
-        return _print(expression)[0]
+        return _print(exact)[0]
     except RecursionError:
         raise InvalidProblem(
             "the expression is nested too deeply to be written as text", hint="keep it as a SymPy expression"
@@ -54,16 +57,11 @@ def to_text(expression: sp.Expr) -> str:
 def _print(expr: sp.Basic) -> _Printed:
     if isinstance(expr, sp.Symbol):
         return _symbol(expr), _ATOM
-    if isinstance(expr, (sp.Rational, sp.Float)):
-        return _number(rational(expr))
+    if isinstance(expr, sp.Rational):
+        return _number(expr)
     for kind, printer in _PRINTERS.items():
         if isinstance(expr, kind):
             return printer(expr)
-    if type(expr) not in SUPPORTED_FUNCTIONS:
-        raise InvalidProblem(
-            f"{type(expr).__name__} cannot be written as text",
-            hint="rewrite it with " + " ".join(SUPPORTED_FUNCTIONS.values()),
-        )
     arguments = ", ".join(_print(argument)[0] for argument in expr.args)
     return f"{SUPPORTED_FUNCTIONS[type(expr)]}({arguments})", _ATOM
 
@@ -78,8 +76,6 @@ def _symbol(symbol: sp.Symbol) -> str:
 
 
 def _number(number: sp.Rational) -> _Printed:
-    if max(abs(number.p), number.q) > _LARGEST:
-        raise InvalidProblem("a number of more than 300 digits cannot be written as text")
     if number < 0:
         return str(number), _SUM  # so that it is never the base of a power without parentheses
     return str(number), _ATOM if number.is_Integer else _PRODUCT

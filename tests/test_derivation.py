@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import pytest
@@ -244,10 +245,10 @@ def test_a_cubic_whose_sign_changes_in_the_box_gets_a_formula_that_is_real_every
     box = {"x": (-2000, 61), "y": (-20, 20)}
     derivation = derive(BilevelProblem("x*y", "exp(2*y)/2 + (50 - x)*y + exp(-y)", "x", "y", box=box))
     assert derivation.y_star is not None
-    for at in (-1000, 0, 49, 55, 60):
-        value = derivation.y_star[0].subs(x, at).evalf(40)
+    for where in (-1000, 0, 49, 55, 60):
+        value = derivation.y_star[0].subs(x, where).evalf(40)
         assert value.is_real
-        assert abs(sp.exp(2 * value) + 50 - at - sp.exp(-value)).evalf(20) < sp.Float("1e-25")
+        assert abs(sp.exp(2 * value) + 50 - where - sp.exp(-value)).evalf(20) < sp.Float("1e-25")
 
 
 def test_a_linear_lower_level_that_is_concave_in_part_of_the_box_is_refused() -> None:
@@ -291,7 +292,7 @@ def test_wrong_options_are_refused() -> None:
         derive(problem, closed_form="maybe")  # type: ignore[arg-type]
     for odd in (0, 1, None, sp.true):
         with pytest.raises(InvalidProblem, match="closed_form"):
-            derive(problem, closed_form=odd)
+            derive(problem, closed_form=cast(Any, odd))
     with pytest.raises(InvalidProblem, match="no Hessian"):
         derive(problem).hessian(form="fast")  # type: ignore[arg-type]
     with pytest.raises(InvalidProblem, match="no LaTeX"):

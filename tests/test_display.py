@@ -94,7 +94,7 @@ def test_what_would_fill_books_is_shown_in_matrix_notation(name: str) -> None:
     derivation = zoo.get(name).problem.derivation
     for form in ("entries", "terms"):
         with pytest.raises(TooLarge, match=r"written out has [\d,]+ symbols"):
-            derivation.latex(form=form)  # type: ignore[arg-type]
+            derivation.latex(form=form)
     assert derivation._repr_latex_() == f"$$\n{derivation.latex(form='blocks')}\n$$"
     text = "\n".join(text_lines(derivation))
     assert "hess_phi = L_xx" in text

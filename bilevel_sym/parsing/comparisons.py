@@ -16,20 +16,14 @@ import sympy as sp
 # SymPy imports these when it first needs them. Here they come early, so that reading text imports nothing.
 import sympy.assumptions.wrapper
 import sympy.sets.setexpr
-import sympy.tensor.tensor  # noqa: F401
+import sympy.tensor.tensor
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.expressions import SUPPORTED_FUNCTIONS, postorder
 from bilevel_sym.parsing.estimates import Refusal
-from bilevel_sym.parsing.guarded import (
-    Arithmetic,
-    Value,
-    check_askable,
-    check_exponent,
-    check_rational,
-    leads_with_minus,
-)
+from bilevel_sym.parsing.guarded import Arithmetic, Value, leads_with_minus
+from bilevel_sym.parsing.limits import check_askable, check_exponent, check_rational
 
 __all__ = ["Builder"]
 
@@ -101,16 +95,16 @@ class Builder(Arithmetic):
                 raise _foreign(node)
             if node.is_Rational:
                 check_rational(node)
-            elif node.is_Pow:
+            elif isinstance(node, (sp.Pow, sp.exp)):
                 check_exponent(*node.as_base_exp())
-                self._check_real(node)
+                self._check_real(*node.as_base_exp())
         return value.expr
 
-    def _check_real(self, node: sp.Pow) -> None:
+    def _check_real(self, base: sp.Expr, exponent: sp.Expr) -> None:
         """SymPy may split a root such that a negative constant is left under it."""
-        if node.base.is_number and not node.exp.is_Integer:
+        if base.is_number and base is not sp.E and not exponent.is_Integer:
             self.charge(500)
-            if node.base.is_extended_negative:
+            if base.is_extended_negative:
                 raise Refusal("this is complex", "only real numbers are accepted")
 
     def _is_affine(self, expr: sp.Expr) -> bool:
@@ -123,7 +117,7 @@ class Builder(Arithmetic):
         if not all(self._is_affine(expr) for expr in exprs):
             return False
         terms = [sp.Add.make_args(expr) for expr in exprs]
-        self.charge(200 + 40 * sum(len(group) for group in terms))
+        self.charge(200 + 40 * (len(exprs) - 1) * sum(len(group) for group in terms))
         without_numbers = {frozenset(t for t in group if not t.is_Rational) for group in terms}
         return len(without_numbers) == len(exprs)
 

@@ -13,6 +13,7 @@ Signs bind tighter than ``*`` and looser than ``**``, as in Python.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ParamSpec, TypeVar
@@ -24,13 +25,14 @@ from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.parsing.comparisons import Builder
 from bilevel_sym.parsing.estimates import Refusal
 from bilevel_sym.parsing.guarded import Value
-from bilevel_sym.parsing.names import CONSTANTS, EXTREMA, RESERVED, check_name, suggestion
+from bilevel_sym.parsing.names import CONSTANTS, EXTREMA, check_name, suggestion
 from bilevel_sym.parsing.tokens import Source, Token, tokenize
 
 __all__ = ["FUNCTIONS", "parse_expression"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Names = Mapping[str, sp.Symbol | sp.Rational]
 
 MAX_DEPTH = 100
 MAX_ARGUMENTS = 50
@@ -61,20 +63,25 @@ FUNCTIONS: Mapping[str, Callable[..., sp.Expr]] = MappingProxyType(
 _HALF = Value(sp.Rational(1, 2), 0.5)
 _TRUE = Value(sp.true)
 _COMPARISONS = ("<", "<=", ">", ">=")
+_KEYWORDS = frozenset(keyword.kwlist)
 # What SymPy itself may raise on values that it cannot order or combine.
 _SYMPY_ERRORS = (
     ArithmeticError, AttributeError, NotImplementedError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
 
 
-def parse_expression(text: str, symbols: Mapping[str, sp.Symbol], *, source: str | None = None) -> sp.Expr:
+def parse_expression(text: str, symbols: _Names, *, source: str | None = None) -> sp.Expr:
     """The expression that ``text`` means, in the given symbols; UnsafeExpression if it is not in the grammar.
 
-    ``source`` names the text in messages (a field, or a file). Decimal literals are exact rationals.
+    ``symbols`` says what each name means: a symbol, or an exact number. A number is inserted while reading, behind
+    the same guards as a literal, so that a**a**a with a = 9 is refused as 9**9**9 is. ``source`` names the text in
+    messages (a field, or a file). Decimal literals are exact rationals.
 
     >>> x, y = sp.symbols("x y")
     >>> parse_expression("0.1*x**2 + softplus(y)", {"x": x, "y": y})
     x**2/10 + softplus(y)
+    >>> parse_expression("a*x", {"x": x, "a": sp.Rational(1, 3)})
+    x/3
     >>> parse_expression("x + 2^y", {"x": x, "y": y})
     Traceback (most recent call last):
         ...
@@ -96,17 +103,17 @@ def parse_expression(text: str, symbols: Mapping[str, sp.Symbol], *, source: str
 class _Parser:
     """One pass over the tokens. Each method reads one rule of the grammar and leaves ``_at`` behind it."""
 
-    def __init__(self, source: Source, symbols: Mapping[str, sp.Symbol]) -> None:
+    def __init__(self, source: Source, names: _Names) -> None:
         self._source = source
-        self._symbols = symbols
+        self._names = names
         self._tokens = tokenize(source)
         self._at = 0
         self._depth = 0
-        self._build = Builder(symbols.values())
+        self._build = Builder(meaning for meaning in names.values() if isinstance(meaning, sp.Symbol))
 
     def parse(self) -> sp.Expr:
         if self._token.kind == "end":
-            raise self._source.error(self._token.index, "the expression is empty")
+            raise self._source.error(self._token.place, "the expression is empty")
         value = self._sum()
         if self._token.kind != "end":
             raise self._unexpected("an operator")
@@ -162,13 +169,13 @@ class _Parser:
 
     def _number(self, token: Token) -> Value:
         if token.text.isdigit() and token.text[0] == "0" and token.text.strip("0"):
-            raise self._source.error(token.index, "leading zeros are not accepted", "write 7 for 007")
+            raise self._source.error(token.place, "leading zeros are not accepted", "write 7 for 007")
         try:
             return self._guard(token, self._build.literal, token.text)
         except UnsafeExpression:
             raise
         except InvalidProblem as error:
-            raise self._source.error(token.index, error.message, error.hint) from None
+            raise self._source.error(token.place, error.message, error.hint) from None
 
     def _name(self, token: Token) -> Value:
         name = token.text
@@ -176,16 +183,21 @@ class _Parser:
             return self._nested(token, lambda: self._call(token))
         if self._token.text == "(":
             raise self._not_callable(token)
-        if name in self._symbols:
-            return self._build.variable(self._symbols[name])
+        if name in self._names:
+            return self._guard(token, self._declared, self._names[name])
         if name in CONSTANTS:
             return self._build.constant(name)
         raise self._unknown(token)
 
+    def _declared(self, meaning: sp.Symbol | sp.Rational) -> Value:
+        if isinstance(meaning, sp.Symbol):
+            return self._build.variable(meaning)
+        return self._build.number(meaning)
+
     def _call(self, token: Token) -> Value:
         if self._token.text != "(":
             raise self._source.error(
-                token.index, f"{token.text} is a function and needs its argument", f"write {token.text}(...)"
+                token.place, f"{token.text} is a function and needs its argument", f"write {token.text}(...)"
             )
         self._at += 1
         if token.text == "Piecewise":
@@ -201,10 +213,10 @@ class _Parser:
         name, count = token.text, len(arguments)
         if name in EXTREMA:
             if not 2 <= count <= MAX_ARGUMENTS:
-                raise self._source.error(token.index, f"{name} takes 2 to {MAX_ARGUMENTS} arguments, and got {count}")
+                raise self._source.error(token.place, f"{name} takes 2 to {MAX_ARGUMENTS} arguments, and got {count}")
             return self._guard(token, self._build.extremum, name, arguments)
         if count != 1:
-            raise self._source.error(token.index, f"{name} takes one argument, and got {count}")
+            raise self._source.error(token.place, f"{name} takes one argument, and got {count}")
         if name == "sqrt":
             return self._guard(token, self._build.power, arguments[0], _HALF)
         if name == "abs":
@@ -216,7 +228,7 @@ class _Parser:
         while self._token.text == ",":
             self._at += 1
             if len(pieces) == MAX_PIECES:
-                raise self._source.error(token.index, f"Piecewise takes at most {MAX_PIECES} pieces")
+                raise self._source.error(token.place, f"Piecewise takes at most {MAX_PIECES} pieces")
             pieces.append(self._piece())
         self._expect(")", "to close Piecewise(")
         return self._guard(token, self._build.piecewise, pieces)
@@ -241,7 +253,7 @@ class _Parser:
         right = self._nested(self._token, self._sum)
         if self._token.text in _COMPARISONS:
             raise self._source.error(
-                self._token.index, "comparisons cannot be chained", "nest one Piecewise in another"
+                self._token.place, "comparisons cannot be chained", "nest one Piecewise in another"
             )
         return self._guard(sign, self._build.compare, sign.text, left, right)
 
@@ -249,7 +261,7 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._source.error(
-                token.index, f"nested deeper than {MAX_DEPTH} levels", "build such an expression with SymPy"
+                token.place, f"nested deeper than {MAX_DEPTH} levels", "build such an expression with SymPy"
             )
         value = rule()
         self._depth -= 1
@@ -260,11 +272,11 @@ class _Parser:
         try:
             return step(*args, **kw)
         except Refusal as refusal:
-            raise self._source.error(token.index, refusal.message, refusal.hint) from None
+            raise self._source.error(token.place, refusal.message, refusal.hint) from None
         except InvalidProblem:
             raise
         except _SYMPY_ERRORS as error:
-            raise self._source.error(token.index, f"SymPy cannot build this: {error!s:.200}") from error
+            raise self._source.error(token.place, f"SymPy cannot build this: {error!s:.200}") from error
 
     def _expect(self, text: str, why: str) -> None:
         if self._token.text != text:
@@ -274,32 +286,29 @@ class _Parser:
     def _unexpected(self, wanted: str) -> UnsafeExpression:
         token = self._token
         if token.kind == "end":
-            return self._source.error(token.index, f"the text ends where {wanted} should stand")
+            return self._source.error(token.place, f"the text ends where {wanted} should stand")
         if token.text in _COMPARISONS:
-            return self._source.error(
-                token.index, f"{token.text} stands only in the condition of a Piecewise",
-                "write Piecewise((value, condition), (value, True))",
-            )  # fmt: skip
+            cases = "write Piecewise((value, condition), (value, True))"
+            return self._source.error(token.place, f"{token.text} stands only in the condition of a Piecewise", cases)
+        if token.text in _KEYWORDS:
+            return self._unknown(token)
         hint = "write * to multiply" if wanted == "an operator" and token.text != ")" else None
-        return self._source.error(token.index, f"{token.text!r:.40} stands where {wanted} should", hint)
+        return self._source.error(token.place, f"{token.text[:40]} stands where {wanted} should", hint)
 
     def _unknown(self, token: Token) -> UnsafeExpression:
         name = token.text
         if name == "True":
-            return self._source.error(token.index, "True stands only as the condition of a Piecewise")
-        if name in RESERVED:
-            return self._source.error(token.index, f"the word {name} is not accepted")
-        return self._source.error(token.index, f"unknown name {name!r:.70}", suggestion(name, self._symbols))
+            return self._source.error(token.place, "True stands only as the condition of a Piecewise")
+        if name in _KEYWORDS:
+            hint = "for cases write Piecewise((value, condition), (value, True))"
+            return self._source.error(token.place, f"the word {name} is not accepted", hint)
+        return self._source.error(token.place, f"unknown name {name[:64]}", suggestion(name, self._names))
 
     def _not_callable(self, token: Token) -> UnsafeExpression:
         name = token.text
-        if name in self._symbols or name in CONSTANTS:
-            return self._source.error(token.index, f"{name} is not a function", f"write {name}*(...) to multiply")
-        if name in RESERVED:
+        if name in self._names or name in CONSTANTS:
+            return self._source.error(token.place, f"{name} is not a function", f"write {name}*(...) to multiply")
+        if name in _KEYWORDS:
             return self._unknown(token)
-        hint = (
-            suggestion(name, ())
-            if suggestion(name, ()).startswith("did")
-            else ("the functions are " + " ".join(FUNCTIONS))
-        )
-        return self._source.error(token.index, f"unknown function {name!r:.70}", hint)
+        hint = suggestion(name, (), otherwise="the functions are " + " ".join(FUNCTIONS))
+        return self._source.error(token.place, f"unknown function {name[:64]}", hint)

@@ -8,26 +8,32 @@ step is charged to a meter, and what a step may produce is bounded before it is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import fsum, lcm, prod
+from math import e, fsum, pi
 from types import MappingProxyType
 from typing import NamedTuple
 
 import sympy as sp
 
 from bilevel_sym.exact import decimal_rational
-from bilevel_sym.expressions import postorder
 from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.parsing.estimates import ESTIMATES, Refusal, check_range, power
+from bilevel_sym.parsing.limits import (
+    MAX_BITS,
+    check_askable,
+    check_coefficients,
+    check_denominators,
+    check_exponent,
+    check_logarithms,
+    check_powers,
+    check_rational,
+)
 
-__all__ = ["Arithmetic", "Value", "check_askable", "check_exponent", "check_rational", "leads_with_minus"]
+__all__ = ["Arithmetic", "Value", "leads_with_minus"]
 
-MAX_EXPONENT = 1000
-MAX_BITS = 996  # numerators and denominators below 10**300
 BUDGET = 600_000  # what SymPy may take for one text, in estimated microseconds
 _MAX_SIGNED_HEIGHT = 32
 _ASK_EXPONENT = 100  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
 _CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
-_LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
 
 # SymPy's class, and what it does to an argument in which it sees nothing to simplify.
 _UNARY: Mapping[str, tuple[type[sp.Function], str]] = MappingProxyType(
@@ -46,8 +52,6 @@ _UNARY: Mapping[str, tuple[type[sp.Function], str]] = MappingProxyType(
     }
 )
 _INVERSES = ("log", "atan")  # exp(log x) and tan(atan x) simplify: their values are not plain
-_CONSTANTS: Mapping[str, sp.Expr] = MappingProxyType({"pi": sp.pi, "E": sp.E})
-_HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh)
 _NOT_FINITE = (type(sp.zoo), type(sp.nan), type(sp.oo), type(-sp.oo), type(sp.I))
 
 
@@ -64,6 +68,11 @@ class Value(NamedTuple):
     size: int = 1  # of the tree
     height: int = 1
     roots: int = 0  # irrational powers of constants
+
+
+_CONSTANTS: Mapping[str, Value] = MappingProxyType(
+    {"pi": Value(sp.pi, pi, plain=False), "E": Value(sp.E, e, plain=False)}
+)
 
 
 class Arithmetic:
@@ -94,28 +103,26 @@ class Arithmetic:
     def literal(self, text: str) -> Value:
         """A decimal number, exactly."""
         small = len(text) < 16 and text.isdigit()
-        return _constant(sp.Integer(int(text)) if small else check_rational(decimal_rational(text)))
+        return self.number(sp.Integer(int(text)) if small else decimal_rational(text))
+
+    def number(self, number: sp.Rational) -> Value:
+        """An exact number."""
+        return _constant(check_rational(number))
 
     def constant(self, name: str) -> Value:
         """pi or E."""
-        expr = _CONSTANTS[name]
-        return Value(expr, float(expr), plain=False)
+        return _CONSTANTS[name]
 
     def add(self, terms: Sequence[Value]) -> Value:
         """The sum of all terms, in one step."""
         if len(terms) == 1:
             return terms[0]
         exprs = [term.expr for term in terms]
-        _check_denominators(exprs)
+        check_denominators(exprs)
         self.charge(3 * len(terms) + sum(30 * t.size for t in terms if _is_multiple_of_exp(t.expr)))
         expr = sp.Add(*exprs)
-        numbers = [term.number for term in terms if term.number is not None]
-        number = fsum(numbers) if len(numbers) == len(terms) else None
-        if number is not None and not expr.is_Rational:
-            if abs(number) <= _CANCELLED * fsum(map(abs, numbers)):
-                raise Refusal("these constants cancel", "write their sum as one number")
-        plain = all(term.plain for term in terms)
-        return self.settle(expr, number, terms, plain=plain)
+        number = _sum_estimate(terms, exact=expr.is_Rational)
+        return self.settle(expr, number, terms, plain=all(term.plain for term in terms))
 
     def negate(self, a: Value) -> Value:
         """-a."""
@@ -128,7 +135,7 @@ class Arithmetic:
         self._charge_product(a, b)
         number = None if a.number is None or b.number is None else a.number * b.number
         expr = a.expr * b.expr
-        _check_coefficients(expr)
+        check_coefficients(expr)
         height = max(a.height, b.height)
         plain = (a.plain or _scales(a, b)) and (b.plain or _scales(b, a))
         return self.settle(expr, number, (a, b), plain=plain)._replace(height=height)
@@ -152,7 +159,7 @@ class Arithmetic:
         number = _power_estimate(a, b)
         self._check_power(a, b)
         expr = a.expr**b.expr
-        _check_powers(expr)
+        check_powers(expr)
         plain = a.plain and b.expr.is_Integer
         value = self.settle(expr, number, (a, b), plain=plain)
         root = a.number is not None and value.number is not None and not b.expr.is_Integer
@@ -162,20 +169,20 @@ class Arithmetic:
         """A function of one argument, by its name in the grammar."""
         number = None if a.number is None else ESTIMATES[name](a.number)
         function, habit = _UNARY[name]
-        if name == "exp":
-            check_askable(a.expr)  # each product with exp(a) will ask whether a is zero
-        if a.number is None and a.plain and (habit != "keep sums" or a.expr.is_Add):
-            expr = _apply_unseen(function, habit, a.expr)
-        else:
-            self._check_height(a)
-            self.charge(200 * a.size)
-            check_askable(a.expr)
-            if name == "exp" and a.expr.has(sp.log):
-                self.charge(300 * a.size)  # SymPy gathers the logarithms
-                _check_logarithms(a.expr)
-            expr = function(a.expr)
-            _check_powers(expr)
+        unseen = a.number is None and a.plain and (habit != "keep sums" or a.expr.is_Add)
+        check_askable(a.expr)  # SymPy asks for the sign of a: now, or whenever somebody uses the result
+        expr = _apply_unseen(function, habit, a.expr) if unseen else self._apply(function, a)
         return self.settle(expr, number, (a,), plain=a.plain and name not in _INVERSES)
+
+    def _apply(self, function: type[sp.Function], a: Value) -> sp.Expr:
+        self._check_height(a)
+        self.charge(200 * a.size)
+        if function is sp.exp and a.expr.has(sp.log):
+            self.charge(300 * a.size)  # SymPy gathers the logarithms
+            check_logarithms(a.expr)
+        expr = function(a.expr)
+        check_powers(expr)
+        return expr
 
     def settle(self, expr: sp.Expr, number: float | None, parts: Iterable[Value], *, plain: bool) -> Value:
         """A new value from what it was made of."""
@@ -234,33 +241,11 @@ class Arithmetic:
                 self.charge(300 + 50 * max(bits - 16, 0))  # SymPy looks for prime factors
 
 
-def check_exponent(base: sp.Expr, exponent: sp.Expr) -> None:
-    """Refuse exponents beyond 1000, also as factors: (2**(10**9*x))**(1/x) would be 2**(10**9).
-
-    >>> check_exponent(sp.Symbol("x"), sp.Rational(2, 3))
-    """
-    for term in sp.Add.make_args(exponent):
-        coefficient, rest = term.as_coeff_Mul()
-        if base is sp.E and not any(isinstance(f, sp.log) for f in sp.Mul.make_args(rest)):
-            continue  # exp(-5000*x) is harmless; exp(5000*log(x)) is x**5000
-        if max(abs(coefficient.p), coefficient.q) > MAX_EXPONENT:
-            raise Refusal("this exponent is too large", f"numerators and denominators go up to {MAX_EXPONENT}")
-
-
-def check_rational(number: sp.Rational) -> sp.Rational:
-    """``number`` itself, unless it has more than 300 digits above or below.
-
-    >>> check_rational(sp.Rational(1, 3))
-    1/3
-    """
-    if max(number.p.bit_length(), number.q.bit_length()) > MAX_BITS:
-        raise Refusal("this number is too large or too long", "numbers have at most 300 digits")
-    return number
-
-
 def _scales(a: Value, b: Value) -> bool:
     """Whether a is a constant like pi before a product of variables: sin(pi*x) is left alone, as sin(x) is."""
-    return a.number is not None and b.number is None and not any(f.is_Add for f in sp.Mul.make_args(b.expr))
+    if a.number is None or b.number is not None or a.expr.has(sp.log):
+        return False
+    return not any(factor.is_Add for factor in sp.Mul.make_args(b.expr))
 
 
 def _is_multiple_of_exp(expr: sp.Expr) -> bool:
@@ -273,9 +258,20 @@ def _constant(number: sp.Rational) -> Value:
 
 def _left_over(expr: sp.Expr) -> float:
     """The estimate of a constant from which the variables have dropped out, as in x - x + pi."""
-    if expr in _CONSTANTS.values():
-        return float(expr)
+    for constant in _CONSTANTS.values():
+        if expr is constant.expr and constant.number is not None:
+            return constant.number
     raise Refusal("the variables cancel here and leave a constant", "write the constant alone")
+
+
+def _sum_estimate(terms: Sequence[Value], *, exact: bool) -> float | None:
+    numbers = [term.number for term in terms if term.number is not None]
+    if len(numbers) < len(terms):
+        return None
+    total = fsum(numbers)
+    if not exact and abs(total) <= _CANCELLED * fsum(map(abs, numbers)):
+        raise Refusal("these constants cancel", "write their sum as one number")
+    return total
 
 
 def _power_estimate(a: Value, b: Value) -> float | None:
@@ -309,63 +305,3 @@ def leads_with_minus(expr: sp.Expr) -> bool:
     if 2 * negative != len(expr.args):
         return bool(2 * negative > len(expr.args))
     return bool(expr.could_extract_minus_sign())
-
-
-def check_askable(expr: sp.Expr) -> None:
-    """Refuse what SymPy may expand when it asks for a sign: hyperbolic functions of what may be complex.
-
-    >>> check_askable(sp.tanh(sp.Symbol("x")))
-    """
-    for node in postorder(expr):  # children first, so each question below is harmless
-        if isinstance(node, _HYPERBOLIC) and not _is_short(node.args[0]) and not node.args[0].is_real:
-            raise Refusal("this needs the sign of a hyperbolic function of a long argument", "declare real symbols")
-
-
-def _is_short(expr: sp.Expr) -> bool:
-    """Whether this can be multiplied out at once, should SymPy want to."""
-    nodes = list(postorder(expr))
-    exponents = [node.exp for node in nodes if node.is_Pow and node.exp.is_Integer]
-    few = len(nodes) <= 30 and not any(isinstance(node, _HYPERBOLIC) for node in nodes)
-    return few and abs(prod(exponents)) <= 6
-
-
-def _check_powers(expr: sp.Expr) -> None:
-    for factor in sp.Mul.make_args(expr):
-        base, exponent = factor.as_base_exp()
-        if exponent != 1:
-            check_exponent(base, exponent)
-    _check_coefficients(expr)
-
-
-def _check_coefficients(expr: sp.Expr) -> None:
-    """Multiplication is where coefficients grow; a number that meets a sum multiplies each term."""
-    for term in sp.Add.make_args(expr):
-        check_rational(term.as_coeff_Mul()[0])
-
-
-def _check_denominators(exprs: Iterable[sp.Expr]) -> None:
-    """Refuse sums like x/7919 + x/7927 + ..., whose common denominator has thousands of digits."""
-    pairs = [term.as_coeff_Mul() for expr in exprs for term in sp.Add.make_args(expr)]
-    if sum(coefficient.q.bit_length() for coefficient, _ in pairs) <= MAX_BITS:
-        return
-    common: dict[sp.Expr, int] = {}
-    for coefficient, rest in pairs:
-        denominator = lcm(common.get(rest, 1), coefficient.q)
-        if denominator.bit_length() > MAX_BITS:
-            raise Refusal("the common denominator is too long", "numbers have at most 300 digits")
-        common[rest] = denominator
-
-
-def _check_logarithms(argument: sp.Expr) -> None:
-    """SymPy turns exp(1000*log(2)) into 2**1000, and gathers logarithms deep inside the argument."""
-    bits = 0
-    for term in postorder(argument):
-        if not isinstance(term, sp.Expr):
-            continue  # the pairs and conditions of a Piecewise
-        coefficient, rest = term.as_coeff_Mul()
-        for factor in sp.Mul.make_args(rest):
-            if isinstance(factor, sp.log):
-                inner = factor.args[0].as_coeff_Mul()[0]
-                bits += abs(coefficient) * max(abs(inner.p), inner.q).bit_length()
-    if bits > _LOGARITHMS:
-        raise Refusal("exp would raise a logarithm's argument to a huge power")

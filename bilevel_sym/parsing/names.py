@@ -33,7 +33,6 @@ _HABITS: Mapping[str, str] = MappingProxyType(
         "power": "a**b",
         "cbrt": "a**(1/3)",
         "relu": "max(0, a)",
-        "false": "True",
     }
 )
 
@@ -64,7 +63,7 @@ def check_name(name: object, what: str = "variable") -> str:
     return name
 
 
-def suggestion(name: str, declared: Iterable[str]) -> str:
+def suggestion(name: str, declared: Iterable[str], *, otherwise: str | None = None) -> str:
     """What to try in place of an unknown name.
 
     >>> suggestion("gama", ["gamma", "x"]), suggestion("ln", ["x"])
@@ -81,5 +80,7 @@ def suggestion(name: str, declared: Iterable[str]) -> str:
     near = same or (difflib.get_close_matches(name, known[:1000], n=1) if len(name) <= _MAX_LENGTH else [])
     if near:
         return f"did you mean {near[0]}?"
+    if otherwise is not None:
+        return otherwise
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"the declared names are {shown}" if names else "no names are declared"

@@ -58,7 +58,7 @@ _HINTS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 class Token(NamedTuple):
-    """One piece of the text: ``kind`` is "number", "name", "symbol" or "end"; ``index`` counts characters.
+    """One piece of the text: ``kind`` is "number", "name", "symbol" or "end"; ``place`` counts characters.
 
     >>> Token("number", "0.5", 4).text
     '0.5'
@@ -66,7 +66,7 @@ class Token(NamedTuple):
 
     kind: str
     text: str
-    index: int
+    place: int
 
 
 class Source(NamedTuple):

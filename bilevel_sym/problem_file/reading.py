@@ -8,7 +8,9 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import sympy as sp
@@ -24,7 +26,9 @@ MAX_BYTES = 2_000_000
 MAX_PIECES = 100_000
 SYMBOLIC = "symbolic"
 _KEYS = ("name", "kind", "x", "y", "xi", "zeta", "f", "g", "parameters", "box", "data")
-_EXTRA = {"bilevel": ("xi", "zeta", "data"), "minimax": ("g", "xi", "zeta", "data"), "stochastic": ()}
+_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"bilevel": ("xi", "zeta", "data"), "minimax": ("g", "xi", "zeta", "data"), "stochastic": ()}
+)
 
 # Strings and comments, each read once: an unclosed one runs to the end, so nothing is tried twice.
 _QUOTED = re.compile(
@@ -123,23 +127,35 @@ class _Reader:
 
     def fields(self) -> ProblemFile:
         kind = self._kind()
-        groups = ("x", "y", "xi", "zeta") if kind == "stochastic" else ("x", "y")
-        names = {group: self._names(group) for group in groups}
+        groups = {group: self._names(group) for group in self._groups(kind)}
         parameters = self._parameters()
-        self._refuse_clashes({**names, "parameters": tuple(parameters)})
-        rows = self._data(names) if kind == "stochastic" else {}
-        return ProblemFile(
+        self._refuse_clashes({**groups, "parameters": tuple(parameters)})
+        fields = ProblemFile(
             kind=kind,
+            x=groups["x"],
+            y=groups["y"],
             f=self._string("f"),
             g=None if kind == "minimax" else self._string("g"),
             name=self._string("name") if "name" in self._table else None,
             parameters=parameters,
-            box=self._box((*names["x"], *names["y"])),
+            box=self._box((*groups["x"], *groups["y"])),
             path=self._path,
             text=self._text,
-            **names,
-            **rows,
-        )  # type: ignore[arg-type]
+        )
+        return fields if kind != "stochastic" else self._with_data(fields, groups["xi"], groups["zeta"])
+
+    def _with_data(self, fields: ProblemFile, xi: tuple[str, ...], zeta: tuple[str, ...]) -> ProblemFile:
+        self._value("data")
+        table = self._table_of("data")
+        for key in table:
+            if key not in ("xi", "zeta"):
+                raise self._error(f"unknown key {key!r:.60} in data", _nearest(key, ("xi", "zeta")))
+        rows = {key: self._rows(key, table.get(key), len(names)) for key, names in (("xi", xi), ("zeta", zeta))}
+        return replace(fields, xi=xi, zeta=zeta, xi_data=rows["xi"], zeta_data=rows["zeta"])
+
+    @staticmethod
+    def _groups(kind: str) -> tuple[str, ...]:
+        return ("x", "y", "xi", "zeta") if kind == "stochastic" else ("x", "y")
 
     def _error(self, message: str, hint: str | None = None) -> InvalidProblem:
         return InvalidProblem(f"{self._path}: {message}", hint=hint)
@@ -149,12 +165,12 @@ class _Reader:
             if key not in _KEYS:
                 raise self._error(f"unknown key {key!r:.60}", _nearest(key, _KEYS))
         kind = self._table.get("kind", "bilevel")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise self._error(f"kind is {_short(kind)}", f"one of {', '.join(KINDS)}")
         for key in _EXTRA[kind]:
             if key in self._table:
                 raise self._error(f"a {kind} problem has no {key}", f"remove {key}, or change kind")
-        return str(kind)
+        return kind
 
     def _value(self, key: str) -> Any:
         if key not in self._table:
@@ -170,7 +186,7 @@ class _Reader:
     def _names(self, key: str) -> tuple[str, ...]:
         value = self._value(key)
         names = value.replace(",", " ").split() if isinstance(value, str) else value
-        if not isinstance(names, list):
+        if not isinstance(names, list) or (not names and key in ("x", "y")):  # a problem may have no noise
             raise self._error(f"{key} must be a list of names, but is {_short(value)}", f'{key} = ["{key}1", "{key}2"]')
         return tuple(self._name(key, name) for name in names)
 
@@ -224,14 +240,6 @@ class _Reader:
                 raise self._error(f"box.{name} runs from {low} down to {high}", "give the smaller end first")
             box[name] = (low, high)
         return box
-
-    def _data(self, names: Mapping[str, Sequence[str]]) -> dict[str, Rows]:
-        self._value("data")
-        table = self._table_of("data")
-        for key in table:
-            if key not in ("xi", "zeta"):
-                raise self._error(f"unknown key {key!r:.60} in data", _nearest(key, ("xi", "zeta")))
-        return {f"{key}_data": self._rows(key, table.get(key), len(names[key])) for key in ("xi", "zeta")}
 
     def _rows(self, key: str, rows: object, width: int) -> Rows:
         example = f"{key} = [[{', '.join('0' * width)}], [{', '.join('1' * width)}]]"

@@ -83,8 +83,8 @@ def _number(number: sp.Rational | None) -> str:
     """An integer or a short decimal as a number; any other fraction as text, "p/q"; None as "symbolic"."""
     if number is None:
         return _quoted(SYMBOLIC)
-    if number.q == 1 and abs(number.p) < 2**63:  # TOML promises no larger integers
-        return str(number.p)
+    if number.q == 1:
+        return str(number.p) if abs(number.p) < 2**63 else _quoted(str(number.p))  # TOML promises no larger ones
     for places in range(1, 18):
         if 10**places % number.q == 0:
             digits = str(abs(number.p) * 10**places // number.q).rjust(places + 1, "0")
