@@ -27,7 +27,7 @@ from bilevel_sym.problem_file import read_problem
 SYMBOLS = {name: sp.Symbol(name) for name in ("x", "y", "z", "x1", "y1", "gamma")}
 
 # Planted in many inputs: whoever executes the text leaves a file behind.
-CANARY = "/tmp/bilevel_sym_canary"
+CANARY = (Path(tempfile.gettempdir()) / "bilevel_sym_canary").as_posix()
 TOUCH = f"open('{CANARY}','w')"
 
 

@@ -83,6 +83,12 @@ def test_accepted(text: str) -> None:
     assert parse(text) == ACCEPTED[text]
 
 
+def test_a_constant_that_loses_its_variable_is_simplified_as_sympy_does() -> None:
+    names = {name: SYMBOLS[name] for name in ("x", "y")}
+    text = "sin(x - y*pi/y/2e-4)"
+    assert parse_expression(text, names) == sp.sympify(text, locals=names, rational=True) == sp.sin(SYMBOLS["x"])
+
+
 def test_the_given_symbols_are_used() -> None:
     positive = sp.Symbol("other name", positive=True)
     assert parse_expression("sqrt(a**2)", {"a": positive}) == positive

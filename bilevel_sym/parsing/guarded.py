@@ -194,6 +194,7 @@ class Arithmetic:
             check_range(number)
         elif expr.is_number:
             number = _left_over(expr)
+        plain = plain and number is None  # y*pi/y is a bare pi again, which functions simplify
         size = height = roots = 0
         for part in parts:
             size += part.size
