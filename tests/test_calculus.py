@@ -132,12 +132,12 @@ def test_tidy_shortens(expression: sp.Expr, shorter: sp.Expr) -> None:
 
 def test_long_maxima_and_high_powers_are_quick() -> None:
     many = sp.symbols("m1:41", real=True)
-    start = time.perf_counter()
+    start = time.process_time()
     slope = derivative(sp.Max(*many), many[7])
     assert substitute(slope, {s: sp.Integer(k) for k, s in enumerate(many)}) == 0
     assert substitute(slope, {s: sp.Integer(-k) for k, s in enumerate(many[7:] + many[:7])}) == 1
     assert tidy(1 / (999000 * a**998 + 1) + a) == a + 1 / (999000 * a**998 + 1)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_tidy_leaves_bombs_alone() -> None:

@@ -472,10 +472,10 @@ def test_enclosures_of_towers_cost_nothing() -> None:
     tower = x
     for _ in range(8):
         tower = sp.exp(tower)
-    start = time.perf_counter()
+    start = time.process_time()
     assert not enclosure(tower, {x: flint.arb(40)}).is_finite()
     assert not enclosure(sp.sqrt(x) + sp.log(x), {x: flint.arb(-1)}).is_finite()
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
 
 
 def test_bounds_over_a_box_are_proved_by_cutting_it() -> None:
@@ -556,8 +556,8 @@ NASTY = nasty()
 @pytest.mark.parametrize("name", NASTY)
 def test_every_call_is_bounded_in_time(name: str) -> None:
     g, unknowns, closes = NASTY[name]
-    start = time.perf_counter()
+    start = time.process_time()
     result = solve_lower_level(g, sorted(symbols_in(g) - set(unknowns), key=str), unknowns)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert (result.y_star is not None) == closes, result.method
     assert len(result.method) < 1000

@@ -205,16 +205,16 @@ def test_large_implicit_problems_refuse_to_write_out_the_inverse_and_say_what_to
 @pytest.mark.parametrize("named", [True, False])
 def test_a_large_logistic_problem_is_derived_in_seconds(named: bool) -> None:
     problem = logistic(20, 30, named=named)
-    start = time.perf_counter()
+    start = time.process_time()
     assert derive(problem).blocks["g_yy", 3, 7] != 0
-    entry = time.perf_counter() - start
+    entry = time.process_time() - start
     derivation = derive(problem)
-    start = time.perf_counter()
+    start = time.process_time()
     assert derivation.latex(form="blocks")
     assert all(derivation.blocks[name].shape == (20, 1) for name in ("f_x", "f_y", "g_y"))
     # promised: 0.5 s and 5 s on an idle core; the slack is for a busy one
     assert entry < 1.5
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_closed_form_true_raises_and_says_why() -> None:
@@ -275,9 +275,9 @@ def test_both_hessians_say_the_truth_about_large_n() -> None:
 @pytest.mark.slow
 def test_a_dense_quadratic_of_twenty_variables_is_derived_in_seconds() -> None:
     derivation = zoo.get("quadratic", d=20, n=20).problem.derivation
-    start = time.perf_counter()
+    start = time.process_time()
     assert derivation.hess_phi.shape == (20, 20)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
 
 
 @pytest.mark.parametrize("bad", ["x*y", None, 3])

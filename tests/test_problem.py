@@ -117,9 +117,9 @@ def test_building_five_hundred_terms_takes_milliseconds() -> None:
 
 
 def _timed(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     action()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def test_an_expression_nested_ten_thousand_deep_is_validated() -> None:

@@ -624,9 +624,9 @@ def test_newton_on_the_tube_ends_only_at_known_points() -> None:
 
 
 def test_the_tube_grows_linearly_and_builds_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     large = zoo.get("tube", d=20)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert len(str(large.phi)) < 2.3 * len(str(zoo.get("tube", d=10).phi))
 
 
