@@ -24,7 +24,7 @@ __all__ = [
 MAX_EXPONENT = 1000
 MAX_BITS = 996  # numerators and denominators below 10**300
 _MAX_LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
-_MAX_TERMS = 2000
+_MAX_TERMS = 1000  # to which an argument may grow when SymPy multiplies it out
 _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh)
 
 
@@ -67,12 +67,15 @@ def check_askable(expr: sp.Expr) -> None:
 
 
 def _multiplied_out(node: sp.Basic, terms: list[float]) -> float:
-    """About how many terms a node has once it is multiplied out, from those of its children."""
+    """About how many terms the real and imaginary parts have once multiplied out, from those of the children."""
+    if isinstance(node, sp.Symbol):
+        return 1 if node.is_real else 2
     if isinstance(node, sp.Mul):
         return prod(terms)
-    if isinstance(node, sp.Pow) and node.exp.is_Integer:
-        return float(min(terms[0], 1e3) ** min(abs(int(node.exp)), 100))
-    return max(sum(terms), 1) * (4 if isinstance(node, _HYPERBOLIC) else 1)
+    if isinstance(node, sp.Pow):
+        times = min(abs(float(node.exp)), 100) if node.exp.is_Rational else 2
+        return float(min(terms[0], 1e3) ** max(times, 1)) * (1 if node.exp.is_Integer and node.exp > 0 else 2)
+    return max(sum(terms), 1) * (4 if isinstance(node, _HYPERBOLIC) else 2 if isinstance(node, sp.Function) else 1)
 
 
 def check_powers(expr: sp.Expr) -> None:
