@@ -5,11 +5,13 @@ A false theorem is a verdict and running out of steps is a status; neither is an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AssumptionViolated",
     "BilevelError",
+    "CertificateFailure",
     "InvalidProblem",
     "KernelError",
     "LowerLevelFailure",
@@ -129,11 +131,45 @@ class TooLarge(NoClosedForm):
 
 
 class LowerLevelFailure(BilevelError):
-    """The numerical solution of the lower level did not converge.
+    """The numerical solution of the lower level failed for one member of a batch.
 
-    Cause: no minimiser, or one outside the range of float64. Cure: a better start, or a bounded box.
+    Cause: no minimiser, g not strongly convex on the way, or numbers beyond float64. Cure: a better start, or x
+    where g is strongly convex. ``member`` is its index, ``x`` and ``y`` the point, ``eigenvalue`` the smallest of g_yy.
 
-    >>> issubclass(LowerLevelFailure, BilevelError)
+    >>> print(LowerLevelFailure("not strongly convex", member=(2,), x=[1.0], y=[0.0], eigenvalue=-2.0))
+    not strongly convex: member 2 of the batch, at x = [1], y = [0], where the smallest eigenvalue of g_yy is -2
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        member: tuple[int, ...] = (),
+        x: Sequence[float] = (),
+        y: Sequence[float] = (),
+        eigenvalue: float = math.nan,
+        hint: str | None = None,
+    ) -> None:
+        self.what = message
+        self.member, self.x, self.y, self.eigenvalue = member, tuple(x), tuple(y), eigenvalue
+        who = f"member {', '.join(map(str, member))} of the batch, " if member else ""
+        where = f"at x = {_short(x)}, y = {_short(y)}, where the smallest eigenvalue of g_yy is {eigenvalue:.4g}"
+        super().__init__(f"{message}: {who}{where}", hint=hint)
+
+    def renamed(self, member: tuple[int, ...]) -> LowerLevelFailure:
+        """The same failure under the member's index in the caller's batch."""
+        return LowerLevelFailure(
+            self.what, member=member, x=self.x, y=self.y, eigenvalue=self.eigenvalue, hint=self.hint
+        )
+
+
+class CertificateFailure(BilevelError):
+    """Something could not be proved, so there is no certificate. Never a guess.
+
+    Cause: a kink at the point, a lower level that is not strongly convex there or nearly so, a function outside its
+    domain. Cure: move the point off the kink, mend g, or ask for fewer digits; the message says what failed.
+
+    >>> issubclass(CertificateFailure, BilevelError)
     True
     """
 
@@ -146,6 +182,11 @@ class KernelError(BilevelError):
     >>> issubclass(KernelError, BilevelError)
     True
     """
+
+
+def _short(values: Sequence[float], limit: int = 6) -> str:
+    shown = ", ".join(f"{value:.6g}" for value in values[:limit])
+    return f"[{shown}{', ...' if len(values) > limit else ''}]"
 
 
 def _caret(text: str, line: int, column: int, *, width: int = 70) -> str:

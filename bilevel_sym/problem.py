@@ -21,10 +21,12 @@ from bilevel_sym.expressions import substitute, symbols_in
 from bilevel_sym.parsing import check_name
 from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
+from bilevel_sym.tape.model import Model
 from bilevel_sym.text import to_text
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
+    from bilevel_sym.kernels import Kernels
 
 __all__ = ["BilevelProblem", "MinimaxProblem", "StochasticProblem"]
 
@@ -106,6 +108,18 @@ class BilevelProblem:
         from bilevel_sym.derivation import derive
 
         return derive(self)
+
+    @cached_property
+    def tape(self) -> Model:
+        """f and g on one graph with exact constants: what kernels and certificates share."""
+        return Model(self.f, self.g, self.x, self.y)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """``compile_kernels(problem)``, made once."""
+        from bilevel_sym.kernels import compile_kernels
+
+        return compile_kernels(self)
 
     def _content(self) -> tuple[object, ...]:
         """What makes two problems the same; the name and the assumptions of the symbols do not count."""

@@ -23,6 +23,7 @@ LAYERS = [
     "functions",
     "constants",
     "expressions",
+    "tape",
     "parsing",
     "text",
     "problem_file",
@@ -39,16 +40,24 @@ LAYERS = [
     "display",
     "source",
     "derivation",
+    "engine",
+    "linear_algebra",
+    "implicit",
+    "lower_level",
+    "kernels",
+    "ball",
+    "certificate",
     "zoo",
     "cli",
 ]
 
 # Rooms that handle SymPy expressions; every other module works without them.
-SYMPY_ROOMS = set(LAYERS) - {"errors", "paper", "constants", "cli"}
-NUMPY_ROOMS = {"zoo"}  # random integers for its quadratics; the numeric rooms come with the kernels
+NUMERIC_ROOMS = {"engine", "linear_algebra", "implicit", "lower_level"}
+SYMPY_ROOMS = set(LAYERS) - {"errors", "paper", "constants", "ball", "cli"} - NUMERIC_ROOMS
+NUMPY_ROOMS = {"zoo", "tape", "kernels", "certificate"} | NUMERIC_ROOMS  # zoo: random integers for its quadratics
 
-# Imports that point upward on purpose: `problem.derivation` is a convenience, imported when first used.
-ALLOWED = {("problem", "derivation")}
+# Imports that point upward on purpose: conveniences of a problem, imported when first used.
+ALLOWED = {("problem", "derivation"), ("problem", "kernels")}
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -160,6 +169,8 @@ def test_text_never_reaches_an_evaluator() -> None:
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 attribute_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+                if name == "lambdify" and path.name == "lambdify_engine.py":
+                    continue  # the one place, with every symbol renamed; test_kernels.py feeds it hostile names
                 if name in forbidden and attribute_of != "re":
                     raise AssertionError(f"{path.name}:{node.lineno} calls {name}")
 

@@ -1,0 +1,172 @@
+"""Ball: a real number with a proved bound on its error, as users see it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+from flint import arb, fmpq, fmpz
+from mpmath.libmp import from_man_exp
+
+from bilevel_sym.exact import rational
+from bilevel_sym.tape.balls import precision
+
+__all__ = ["Ball"]
+
+MAX_SHOWN = 20_000  # digits
+MARGIN = 30  # bits beyond those of the ball, for questions about it
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The true value lies within ``rad`` of ``mid``; both are mpmath numbers that hold every bit.
+
+    ``str`` shows the digits that are certain (``f"{ball:.20}"`` at most 20), ``float`` is the midpoint's.
+
+    >>> third = Ball(arb(1)/3)
+    >>> third.contains("1/3"), third.contains(0.333), float(third)
+    (True, False, 0.3333333333333333)
+    >>> str(third)
+    '0.333333333333333'
+    """
+
+    value: Any  # arb
+
+    @property
+    def mid(self) -> mpmath.mpf:
+        """The midpoint, exact."""
+        return _mpf(self.value.mid())
+
+    @property
+    def rad(self) -> mpmath.mpf:
+        """The radius, exact."""
+        return _mpf(self.value.rad())
+
+    @property
+    def digits(self) -> float:
+        """How many digits are certain: relative to the value, or absolute where the ball contains zero."""
+        if self.value.is_exact():
+            return math.inf
+        scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
+        return float(-((self.value.rad() / scale).log() / arb(10).log()).upper())
+
+    def contains(self, value: object) -> bool:
+        """Whether a number (float, Fraction, mpf, text such as "1/3") lies in the ball; decided exactly.
+
+        >>> Ball(arb(2, 1)).contains(3.0), Ball(arb(2, 1)).contains("3.01")
+        (True, False)
+        """
+        number = _exactly(value)
+        return number is not None and abs(number - _fmpq(self.value.mid())) <= _fmpq(self.value.rad())
+
+    def correct_digits(self, value: object) -> float:
+        """How many digits of ``value`` are certainly right: -log10 of its relative error (absolute if zero is inside).
+
+        >>> ball = Ball(arb(1)/3)
+        >>> round(ball.correct_digits(0.3333), 2), ball.correct_digits(-1.0)
+        (4.0, 0.0)
+        """
+        number = _exactly(value)
+        if number is None:
+            return 0.0
+        with precision(max(64, self._bits) + MARGIN):
+            error = abs(self.value - arb(number)).upper()
+            if error == 0:
+                return math.inf
+            scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
+            return max(0.0, float(-((error / scale).log() / arb(10).log()).upper()))
+
+    @property
+    def _bits(self) -> int:
+        return int(self.value.mid().man_exp()[0].bit_length()) if self.value.mid() != 0 else 1
+
+    def __float__(self) -> float:
+        return float(self.mid)
+
+    def __str__(self) -> str:
+        return self._shown(MAX_SHOWN)
+
+    def __format__(self, spec: str) -> str:
+        return self._shown(int(spec.removeprefix("."))) if spec else str(self)
+
+    def _shown(self, limit: int) -> str:
+        """The digits that are certain, at most ``limit`` of them: both ends of the ball round to what is shown."""
+        if self.value.is_zero():
+            return "0"
+        if self.value.contains(0):
+            return f"0 +/- {mpmath.nstr(self.rad + abs(self.mid), 3)}"
+        low, high = (_fmpq(end(self.value)) for end in (_lower, _upper))
+        most = max(1, min(math.floor(self.digits) if math.isfinite(self.digits) else self._bits // 3 + 2, limit))
+        for count in range(most, 0, -1):
+            shown = _decimal(low, count)
+            if shown == _decimal(high, count):
+                return shown
+        return f"{mpmath.nstr(self.mid, 3)} +/- {mpmath.nstr(self.rad, 3)}"
+
+    def __repr__(self) -> str:
+        return f"Ball({self})"
+
+
+def _mpf(value: Any) -> mpmath.mpf:
+    man, exp = value.man_exp()
+    return mpmath.make_mpf(from_man_exp(int(man), int(exp)))
+
+
+def _fmpq(value: Any) -> fmpq:
+    man, exp = value.man_exp()
+    return fmpq(man) * fmpq(2) ** int(exp)
+
+
+def _lower(value: Any) -> Any:
+    with precision(100_000):
+        return value.mid() - value.rad()
+
+
+def _upper(value: Any) -> Any:
+    with precision(100_000):
+        return value.mid() + value.rad()
+
+
+def _exactly(value: object) -> fmpq | None:
+    """The rational that a number means; None for NaN and infinities."""
+    if isinstance(value, mpmath.mpf):
+        if not mpmath.isfinite(value):
+            return None
+        sign, man, exp, _ = value._mpf_
+        return fmpq(fmpz(int(man) * (-1 if sign else 1))) * fmpq(2) ** int(exp)
+    if isinstance(value, Ball):
+        raise TypeError("compare a ball with a number, not with another ball")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    number = rational(value)
+    return fmpq(int(number.p), int(number.q))
+
+
+def _decimal(value: fmpq, digits: int) -> str:
+    """Rounded to so many significant digits, half up in magnitude; plain where that is short, else with an exponent."""
+    fraction = Fraction(int(value.p), int(value.q))
+    sign, fraction = ("-" if fraction < 0 else ""), abs(fraction)
+    exponent = _decimal_exponent(fraction)
+    scaled = fraction * Fraction(10) ** (digits - 1 - exponent)
+    whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
+    if whole >= 10**digits:
+        whole, exponent = whole // 10, exponent + 1
+    text = str(whole)
+    if -5 <= exponent < digits:
+        point = exponent + 1
+        body = f"{text[:point]}.{text[point:]}" if point > 0 else f"0.{'0' * -point}{text}"
+        return sign + (body.rstrip(".") if point >= digits else body)
+    return f"{sign}{text[0]}{'.' + text[1:] if digits > 1 else ''}e{exponent:+03d}"
+
+
+def _decimal_exponent(value: Fraction) -> int:
+    """floor(log10(value)) for a positive rational."""
+    guess = math.floor((value.numerator.bit_length() - value.denominator.bit_length()) * math.log10(2))
+    while Fraction(10) ** guess > value:
+        guess -= 1
+    while Fraction(10) ** (guess + 1) <= value:
+        guess += 1
+    return guess

@@ -1,0 +1,305 @@
+"""Certificates: y*, Phi, grad Phi and Hess Phi at a point as balls, with existence and uniqueness of y* proved.
+
+Newton's method finds y* in many digits; Krawczyk's test proves that a small box around it holds exactly one zero of
+grad_y g, and a Cholesky factorisation in ball arithmetic that g_yy is positive definite all over that box. What
+remains the user's assumption is that g is strongly convex elsewhere too, so that the one minimum is the only one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flint
+import numpy as np
+import sympy as sp
+from flint import arb, arb_mat
+
+from bilevel_sym.ball import Ball
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
+from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.implicit import EXPANSION
+from bilevel_sym.kernels import compile_kernels
+from bilevel_sym.lower_level import NEWTON
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.tape.scalars import BALLS, ScalarProgram
+
+__all__ = ["Agreement", "PointCertificate", "evaluate"]
+
+MAX_DIGITS = 10_000
+GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
+ATTEMPTS = 8
+Balls = tuple[Ball, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well a candidate agrees with a certificate: its worst entry, and how many digits are certainly right."""
+
+    name: str
+    digits: float
+    worst: tuple[int, ...]
+    value: float
+    true: Ball
+
+    def __str__(self) -> str:
+        where = f"[{', '.join(map(str, self.worst))}]" if self.worst else ""
+        worst = f"{self.name}{where} = {self.value!r}, truly {self.true:.20}"
+        return f"{self.name}: {self.digits:.1f} correct digits; worst {worst}"
+
+
+@dataclass(frozen=True)
+class PointCertificate:
+    """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``."""
+
+    problem: BilevelProblem
+    x: tuple[sp.Rational, ...]
+    digits: int
+    bits: int
+    y_star: Balls
+    phi: Ball
+    grad_phi: Balls
+    hess_phi: tuple[Balls, ...]
+    proved: bool = True
+
+    def compare(self, **candidates: object) -> Agreement:
+        """How many digits of a candidate ``phi=``, ``grad_phi=``, ``hess_phi=`` or ``y_star=`` are right?
+
+        >>> from bilevel_sym import BilevelProblem, evaluate
+        >>> certificate = evaluate(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"), ["1/3"])
+        >>> print(certificate.compare(grad_phi=[0.6421]))
+        grad_phi: 3.9 correct digits; worst grad_phi[0] = 0.6421, truly 0.64218034556773146564
+        """
+        if len(candidates) != 1 or not set(candidates) <= {"y_star", "phi", "grad_phi", "hess_phi"}:
+            raise InvalidProblem("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
+        ((name, candidate),) = candidates.items()
+        truth: Any = np.array(getattr(self, name), dtype=object)
+        given = np.asarray(candidate, dtype=np.float64)
+        if given.shape != truth.shape:
+            raise InvalidProblem(f"{name} has shape {truth.shape}, but the candidate has shape {given.shape}")
+        digits = {index: truth[index].correct_digits(float(given[index])) for index in np.ndindex(truth.shape)}
+        worst = min(digits, key=digits.__getitem__)
+        return Agreement(name, digits[worst], worst, float(given[worst]), truth[worst])
+
+    def __str__(self) -> str:
+        names = [s.name for s in self.problem.x]
+        lines = [
+            f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}; every digit shown is proved"
+        ]
+        lines += [f"y*({s.name}) = {ball}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
+        lines.append(f"Phi = {self.phi}")
+        lines += [f"dPhi/d{a} = {ball}" for a, ball in zip(names, self.grad_phi, strict=True)]
+        lines += [
+            f"d2Phi/d{a}d{b} = {ball}"
+            for i, (a, row) in enumerate(zip(names, self.hess_phi, strict=True))
+            for b, ball in list(zip(names, row, strict=True))[i:]
+        ]
+        return "\n".join(lines)
+
+
+def evaluate(
+    problem: BilevelProblem, x: Iterable[object] | Mapping[str, object], *, digits: int = 30
+) -> PointCertificate:
+    """Certified y*, Phi, grad Phi and Hess Phi at x, to so many digits (relative; absolute where a value is 0).
+
+    x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
+    raised until the digits are there; what cannot be proved raises CertificateFailure, and says why.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
+    >>> certificate = evaluate(problem, ["1/2"], digits=40)
+    >>> print(certificate.grad_phi[0])
+    0.01683724831933849475603681451816628075732609970414246
+    >>> certificate.proved
+    True
+    """
+    point = _point(problem, x)
+    if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS:
+        raise InvalidProblem(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
+    start = _float_solution(problem, point)
+    bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
+    for _ in range(ATTEMPTS):
+        with BALLS.precision(bits):
+            enclosure = _enclose(problem, point, start)
+        if isinstance(enclosure, str):
+            reason = enclosure
+        elif lost := _missing(enclosure, digits):
+            reason = f"{lost} is known to fewer than {digits} digits"
+        else:
+            return PointCertificate(problem, point, digits, bits, *enclosure)
+        bits = 2 * bits
+    raise CertificateFailure(
+        f"no certificate at x = {', '.join(map(str, point))}: with {bits // 2} bits, {reason}",
+        hint="a kink of abs, min, max or Piecewise at the point, or a nearly singular g_yy, would explain it",
+    )
+
+
+def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
+    names = [s.name for s in problem.x]
+    if isinstance(x, Mapping):
+        if set(x) != set(names):
+            raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
+        return tuple(rational(x[name], name) for name in names)
+    if isinstance(x, str) or not isinstance(x, Iterable):
+        raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
+    point = rational_vector(x, "x")
+    if len(point) != problem.d:
+        raise InvalidProblem(
+            f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}"
+        )
+    return point
+
+
+def _float_solution(problem: BilevelProblem, point: Sequence[sp.Rational]) -> list[float]:
+    try:
+        y: list[float] = compile_kernels(problem, backend="tape").y_star([float(value) for value in point]).tolist()
+    except BilevelError as error:
+        raise CertificateFailure(
+            f"no certificate: y* was not found even approximately, because {error.message}", hint=error.hint
+        ) from None
+    return y
+
+
+Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]
+
+
+def _enclose(problem: BilevelProblem, point: Sequence[sp.Rational], start: Sequence[float]) -> Enclosure | str:
+    """Balls at the precision that is set, or the reason why there are none."""
+    x = [BALLS.constant(int(value.p), int(value.q)) for value in point]
+    lower = _LowerLevel(problem, x)
+    try:
+        box = lower.proved_box([arb(value) for value in start])
+        return box if isinstance(box, str) else _outputs(problem, x, box)
+    except ZeroDivisionError:  # python-flint's word for a matrix that may be singular
+        return "g_yy could not be inverted"
+
+
+class _LowerLevel:
+    """grad_y g and g_yy at fixed x, in balls."""
+
+    def __init__(self, problem: BilevelProblem, x: Sequence[Any]) -> None:
+        self._program = ScalarProgram(problem.tape.program(NEWTON), BALLS)
+        self._x = list(x)
+        self.n = problem.n
+
+    def __call__(self, y: Sequence[Any]) -> tuple[arb_mat, arb_mat]:
+        values = self._program.start()
+        inputs = self._program.program.inputs[0]
+        values[inputs.start : inputs.stop] = [*self._x, *y]
+        self._program.run(values, 0)
+        g_y, g_yy = (self._program.output(values, name) for name in NEWTON)
+        return arb_mat(self.n, 1, g_y), arb_mat(self.n, self.n, g_yy)
+
+    def proved_box(self, y: list[Any]) -> list[Any] | str:
+        """A box that holds exactly one zero of grad_y g, with g_yy positive definite on it; or why not."""
+        centre, inverse, correction = self._newton(y)
+        if not all(entry.is_finite() for entry in correction):
+            return "g or its derivatives are not finite near y*"
+        # the box: a few times the last correction, and the rounding of the working precision
+        floor = max((abs(c).upper() for c in centre), default=arb(1)) * arb(2) ** (8 - _precision())
+        radius = [8 * c.abs_upper() + floor + arb(2) ** (-4 * _precision()) for c in correction]
+        for _ in range(6):
+            box = [c + arb(0, r) for c, r in zip(centre, radius, strict=True)]
+            g_yy = self(box)[1]
+            image = self._krawczyk(centre, inverse, correction, g_yy, box)
+            if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):
+                return image if _positive_definite(g_yy) else "g_yy is not provably positive definite at y*"
+            radius = [16 * r for r in radius]
+        return "Krawczyk's test did not prove that y* exists"
+
+    def _newton(self, y: list[Any]) -> tuple[list[Any], arb_mat, list[Any]]:
+        """A point next to y*, an approximate inverse of g_yy there, and the correction that Newton would still make."""
+        for _ in range(4 + math.ceil(math.log2(_precision()))):
+            g_y, g_yy = self(y)
+            inverse = _middle(_middle(g_yy).solve(_identity(self.n), algorithm="approx"))
+            step = inverse * g_y
+            size = max((s.mid().abs_upper() for s in step.entries()), default=arb(0))
+            if not size.is_finite() or size <= max(s.rad() for s in step.entries()) * 4:
+                break
+            y = [(a - s).mid() for a, s in zip(y, step.entries(), strict=True)]
+        g_y, g_yy = self(y)
+        return y, inverse, (inverse * g_y).entries()
+
+    def _krawczyk(
+        self, centre: Sequence[Any], inverse: arb_mat, correction: Sequence[Any], g_yy: arb_mat, box: Sequence[Any]
+    ) -> list[Any]:
+        """centre - R g_y(centre) + (I - R g_yy(box)) (box - centre)."""
+        away = arb_mat(self.n, 1, [b - c for b, c in zip(box, centre, strict=True)])
+        spread = (_identity(self.n) - inverse * g_yy) * away
+        return [c - k + s for c, k, s in zip(centre, correction, spread.entries(), strict=True)]
+
+
+def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enclosure:
+    """The formulas of ``implicit`` in balls."""
+    d, n = problem.d, problem.n
+    program = ScalarProgram(problem.tape.program(EXPANSION), BALLS)
+    values = program.start()
+    first, second = program.program.inputs[:2]
+    values[first.start : first.stop] = [*x, *y]
+    program.run(values, 0)
+
+    def block(name: str, rows: int, columns: int) -> arb_mat:
+        return arb_mat(rows, columns, program.output(values, name))
+
+    g_xy, g_yy = block("g_xy", d, n), block("g_yy", n, n)
+    v = g_yy.solve(block("f_y", n, 1))
+    response = -g_yy.solve(g_xy.transpose())
+    values[second.start : second.stop] = v.entries()
+    program.run(values, 1)
+    grad = block("f_x", d, 1) - g_xy * v
+    half = block("L_xy", d, n) + response.transpose() * block("L_yy", n, n) / 2
+    cross = half * response
+    hess = block("L_xx", d, d) + cross + cross.transpose()
+    (phi,) = program.output(values, "f")
+    rows = tuple(tuple(Ball(hess[i, j]) for j in range(d)) for i in range(d))
+    return tuple(map(Ball, y)), Ball(phi), tuple(map(Ball, grad.entries())), rows
+
+
+def _missing(enclosure: Enclosure, digits: int) -> str | None:
+    """The first quantity with too few certain digits."""
+    y, phi, grad, hess = enclosure
+    named = {"y*": y, "Phi": (phi,), "grad Phi": grad, "Hess Phi": tuple(ball for row in hess for ball in row)}
+    for name, balls in named.items():
+        if not all(_enough(ball.value, digits) for ball in balls):
+            return name
+    return None
+
+
+def _enough(value: Any, digits: int) -> bool:
+    """Relative digits; for a ball that contains zero, so many absolute ones that zero itself is the likely value."""
+    if not value.is_finite():
+        return False
+    if value.contains(0):
+        return bool(value.rad() <= arb(10) ** (-2 * digits))
+    return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))
+
+
+def _positive_definite(matrix: arb_mat) -> bool:
+    """Whether every symmetric matrix in the box is: Gaussian elimination meets only positive pivots."""
+    n = matrix.nrows()
+    rows = [[matrix[i, j] for j in range(n)] for i in range(n)]
+    for k in range(n):
+        if not rows[k][k] > 0:
+            return False
+        for i in range(k + 1, n):
+            factor = rows[i][k] / rows[k][k]
+            for j in range(i, n):
+                # the lower triangle mirrors the upper one: each symmetric pair is one number
+                rows[i][j] = rows[j][i] = rows[i][j] - factor * rows[k][j]
+    return True
+
+
+def _precision() -> int:
+    return int(flint.ctx.prec)
+
+
+def _identity(n: int) -> arb_mat:
+    return arb_mat(n, n, [arb(int(i == j)) for i in range(n) for j in range(n)])
+
+
+def _middle(matrix: arb_mat) -> arb_mat:
+    return arb_mat(matrix.nrows(), matrix.ncols(), [entry.mid() for entry in matrix.entries()])

@@ -1,0 +1,99 @@
+"""Phi, its gradient and Hessian at y = y*(x), by the formulas that need no second derivative of y*.
+
+With v = g_yy^-1 f_y, the Lagrangian L = f - v^T grad_y g (v held constant) and Z = [I; dy_dx^T]:
+
+    grad Phi = f_x - g_xy v                      Hess Phi = Z^T (Hess L) Z
+    D^3 Phi[a, b, c] = D^3 L[Za, Zb, Zc] - (v'a)^T D^2(grad_y g)[Zb, Zc] - the same for b and for c
+
+where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second derivative of y* enters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.engine import Floats, Session
+from bilevel_sym.linear_algebra import Factored
+
+__all__ = ["EXPANSION", "GRADIENT", "THIRD", "Expansion", "expansion", "gradient", "third"]
+
+GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
+EXPANSION = (*GRADIENT, "L_xx", "L_xy", "L_yy")
+THIRD = ("f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
+
+
+class Expansion(NamedTuple):
+    """Phi with its first and second derivatives, batches leading."""
+
+    phi: Floats
+    grad: Floats
+    hess: Floats
+
+
+def gradient(session: Session, xy: Floats) -> tuple[Floats, Floats]:
+    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x).
+
+    Paper: Equation 1.5 [eq:bilevel-grad]
+    """
+    session.put(0, xy)
+    v = Factored(session.take("g_yy")).solve(session.take("f_y")[:, :, None])
+    return session.take("f"), session.take("f_x") - (session.take("g_xy") @ v)[:, :, 0]
+
+
+def expansion(session: Session, xy: Floats) -> Expansion:
+    """Phi, grad Phi and Hess Phi; the Hessian is symmetric to the last bit."""
+    session.put(0, xy)
+    g_xy = session.take("g_xy")
+    lower = Factored(session.take("g_yy"))
+    v = lower.solve(session.take("f_y")[:, :, None])
+    response = -lower.solve(g_xy.transpose(0, 2, 1))  # dy_dx^T
+    session.put(1, v[:, :, 0])
+    half = session.take("L_xy") + 0.5 * (response.transpose(0, 2, 1) @ session.take("L_yy"))
+    cross = half @ response
+    return Expansion(
+        session.take("f"),
+        session.take("f_x") - (g_xy @ v)[:, :, 0],
+        session.take("L_xx") + (cross + cross.transpose(0, 2, 1)),
+    )
+
+
+def third(session: Session, wide: Session, xy: Floats) -> Floats:
+    """The third derivatives of Phi, (lanes, d, d, d), symmetric to the last bit.
+
+    ``session`` has one lane a point; ``wide`` has one lane for each point and pair of directions (b, c), b <= c.
+    """
+    lanes = len(xy)
+    session.put(0, xy)
+    lower = Factored(session.take("g_yy"))
+    v = lower.solve(session.take("f_y")[:, :, None])
+    response = -lower.solve(session.take("g_xy").transpose(0, 2, 1))
+    session.put(1, v[:, :, 0])
+    v_moves = lower.solve(session.take("L_xy").transpose(0, 2, 1) + session.take("L_yy") @ response)
+    d = response.shape[2]
+    b, c = np.triu_indices(d)
+    z = np.concatenate([np.broadcast_to(np.eye(d), (lanes, d, d)), response], axis=1).transpose(0, 2, 1)
+    for stage, values in enumerate((xy, v[:, :, 0])):
+        wide.put(stage, np.repeat(values, len(b), axis=0))
+    wide.put(2, np.concatenate([z[:, b], z[:, c]], axis=2).reshape(lanes * len(b), -1))
+    q = wide.take("q").reshape(lanes, len(b), -1)
+    r = wide.take("r").reshape(lanes, len(b), -1)
+    straight, held = _unfold(q @ z.transpose(0, 2, 1), b, c), _unfold(r @ v_moves, b, c)
+    return _symmetrised(straight / 3.0 - held)
+
+
+def _unfold(pairs: Floats, b: NDArray[np.intp], c: NDArray[np.intp]) -> Floats:
+    """(lanes, pair, a) -> (lanes, b, c, a), both orders of each pair."""
+    lanes, _, d = pairs.shape
+    full = np.empty((lanes, d, d, d))
+    full[:, b, c] = pairs
+    full[:, c, b] = pairs
+    return full
+
+
+def _symmetrised(tensor: Floats) -> Floats:
+    """The sum over the three places of the last axis, the same bits wherever symmetry says so."""
+    i, j, k = np.sort(np.indices(tensor.shape[1:]), axis=0)
+    return tensor[:, i, j, k] + tensor[:, i, k, j] + tensor[:, j, k, i]

@@ -1,0 +1,345 @@
+"""Kernels: the float64 face of a problem, batched. Shapes, dtypes and counting are checked here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bilevel_sym import implicit
+from bilevel_sym.engine import Engine, Floats
+from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
+from bilevel_sym.implicit import Expansion
+from bilevel_sym.kernels.arguments import Shape, flatten
+from bilevel_sym.kernels.choice import Backend, choose_engine
+from bilevel_sym.kernels.counting import Counts, count, counting
+from bilevel_sym.linear_algebra import NotPositiveDefinite
+from bilevel_sym.lower_level import NEWTON, LowerSolution, solve_lower_level
+from bilevel_sym.problem import BilevelProblem
+
+__all__ = ["Kernels", "compile_kernels"]
+
+MAX_CACHED = 64
+Result = TypeVar("Result", bound=Sequence[Floats])
+
+
+class Kernels:
+    """f, g, their derivatives, y*, Phi, grad Phi, Hess Phi as functions of float64 arrays. Make with compile_kernels.
+
+    Points are (..., d) and (..., n) with the same leading shape; results lead with it too. Blocks follow IEEE
+    arithmetic (an overflow is inf); y* and what is built on it raise instead. Stateless, and safe to share.
+
+    >>> from bilevel_sym import BilevelProblem, compile_kernels
+    >>> kernels = compile_kernels(BilevelProblem("x*y", "(1 + x**2)*y**2/2 - x*y", "x", "y"))
+    >>> kernels.grad_phi([1.0])  # Phi = x^2/(1 + x^2)
+    array([0.5])
+    >>> kernels.grad_phi([[1.0], [0.0]]).shape
+    (2, 1)
+    """
+
+    problem: BilevelProblem
+    backend: Backend
+
+    def __init__(self, problem: BilevelProblem, backend: Backend, engine: Engine) -> None:
+        self.__dict__.update(problem=problem, backend=backend, _engine=engine)
+
+    def __setattr__(self, field: str, value: object) -> None:
+        raise AttributeError("kernels are frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.problem, self.backend)
+
+    def __repr__(self) -> str:
+        problem = self.problem
+        named = f"{problem.name}, " if problem.name else ""
+        return f"<Kernels {named}d={problem.d}, n={problem.n}, engine={self.engine}>"
+
+    @property
+    def engine(self) -> str:
+        """What computes: "numpy", "compiled" or "lambdify"."""
+        return self._engine.name
+
+    @property
+    def _engine(self) -> Engine:
+        engine: Engine = self.__dict__["_engine"]
+        return engine
+
+    def counting(self) -> AbstractContextManager[Counts]:
+        """Count oracle calls as the paper does (G_f, G_g, JV_g, HV_g), for each member of the batch.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> kernels = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels
+        >>> with kernels.counting() as c:
+        ...     _ = kernels.g_yy_v([0.0], [0.0], [1.0])
+        >>> c
+        Counts(G_f=0, G_g=0, JV_g=0, HV_g=1)
+        """
+        return counting(self)
+
+    # ---- blocks -----------------------------------------------------------------------------------
+
+    def f(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """f, shape (...)."""
+        return self._block("f", x, y)
+
+    def g(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """g, shape (...)."""
+        return self._block("g", x, y)
+
+    def f_x(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """The gradient of f in x, shape (..., d)."""
+        return self._block("f_x", x, y)
+
+    def f_y(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """The gradient of f in y, shape (..., n)."""
+        return self._block("f_y", x, y)
+
+    def g_y(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """The gradient of g in y, shape (..., n)."""
+        return self._block("g_y", x, y)
+
+    def f_xx(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """Second derivatives of f, shape (..., d, d)."""
+        return self._block("f_xx", x, y)
+
+    def f_xy(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """Mixed second derivatives of f, shape (..., d, n)."""
+        return self._block("f_xy", x, y)
+
+    def f_yy(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """Second derivatives of f, shape (..., n, n)."""
+        return self._block("f_yy", x, y)
+
+    def g_xy(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """Mixed second derivatives of g, shape (..., d, n)."""
+        return self._block("g_xy", x, y)
+
+    def g_yy(self, x: ArrayLike, y: ArrayLike) -> Floats:
+        """Second derivatives of g, shape (..., n, n)."""
+        return self._block("g_yy", x, y)
+
+    def g_yy_v(self, x: ArrayLike, y: ArrayLike, v: ArrayLike) -> Floats:
+        """The Hessian-vector product g_yy v, shape (..., n), without forming g_yy."""
+        return self._block("g_yy_v", x, y, v)
+
+    def g_xy_v(self, x: ArrayLike, y: ArrayLike, v: ArrayLike) -> Floats:
+        """The Jacobian-vector product g_xy v, shape (..., d), without forming g_xy."""
+        return self._block("g_xy_v", x, y, v)
+
+    def _block(self, name: str, *points: ArrayLike) -> Floats:
+        d, n = self.problem.d, self.problem.n
+        arguments = dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False))
+        (x, y, *v), shape = flatten(arguments)
+        count(self, shape, **_cost(name, d, n))
+        xy = np.concatenate([x, y], axis=1)
+
+        def chunk(rows: slice) -> tuple[Floats]:
+            session = self._engine.session((name,), len(xy[rows]))
+            session.put(0, xy[rows])
+            if v:
+                session.put(1, v[0][rows])
+            return (session.take(name),)
+
+        result: Floats = self._in_chunks((name,), len(xy), chunk)[0]
+        return result.reshape((*shape, *result.shape[1:]))
+
+    # ---- y* and what is built on it ---------------------------------------------------------------
+
+    def y_star(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The minimiser of g(x, .) to round-off, shape (..., n): Newton from ``y0`` (default: the box's centre, or 0).
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y").kernels.y_star([1.0])
+        array([0.])
+        """
+        xy, shape = self._solved(x, y0)
+        return np.ascontiguousarray(xy[:, self.problem.d :]).reshape((*shape, self.problem.n))
+
+    def phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """Phi(x) = f(x, y*(x)), shape (...)."""
+        xy, shape = self._solved(x, y0)
+        (phi,) = self._on_solution("phi", ("f",), xy, shape, self._value)
+        return phi
+
+    def grad_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The hypergradient, shape (..., d).
+
+        Paper: Equation 1.5 [eq:bilevel-grad]
+        """
+        xy, shape = self._solved(x, y0)
+        count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
+        _, grad = self._on_solution("grad_phi", implicit.GRADIENT, xy, shape, implicit.gradient)
+        return grad
+
+    def hess_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The Hessian of Phi, shape (..., d, d), symmetric to the last bit.
+
+        Paper: Equation B.1 [phi-hessian]
+        """
+        xy, shape = self._solved(x, y0)
+        return self._expansion("hess_phi", xy, shape).hess
+
+    def third_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The third derivatives of Phi, shape (..., d, d, d), symmetric to the last bit."""
+        xy, shape = self._solved(x, y0)
+        pairs = self.problem.d * (self.problem.d + 1) // 2
+
+        def chunk(rows: slice) -> tuple[Floats]:
+            lanes = len(xy[rows])
+            session, wide = (self._engine.session(implicit.THIRD, k) for k in (lanes, lanes * pairs))
+            return (implicit.third(session, wide, xy[rows]),)
+
+        lanes = max(1, self._engine.lanes(implicit.THIRD) // pairs)
+        (third,) = self._in_chunks(implicit.THIRD, len(xy), self._guarded(chunk, xy, shape), lanes)
+        return self._finite("third_phi", third, shape)
+
+    def expansion(self, x: ArrayLike, y: ArrayLike) -> Expansion:
+        """(phi, grad, hess) with y given, and taken for y*(x): the formulas without the lower-level solve.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
+        Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
+        """
+        (x, y), shape = flatten({"x": (x, self.problem.d), "y": (y, self.problem.n)})
+        return self._expansion("expansion", np.concatenate([x, y], axis=1), shape)
+
+    def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
+        n = self.problem.n
+        count(self, shape, G_f=2, JV_g=n, HV_g=n)
+        return Expansion(*self._on_solution(name, implicit.EXPANSION, xy, shape, implicit.expansion))
+
+    def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
+        """(x, y*(x)) row by row, and the batch shape."""
+        (x,), shape = flatten({"x": (x, self.problem.d)})
+        if y0 is None:
+            start = np.broadcast_to(self._start, (len(x), self.problem.n))
+        else:
+            (_, start), _ = flatten(
+                {"x": (x.reshape((*shape, self.problem.d)), self.problem.d), "y0": (y0, self.problem.n)}
+            )
+
+        def chunk(rows: slice) -> tuple[Floats, Any]:
+            solution: LowerSolution = solve_lower_level(self._engine, x[rows], start[rows])
+            return solution.y, solution.evaluations
+
+        y, evaluations = self._in_chunks(NEWTON, len(x), self._guarded(chunk, x, shape))
+        calls = evaluations.reshape(shape)
+        count(self, shape, G_g=calls, HV_g=self.problem.n * calls)
+        return np.concatenate([x, y.reshape(len(x), -1)], axis=1), shape
+
+    @property
+    def _start(self) -> Floats:
+        """Where Newton begins when nobody says: the centre of the box in y, or zero."""
+        box = None if self.problem.box is None else dict(self.problem.box.items())
+        ends = [(box or {}).get(symbol.name) for symbol in self.problem.y]
+        return np.array([0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends])
+
+    # ---- chunks -----------------------------------------------------------------------------------
+
+    def _value(self, session: Any, xy: Floats) -> tuple[Floats]:
+        session.put(0, xy)
+        return (session.take("f"),)
+
+    def _on_solution(
+        self, name: str, blocks: Sequence[str], xy: Floats, shape: Shape, formula: Callable[[Any, Floats], Result]
+    ) -> list[Floats]:
+        """One formula over all points, chunk by chunk, each result finite."""
+        sessions: dict[int, Any] = {}
+
+        def chunk(rows: slice) -> Result:
+            points = xy[rows]
+            if len(points) not in sessions:
+                sessions[len(points)] = self._engine.session(blocks, len(points))
+            return formula(sessions[len(points)], points)
+
+        results = self._in_chunks(blocks, len(xy), self._guarded(chunk, xy, shape))
+        return [self._finite(name, result, shape) for result in results]
+
+    def _in_chunks(
+        self, blocks: Sequence[str], size: int, chunk: Callable[[slice], Sequence[Any]], lanes: int | None = None
+    ) -> list[Any]:
+        lanes = lanes or self._engine.lanes(blocks)
+        if size <= lanes:
+            return [np.ascontiguousarray(part) for part in chunk(slice(0, size))]
+        results: list[Any] = []
+        for rows in _slices(size, lanes):
+            parts = chunk(rows)
+            if not results:
+                results = [np.empty((size, *part.shape[1:]), dtype=part.dtype) for part in parts]
+            for result, part in zip(results, parts, strict=True):
+                result[rows] = part
+        return results
+
+    def _guarded(self, chunk: Callable[[slice], Any], points: Floats, shape: Shape) -> Callable[[slice], Any]:
+        """The chunk's function, with failures renamed to the caller's indices."""
+
+        def guarded(rows: slice) -> Any:
+            try:
+                return chunk(rows)
+            except LowerLevelFailure as error:
+                raise error.renamed(_member(rows.start + error.member[0], shape)) from None
+            except NotPositiveDefinite as error:
+                k = rows.start + int(error.members[0])
+                raise LowerLevelFailure(
+                    "the lower level is not strongly convex", member=_member(k, shape),
+                    x=points[k, : self.problem.d].tolist(), y=points[k, self.problem.d :].tolist(),
+                    eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
+                ) from None  # fmt: skip
+
+        return guarded
+
+    def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
+        if not np.isfinite(result).all():
+            k = int(np.argwhere(~np.isfinite(result))[0][0])
+            who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
+            raise KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")
+        return result.reshape((*shape, *result.shape[1:]))
+
+
+def _cost(name: str, d: int, n: int) -> dict[str, int]:
+    costs = {
+        "f_x": {"G_f": 1}, "f_y": {"G_f": 1}, "g_y": {"G_g": 1},
+        "g_yy_v": {"HV_g": 1}, "g_xy_v": {"JV_g": 1}, "g_yy": {"HV_g": n}, "g_xy": {"JV_g": n},
+    }  # fmt: skip
+    return costs.get(name, {})
+
+
+def _slices(size: int, lanes: int) -> Iterator[slice]:
+    for start in range(0, size, lanes):
+        yield slice(start, min(start + lanes, size))
+
+
+def _member(k: int, shape: Shape) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(k, shape)) if shape else ()
+
+
+def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Kernels:
+    """The kernels of a problem; the same problem gives the same kernels.
+
+    ``backend``: "auto" (the tape, in the engine that is faster here), "tape" (the tape in NumPy), "compiled" (the
+    tape in a compiled interpreter; wants the extra ``fast``), "lambdify" (SymPy's, an independent second route).
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> problem = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y")
+    >>> compile_kernels(problem, backend="lambdify").phi([0.0])
+    array(0.)
+    """
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(
+            f"compile_kernels wants a BilevelProblem, but was given a {type(problem).__name__}",
+            hint="compile_kernels(BilevelProblem(f, g, x, y))",
+        )
+    return _compiled(problem, backend)
+
+
+def _rebuild(problem: BilevelProblem, backend: Backend) -> Kernels:
+    return compile_kernels(problem, backend=backend)
+
+
+@lru_cache(MAX_CACHED)
+def _compiled(problem: BilevelProblem, backend: Backend) -> Kernels:
+    return Kernels(problem, backend, choose_engine(problem, backend))

@@ -1,0 +1,218 @@
+"""SymPy's lambdify as an engine: derivatives as SymPy expressions, code by SymPy's printer. An independent route.
+
+Slower to set up and to run than the tape, and limited in depth; nothing certified stands on it. Every variable is
+renamed before code is generated, so that no name of the user's ever reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, reduce
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from bilevel_sym.blocks import Blocks
+from bilevel_sym.calculus import derivative
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import KernelError
+from bilevel_sym.expressions import postorder, substitute, symbols_in
+from bilevel_sym.functions import sigmoid, softplus
+
+__all__ = ["LambdifyEngine"]
+
+Function = Callable[[Floats], Floats]
+STAGES = ("xy", "v", "uw")
+
+
+class LambdifyEngine:
+    """Blocks by lambdify; see ``bilevel_sym.engine.Engine``.
+
+    >>> x, y = sp.symbols("x y")
+    >>> engine = LambdifyEngine(x*y, y**2/2 - sp.sin(x)*y, [x], [y])
+    >>> session = engine.session(("g_xy",), 1)
+    >>> session.put(0, np.array([[0.0, 5.0]]))
+    >>> session.take("g_xy")
+    array([[[-1.]]])
+    """
+
+    name = "lambdify"
+
+    def __init__(self, f: sp.Expr, g: sp.Expr, x: Sequence[sp.Symbol], y: Sequence[sp.Symbol]) -> None:
+        d, n = len(x), len(y)
+        widths = {"x": d, "y": n, "v": n, "u": d + n, "w": d + n}
+        self._named = {
+            group: tuple(sp.Symbol(f"{group}_{k}", real=True) for k in range(width)) for group, width in widths.items()
+        }
+        renamed = dict(zip((*x, *y), (*self._named["x"], *self._named["y"]), strict=True))
+        f, g = (_stable(substitute(expression, renamed)) for expression in (f, g))
+        self._blocks = Blocks(f, g, self._named["x"], self._named["y"], v=self._named["v"])
+        self._compiled = lru_cache(64)(self._compile)
+
+    def session(self, names: Sequence[str], lanes: int) -> LambdifySession:
+        """Lanes in which any block can be computed."""
+        return LambdifySession(self._compiled, lanes)
+
+    def lanes(self, names: Sequence[str]) -> int:
+        """Temporary arrays of this length stay in the cache."""
+        return 1024
+
+    def _compile(self, name: str) -> Function:
+        shape, entries = self._entries(name)
+        arguments = [s for group in ("x", "y", "v", "u", "w") for s in self._named[group]]
+        return _function(arguments, shape, entries)
+
+    def _entries(self, name: str) -> tuple[tuple[int, ...], list[sp.Expr]]:
+        x, y, v = (self._named[group] for group in "xyv")
+        match name:
+            case "f" | "g":
+                return (), [self._blocks.function(name)]
+            case "g_yy_v":
+                products = self._blocks["g_yy"] * sp.Matrix(v)
+                return (len(y),), list(products)
+            case "g_xy_v":
+                products = self._blocks["g_xy"] * sp.Matrix(v)
+                return (len(x),), list(products)
+            case "q":
+                lagrangian = self._blocks.function("f") - sp.Add(
+                    *(a * b for a, b in zip(v, self._blocks["g_y"], strict=True))
+                )
+                return (len(x) + len(y),), self._along(lagrangian, (*x, *y))
+            case "r":
+                return (len(y),), self._along(self._blocks.function("g"), y)
+        block = self._blocks[name]
+        shape = tuple(len(self._named[axis]) for axis in name[2:])
+        return shape, list(block)
+
+    def _along(self, expression: sp.Expr, axis: Sequence[sp.Symbol]) -> list[sp.Expr]:
+        """The gradient in ``axis`` of the second derivative along the directions u and w."""
+        variables = (*self._named["x"], *self._named["y"])
+        for direction in (self._named["u"], self._named["w"]):
+            expression = sp.Add(*(t * derivative(expression, s) for s, t in zip(variables, direction, strict=True)))
+        return [derivative(expression, s) for s in axis]
+
+
+class LambdifySession:
+    """The inputs of some lanes; blocks are computed when they are taken."""
+
+    def __init__(self, compiled: Callable[[str], Function], lanes: int) -> None:
+        self._compiled = compiled
+        self._lanes = lanes
+        self._inputs: dict[int, Floats] = {}
+
+    def put(self, stage: int, values: Floats) -> None:
+        """Keep the inputs of a stage."""
+        self._inputs[stage] = values
+
+    def take(self, name: str) -> Floats:
+        """One block, (lanes, ...)."""
+        xy = self._inputs[0]
+        return self._compiled(name)(
+            np.concatenate([xy, *(self._inputs[k] for k in (1, 2) if k in self._inputs)], axis=1)
+        )
+
+
+def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: Sequence[sp.Expr]) -> Function:
+    """(lanes, inputs) -> (lanes, ...). Constant entries stay out of the code; each distinct entry is computed once."""
+    varying = list(dict.fromkeys(entry for entry in entries if symbols_in(entry)))
+    position = {entry: k for k, entry in enumerate(varying)}
+    columns = [k for k, entry in enumerate(entries) if entry in position]
+    sources = [position[entries[k]] for k in columns]
+    template = np.array([0.0 if e in position else float(e.evalf(30)) for e in entries])
+    used = [k for k, s in enumerate(arguments) if any(s in symbols_in(entry) for entry in varying)]
+    code = _lambdified([arguments[k] for k in used], varying)
+
+    def function(inputs: Floats) -> Floats:
+        lanes = len(inputs)
+        result = np.tile(template, (lanes, 1))
+        with np.errstate(all="ignore"):
+            values = code(*(np.ascontiguousarray(inputs[:, k]) for k in used))
+        for column, source in zip(columns, sources, strict=True):
+            result[:, column] = values[source]
+        return result.reshape((lanes, *shape))
+
+    return function
+
+
+def _lambdified(arguments: Sequence[sp.Symbol], entries: Sequence[sp.Expr]) -> Callable[..., Sequence[Any]]:
+    try:
+        printable = [_printable(entry) for entry in entries]
+        code: Callable[..., Sequence[Any]] = sp.lambdify(
+            arguments, printable, modules=[dict(_NUMPY_FUNCTIONS), "numpy"], cse=len(printable) > 1
+        )
+    except RecursionError:
+        raise KernelError(
+            "the expression is nested too deeply for lambdify", hint='backend="tape" has no such limit'
+        ) from None
+    return code
+
+
+# ---- rewriting ------------------------------------------------------------------------------------------
+
+
+def _rebuilt(expression: sp.Expr, rewrite: Callable[[sp.Basic], sp.Basic]) -> sp.Expr:
+    """The expression with every node rewritten, children first."""
+    new: dict[int, sp.Basic] = {}
+    for node in postorder(expression):
+        args = [new[id(child)] for child in node.args]
+        changed = any(a is not b for a, b in zip(args, node.args, strict=True))
+        new[id(node)] = rewrite(node.func(*args) if changed else node)
+    return new[id(expression)]
+
+
+def _stable(expression: sp.Expr) -> sp.Expr:
+    """log(1 + exp z) and 1/(1 + exp z) by the functions that do not overflow."""
+    return _rebuilt(expression, _stable_node)
+
+
+def _stable_node(node: sp.Basic) -> sp.Basic:
+    if isinstance(node, sp.log) and (z := _softplus_argument(node.args[0])) is not None:
+        return softplus(z)
+    if isinstance(node, sp.Pow) and node.exp.is_Integer and node.exp < 0:
+        z = _softplus_argument(node.base)
+        return node if z is None else sigmoid(-z) ** -node.exp
+    if isinstance(node, sp.Mul):
+        for factor in node.args:
+            if isinstance(factor, sigmoid) and sp.exp(-factor.args[0]) in node.args:
+                rest = [a for a in node.args if a not in (factor, sp.exp(-factor.args[0]))]
+                return sp.Mul(sigmoid(-factor.args[0]), *rest)
+    return node
+
+
+def _softplus_argument(expression: sp.Expr) -> sp.Expr | None:
+    if isinstance(expression, sp.Add) and len(expression.args) == 2 and expression.args[0] is sp.S.One:
+        return expression.args[1].args[0] if isinstance(expression.args[1], sp.exp) else None
+    return None
+
+
+class _smaller(sp.Function):
+    """min of two, printed as numpy.minimum: SymPy's own printer stacks arguments of different shapes."""
+
+
+class _larger(sp.Function):
+    """max of two."""
+
+
+def _printable(expression: sp.Expr) -> sp.Expr:
+    return _rebuilt(expression, _printable_node)
+
+
+def _printable_node(node: sp.Basic) -> sp.Basic:
+    if isinstance(node, (sp.Min, sp.Max)):
+        return reduce(_smaller if isinstance(node, sp.Min) else _larger, node.args)
+    return node
+
+
+def _numpy_softplus(z: Any) -> Any:
+    return np.logaddexp(0.0, z)
+
+
+def _numpy_sigmoid(z: Any) -> Any:
+    return np.exp(-np.logaddexp(0.0, -z))
+
+
+_NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"softplus": _numpy_softplus, "sigmoid": _numpy_sigmoid, "_smaller": np.minimum, "_larger": np.maximum}
+)

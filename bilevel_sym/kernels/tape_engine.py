@@ -1,0 +1,55 @@
+"""The tape in NumPy: programs for sets of blocks, each compiled when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from bilevel_sym.engine import Session
+from bilevel_sym.tape.arrays import ArrayProgram
+from bilevel_sym.tape.model import Model
+
+__all__ = ["TapeEngine"]
+
+MAX_PROGRAMS = 64  # far more than there are kernels
+TABLE = 600_000  # numbers that a chunk of lanes may hold: about what the second-level cache keeps
+LANES = 512  # and never more lanes than this
+
+
+class TapeEngine:
+    """The tape in NumPy calls.
+
+    >>> import sympy as sp
+    >>> x, y = sp.symbols("x y")
+    >>> engine = TapeEngine(Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y]))
+    >>> session = engine.session(("g_xy",), 1)
+    >>> session.put(0, np.array([[0.0, 5.0]]))
+    >>> session.take("g_xy")
+    array([[[-1.]]])
+    """
+
+    name = "numpy"
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        # one program for each set of blocks that was ever asked for
+        self._program = lru_cache(MAX_PROGRAMS)(self._compile)
+        self.lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
+        # Freeing one large block tells glibc to keep memory of this size: without it, every temporary array of a
+        # batch is given back to the system and faulted in again, which costs more than the arithmetic.
+        np.empty(31 * 2**17)
+
+    def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
+        return ArrayProgram(self._model.program(names))
+
+    def session(self, names: Sequence[str], lanes: int) -> Session:
+        """Lanes in which these blocks can be computed."""
+        return self._program(tuple(names)).session(lanes)
+
+    def _best_lanes(self, names: Sequence[str]) -> int:
+        """As many as the cache holds, a power of two."""
+        program = self._program(tuple(names)).program
+        numbers = program.size + sum(len(output.places) for output in program.outputs.values())
+        return int(2 ** np.clip(np.round(np.log2(TABLE / numbers)), 4, np.log2(LANES)))

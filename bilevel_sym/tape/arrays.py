@@ -1,0 +1,318 @@
+"""Float64 arrays: a program as a list of NumPy calls over (places, lanes), one call for each step.
+
+Nothing raises on overflow or outside a domain: IEEE infinities and NaN are what the callers look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+from flint import fmpq
+from numpy.typing import NDArray
+
+from bilevel_sym.tape.program import Program, Row, Step
+from bilevel_sym.tape.scalars import BALLS, constant_values
+
+__all__ = ["ArrayProgram", "ArraySession", "dense", "dense_or_sparse", "nearest"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Call = Callable[[Floats], object]
+Index = slice | NDArray[np.intp]
+
+CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest float
+
+
+def nearest(value: fmpq) -> float:
+    """The float nearest to a rational number.
+
+    >>> nearest(fmpq(1, 3)) == 1/3
+    True
+    """
+    return int(value.p) / int(value.q)
+
+
+class ArrayProgram:
+    """A program ready to run on float64 lanes. Stateless: what changes lives in its sessions.
+
+    >>> from bilevel_sym.tape.graph import Graph
+    >>> from bilevel_sym.tape.program import build
+    >>> graph = Graph(1)
+    >>> program = ArrayProgram(build(graph, [[0]], {"e": ((), [graph.apply("exp", graph.variables[0])])}))
+    >>> session = program.session(2)
+    >>> session.put(0, np.array([[0.0], [1.0]]))
+    >>> session.take("e")
+    array([1.        , 2.71828183])
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        # each constant of the formulas is rounded once, from its enclosure
+        constants = constant_values(program, BALLS, CONSTANT_BITS)
+        self.constant_places = np.array([0, *(place for place, _ in constants)], dtype=np.intp)
+        self.constants = np.array([1.0, *(float(value) for _, value in constants)])
+        self.stages = tuple(tuple(_call(step) for step in stage) for stage in program.stages)
+        self.outputs = {name: _Scatter(program, name, self.constant_places, self.constants) for name in program.outputs}
+
+    def session(self, lanes: int) -> ArraySession:
+        """A new table of values for so many lanes."""
+        return ArraySession(self, lanes)
+
+
+class ArraySession:
+    """The values of one run: one row a place, one column a lane. See ``ArrayProgram``."""
+
+    def __init__(self, ready: ArrayProgram, lanes: int) -> None:
+        self._ready = ready
+        self.work = np.empty((ready.program.size, lanes))
+        self.work[ready.constant_places] = ready.constants[:, None]
+        self._buffers: dict[str, Floats] = {}
+
+    def put(self, stage: int, values: Floats) -> None:
+        """Give the inputs of one stage, (lanes, inputs), and perform it; earlier stages must have been performed."""
+        inputs = self._ready.program.inputs[stage]
+        self.work[inputs.start : inputs.stop] = values.T
+        with np.errstate(all="ignore"):
+            for call in self._ready.stages[stage]:
+                call(self.work)
+
+    def take(self, name: str) -> Floats:
+        """One output, lanes first: (lanes, ...). Valid until it is taken again."""
+        scatter = self._ready.outputs[name]
+        if name not in self._buffers:
+            self._buffers[name] = scatter.buffer(self.work.shape[1])
+        return scatter.fill(self.work, self._buffers[name])
+
+
+class _Scatter:
+    """From rows of the table to an array with lanes first; constant entries are written once a session."""
+
+    def __init__(self, program: Program, name: str, constant_places: NDArray[np.intp], constants: Floats) -> None:
+        output = program.outputs[name]
+        places = np.array(output.places, dtype=np.intp)
+        fixed = dict(zip(constant_places.tolist(), constants.tolist(), strict=True))
+        self._shape = output.shape
+        self._template = np.array([fixed.get(place, 0.0) for place in output.places])
+        self._columns = np.array([k for k, place in enumerate(output.places) if place not in fixed], dtype=np.intp)
+        self._everything = 2 * len(self._columns) > len(places)
+        self._rows = places if self._everything else places[self._columns]
+
+    def buffer(self, lanes: int) -> Floats:
+        buffer = np.empty((lanes, *self._shape))
+        if not self._everything:
+            buffer.reshape(lanes, len(self._template))[...] = self._template
+        return buffer
+
+    def fill(self, work: Floats, buffer: Floats) -> Floats:
+        flat = buffer.reshape(work.shape[1], len(self._template))
+        if self._everything:
+            flat[...] = work.take(self._rows, axis=0).T
+        elif len(self._columns):
+            flat[:, self._columns] = work.take(self._rows, axis=0).T
+        return buffer
+
+
+# ---- one call a step ------------------------------------------------------------------------------------
+
+
+def _call(step: Step) -> Call:
+    if step.op == "lin":
+        return _linear(step.first, step.rows)
+    to = slice(step.first, step.first + step.size)
+    sources = [_index(source) for source in step.sources]
+    if step.op == "ipow":
+        return _whole_power(to, sources[0], step.parameter[0])
+    if step.op == "rpow":
+        return _root(to, sources[0], step.parameter)
+    if step.op in _UFUNCS:
+        return _ufunc(_UFUNCS[step.op], to, sources)
+    function = _FUNCTIONS[step.op]
+
+    def call(work: Floats) -> None:
+        work[to] = function(*(work[source] for source in sources))
+
+    return call
+
+
+def _index(places: Sequence[int]) -> Index:
+    """A slice where the places are consecutive (a view), else an index (a copy)."""
+    first = places[0]
+    if tuple(places) == tuple(range(first, first + len(places))):
+        return slice(first, first + len(places))
+    return np.array(places, dtype=np.intp)
+
+
+def _ufunc(function: np.ufunc, to: slice, sources: Sequence[Index]) -> Call:
+    if len(sources) == 2:
+        a, b = sources
+
+        def binary(work: Floats) -> None:
+            function(work[a], work[b], out=work[to])
+
+        return binary
+    (source,) = sources
+
+    def unary(work: Floats) -> None:
+        function(work[source], out=work[to])
+
+    return unary
+
+
+def _whole_power(to: slice, source: Index, exponent: int) -> Call:
+    """By squaring: NumPy's own power goes through logarithms."""
+
+    def call(work: Floats) -> None:
+        base, out = work[source], work[to]
+        _power_into(base, abs(exponent), out)
+        if exponent < 0:
+            np.reciprocal(out, out=out)
+
+    return call
+
+
+def _power_into(base: Floats, exponent: int, out: Floats) -> None:
+    if exponent == 1:
+        np.copyto(out, base)
+    elif exponent % 2:
+        _power_into(base, exponent - 1, out)
+        np.multiply(out, base, out=out)
+    else:
+        _power_into(base, exponent // 2, out)
+        np.square(out, out=out)
+
+
+def _root(to: slice, source: Index, parameter: Sequence[int]) -> Call:
+    """a**(p/q): square roots and their powers without logarithms."""
+    p, q = parameter
+
+    def call(work: Floats) -> None:
+        out = work[to]
+        if q == 2:
+            np.sqrt(work[source], out=out)
+            _power_into(out.copy(), abs(p), out)
+            if p < 0:
+                np.reciprocal(out, out=out)
+        else:
+            np.power(work[source], p / q, out=out)
+
+    return call
+
+
+# ---- linear combinations -------------------------------------------------------------------------------
+
+DENSE_ALWAYS = 4096  # entries of a matrix that is multiplied as it stands, however empty
+SHORT = 6  # terms of a row that is added term by term
+DENSE_FILL = 16  # or, beyond that, where at least one entry in so many is not zero
+
+
+def dense_or_sparse(rows: Sequence[Row]) -> bool:
+    """Whether one matrix product is cheaper than adding term by term: BLAS forgives many zeros."""
+    columns = {place for row in rows for place, _ in row}
+    entries = sum(len(row) for row in rows)
+    return len(rows) * len(columns) <= max(DENSE_ALWAYS, DENSE_FILL * entries)
+
+
+def _linear(first: int, rows: Sequence[Row]) -> Call:
+    if dense_or_sparse(rows):
+        return _matrix_product(range(first, first + len(rows)), rows)
+    # a few long rows among many short ones: each kind in its own way
+    long = [k for k, row in enumerate(rows) if len(row) > SHORT]
+    short = sorted((k for k, row in enumerate(rows) if len(row) <= SHORT), key=lambda k: -len(rows[k]))
+    parts: list[Call] = []
+    if long:
+        parts.append(_matrix_product([first + k for k in long], [rows[k] for k in long]))
+    if short:
+        parts.append(_term_by_term([first + k for k in short], [rows[k] for k in short]))
+
+    def call(work: Floats) -> None:
+        for part in parts:
+            part(work)
+
+    return call
+
+
+def dense(rows: Sequence[Row]) -> tuple[list[int], Floats]:
+    """The places that take part, and the matrix of coefficients, each the nearest float."""
+    columns = sorted({place for row in rows for place, _ in row})
+    position = {place: k for k, place in enumerate(columns)}
+    matrix = np.zeros((len(rows), len(columns)))
+    for i, row in enumerate(rows):
+        for place, c in row:
+            matrix[i, position[place]] = nearest(c)
+    return columns, matrix
+
+
+def _matrix_product(places: Sequence[int], rows: Sequence[Row]) -> Call:
+    columns, matrix = dense(rows)
+    source, to = _index(columns), _index(places)
+
+    def straight(work: Floats) -> None:
+        np.dot(matrix, work[source], out=work[to])
+
+    def scattered(work: Floats) -> None:
+        work[to] = matrix @ work[source]
+
+    return straight if isinstance(to, slice) else scattered
+
+
+def _term_by_term(places: Sequence[int], rows: Sequence[Row]) -> Call:
+    """Rows with few terms, longest first: the k-th terms of all rows that have one are added in one call."""
+    to = _index(places)
+    terms = []
+    for k in range(len(rows[0])):
+        having = [row[k] for row in rows if len(row) > k]
+        source = np.array([place for place, _ in having], dtype=np.intp)
+        terms.append((len(having), source, np.array([[nearest(c)] for _, c in having])))
+
+    def call(work: Floats) -> None:
+        _, source, factor = terms[0]
+        result = work.take(source, axis=0)
+        result *= factor
+        for count, source, factor in terms[1:]:
+            result[:count] += work.take(source, axis=0) * factor
+        work[to] = result
+
+    return call
+
+
+# ---- functions that NumPy does not have ------------------------------------------------------------------
+
+
+def _softplus(z: Floats) -> Floats:
+    return np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))
+
+
+def _sigmoid(z: Floats) -> Floats:
+    small = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
+def _bell(z: Floats) -> Floats:
+    small = np.exp(-np.abs(z))
+    return small / np.square(1.0 + small)
+
+
+def _select(c: Floats, a: Floats, b: Floats) -> Floats:
+    return np.asarray(np.where(c != 0, a, b))
+
+
+_UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
+    {
+        "mul": np.multiply, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
+        "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan, "abs": np.abs, "sign": np.sign, "min": np.minimum,
+        "max": np.maximum,
+    }
+)  # fmt: skip
+
+_FUNCTIONS: Mapping[str, Callable[..., Floats]] = MappingProxyType(
+    {
+        "softplus": _softplus,
+        "sigmoid": _sigmoid,
+        "bell": _bell,
+        "lt": lambda a: np.asarray(a < 0, dtype=np.float64),
+        "le": lambda a: np.asarray(a <= 0, dtype=np.float64),
+        "select": _select,
+    }
+)

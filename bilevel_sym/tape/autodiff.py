@@ -1,0 +1,195 @@
+"""Differentiation on the graph: reverse for gradients, forward for directions; results are forms of the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+
+from flint import fmpq
+
+from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, accumulate, total
+
+__all__ = ["directional", "gradient", "hessian", "tangents"]
+
+Tangent = dict[int, Form]  # direction -> derivative along it; directions without influence are absent
+
+
+def gradient(graph: Graph, output: Form, variables: Sequence[int]) -> list[Form]:
+    """The partial derivatives of ``output`` with respect to ``variables``, by one sweep backwards.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> [form.terms for form in gradient(graph, graph.mul(a, b), [0, 1])]
+    [{1: 1}, {0: 1}]
+    """
+    wanted = sum(1 << v for v in variables)
+    adjoints: dict[int, Form] = {}
+    heap: list[int] = []
+
+    def add(node: int, adjoint: Form) -> None:
+        if not graph.support[node] & wanted:
+            return
+        if node in adjoints:
+            adjoints[node] = adjoints[node] + adjoint
+        else:
+            adjoints[node] = adjoint
+            heappush(heap, -node)
+
+    for node, c in output.terms.items():
+        add(node, Form(c, {}))
+    found: dict[int, Form] = {}
+    while heap:
+        node = -heappop(heap)
+        adjoint = adjoints.pop(node)
+        if graph.op[node] == "var":
+            found[node] = adjoint
+        else:
+            for arg, part in _pullback(graph, node, adjoint, wanted):
+                add(arg, part)
+    return [found.get(v, NOTHING) for v in variables]
+
+
+def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple[int, Form]]:
+    op, args = graph.op[node], graph.args[node]
+    if op == "lin":
+        # one node for the adjoint, so that a long sum is not copied to every argument
+        shared = adjoint if len(args) == 1 else _as_one(graph, adjoint)
+        return [(a, shared.scaled(c)) for a, c in zip(args, graph.linear[node][1], strict=True)]
+    if op == "select":
+        condition = graph.form(args[0])
+        return [
+            (args[1], graph.apply("select", condition, adjoint, NOTHING)),
+            (args[2], graph.apply("select", condition, NOTHING, adjoint)),
+        ]
+    partials = _partials(graph, node)
+    return [
+        (a, graph.mul(partial, adjoint)) for a, partial in zip(args, partials, strict=True) if graph.support[a] & wanted
+    ]
+
+
+def _as_one(graph: Graph, form: Form) -> Form:
+    return form if len(form.terms) + bool(form.constant) <= 1 else Form(fmpq(0), {graph.atom(form): fmpq(1)})
+
+
+def tangents(graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent]) -> list[Tangent]:
+    """The derivatives of every output along every direction, by one sweep forwards.
+
+    ``seeds[v][k]`` is how variable v moves along direction k, itself a form.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> [{k: t.terms for k, t in tangent.items()} for tangent in tangents(graph, [graph.mul(a, b)], {0: {0: UNIT}})]
+    [{0: {1: 1}}]
+    """
+    support = sum(1 << v for v in seeds)
+    done: dict[int, Tangent] = {}
+    for node in graph.reachable({n for form in outputs for n in form.terms}, support=support):
+        done[node] = seeds[node] if graph.op[node] == "var" else _pushforward(graph, node, done)
+    return [_combine(form.terms, done) for form in outputs]
+
+
+def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
+    op, args = graph.op[node], graph.args[node]
+    if op == "lin":
+        return _combine(dict(zip(args, graph.linear[node][1], strict=True)), done)
+    if op == "select":
+        condition = graph.form(args[0])
+        a, b = (done.get(arg, {}) for arg in args[1:])
+        return {k: graph.apply("select", condition, a.get(k, NOTHING), b.get(k, NOTHING)) for k in a.keys() | b.keys()}
+    moved: dict[int, list[Form]] = {}
+    for arg, partial in zip(args, _partials(graph, node), strict=True):
+        for k, tangent in done.get(arg, {}).items():
+            moved.setdefault(k, []).append(graph.mul(partial, tangent))
+    return {k: parts[0] if len(parts) == 1 else total(parts) for k, parts in moved.items()}
+
+
+def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
+    constants: dict[int, fmpq] = {}
+    sums: dict[int, dict[int, fmpq]] = {}
+    for node, c in terms.items():
+        for k, tangent in done.get(node, {}).items():
+            constants[k] = constants.get(k, 0) + c * tangent.constant
+            accumulate(sums.setdefault(k, {}), {m: c * e for m, e in tangent.terms.items()})
+    return {k: Form(constants[k], sums[k]) for k in sums}
+
+
+def directional(graph: Graph, output: Form, direction: Mapping[int, Form]) -> Form:
+    """The derivative of ``output`` as each variable v moves along ``direction[v]``: a product that stays factored.
+
+    >>> graph = Graph(2)
+    >>> a, v = graph.variables
+    >>> graph.op[graph.atom(directional(graph, graph.apply("exp", a), {0: v}))]
+    'mul'
+    """
+    (tangent,) = tangents(graph, [output], {node: {0: form} for node, form in direction.items()})
+    return tangent.get(0, NOTHING)
+
+
+def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[Form]]:
+    """The lower triangle of second derivatives, row by row: forward over reverse, each symmetric entry once.
+
+    >>> graph = Graph(1)
+    >>> hessian(graph, graph.power(graph.variables[0], 3), [0])[0][0].terms
+    {0: 6}
+    """
+    first = gradient(graph, output, variables)
+    # row i moves only along variables up to i: the others are the same entries again
+    second = tangents(graph, first, {v: {k: UNIT} for k, v in enumerate(variables)})
+    return [[row.get(k, NOTHING) for k in range(i + 1)] for i, row in enumerate(second)]
+
+
+# ---- the derivative of each operation -------------------------------------------------------------------
+
+
+def _partials(graph: Graph, node: int) -> list[Form]:
+    """The partial derivatives of one node with respect to its arguments."""
+    op, args = graph.op[node], graph.args[node]
+    if op == "mul":
+        return [graph.form(args[1]), graph.form(args[0])]
+    itself = Form(fmpq(0), {node: fmpq(1)})
+    z = graph.form(args[0])
+    match op:
+        case "ipow":
+            (k,) = graph.parameter[node]
+            return [graph.power(z, k - 1).scaled(fmpq(k))]
+        case "rpow":
+            p, q = graph.parameter[node]
+            return [graph.power(z, p - q, q).scaled(fmpq(p, q))]
+        case "min" | "max":
+            difference = z - graph.form(args[1])
+            first = graph.apply("le", difference if op == "min" else -difference)
+            return [first, UNIT - first]
+        case "sign" | "lt" | "le":
+            return [NOTHING]
+    return [_unary(graph, op, z, itself)]
+
+
+def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:
+    match op:
+        case "exp":
+            return itself
+        case "log":
+            return graph.power(z, -1)
+        case "sin":
+            return graph.apply("cos", z)
+        case "cos":
+            return -graph.apply("sin", z)
+        case "tan":
+            return UNIT + graph.power(itself, 2)
+        case "tanh":  # 1 - tanh^2 cancels for large z; 4 bell(2 z) is the same without
+            return graph.apply("bell", z.scaled(fmpq(2))).scaled(fmpq(4))
+        case "sinh":
+            return graph.apply("cosh", z)
+        case "cosh":
+            return graph.apply("sinh", z)
+        case "atan":
+            return graph.power(UNIT + graph.power(z, 2), -1)
+        case "abs":
+            return graph.apply("sign", z)
+        case "softplus":
+            return graph.apply("sigmoid", z)
+        case "sigmoid":
+            return graph.apply("bell", z)
+        case "bell":  # bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
+            return -graph.mul(itself, graph.apply("tanh", z.scaled(fmpq(1, 2))))
+    raise AssertionError(f"no derivative of {op}")

@@ -1,0 +1,341 @@
+"""The graph: hash-consed nodes with exact rational constants; a value is a constant plus a combination of nodes.
+
+Linear algebra inside an expression stays linear algebra: sums never become nodes of their own until something
+that is not linear takes them as its argument. Equal parts are one node, however they were reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from flint import fmpq
+
+from bilevel_sym.errors import InvalidProblem
+
+__all__ = ["ARITY", "NOTHING", "UNIT", "Form", "Graph", "accumulate", "constant", "total"]
+
+ZERO, ONE, HALF = fmpq(0), fmpq(1), fmpq(1, 2)
+
+# Every operation but "lin" and "var", with its number of arguments; what each means is said by the arithmetics.
+ARITY: Mapping[str, int] = MappingProxyType(
+    {
+        "mul": 2, "ipow": 1, "rpow": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "sinh": 1,
+        "cosh": 1, "atan": 1, "abs": 1, "sign": 1, "softplus": 1, "sigmoid": 1, "bell": 1, "min": 2, "max": 2,
+        "lt": 1, "le": 1, "select": 3, "pi": 0,
+    }
+)  # fmt: skip
+
+Parameter = tuple[int, ...]  # the exponent of "ipow" (k,) and "rpow" (p, q); empty for the rest
+
+
+class Form:
+    """constant + sum of coefficient * node: what every expression is, seen from outside. Never mutated.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> (a + b.scaled(fmpq(2)) + a).terms
+    {0: 2, 1: 2}
+    """
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, constant: fmpq, terms: dict[int, fmpq]) -> None:
+        self.constant = constant
+        self.terms = terms
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no node takes part."""
+        return not self.terms
+
+    def scaled(self, factor: fmpq) -> Form:
+        """The form times a rational number."""
+        if factor == 1:
+            return self
+        if not factor:
+            return NOTHING
+        return Form(self.constant * factor, {node: c * factor for node, c in self.terms.items()})
+
+    def __add__(self, other: Form) -> Form:
+        return total((self, other))
+
+    def __neg__(self) -> Form:
+        return Form(-self.constant, {node: -c for node, c in self.terms.items()})
+
+    def __sub__(self, other: Form) -> Form:
+        return total((self, -other))
+
+
+NOTHING = Form(ZERO, {})
+UNIT = Form(ONE, {})
+
+
+def total(forms: Iterable[Form]) -> Form:
+    """The sum; terms that cancel disappear.
+
+    >>> total([UNIT, UNIT]).constant
+    2
+    """
+    constant, terms = ZERO, dict[int, fmpq]()
+    for form in forms:
+        constant += form.constant
+        accumulate(terms, form.terms)
+    return Form(constant, terms)
+
+
+def accumulate(terms: dict[int, fmpq], more: Mapping[int, fmpq]) -> None:
+    """Add ``more`` to ``terms`` in place; what cancels is removed.
+
+    >>> terms = {0: fmpq(1)}
+    >>> accumulate(terms, {0: fmpq(-1), 1: fmpq(3)})
+    >>> terms
+    {1: 3}
+    """
+    for node, c in more.items():
+        before = terms.get(node)
+        if before is None:
+            terms[node] = c
+        elif after := before + c:
+            terms[node] = after
+        else:
+            del terms[node]
+
+
+def constant(p: int, q: int = 1) -> Form:
+    """The rational number p/q as a form.
+
+    >>> constant(1, 2).constant
+    1/2
+    """
+    return Form(fmpq(p, q), {})
+
+
+class Graph:
+    """An arena of nodes: node k is ``op[k]`` of ``args[k]``, all of them smaller than k. Nodes are only ever added.
+
+    ``support[k]`` has bit i set where node k depends on variable i. A "lin" node holds the coefficients of its
+    arguments and a constant; "var" nodes come first.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> s = graph.apply("sin", a + b)
+    >>> s.terms == graph.apply("sin", b + a).terms  # the same node
+    True
+    """
+
+    def __init__(self, variables: int) -> None:
+        self.op: list[str] = ["var"] * variables
+        self.args: list[tuple[int, ...]] = [()] * variables
+        self.parameter: list[Parameter] = [(i,) for i in range(variables)]
+        self.support: list[int] = [1 << i for i in range(variables)]
+        self.linear: dict[int, tuple[fmpq, tuple[fmpq, ...]]] = {}
+        self.variables = tuple(Form(ZERO, {i: ONE}) for i in range(variables))
+        self._known: dict[tuple[str, tuple[int, ...], Parameter], int] = {}
+        self._known_linear: dict[tuple[object, ...], list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    # ---- nodes ------------------------------------------------------------------------------------
+
+    def _node(self, op: str, args: tuple[int, ...], parameter: Parameter = ()) -> int:
+        key = op, args, parameter
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._append(op, args, parameter)
+        return found
+
+    def _append(self, op: str, args: tuple[int, ...], parameter: Parameter = ()) -> int:
+        support = 0
+        for arg in args:
+            support |= self.support[arg]
+        self.op.append(op)
+        self.args.append(args)
+        self.parameter.append(parameter)
+        self.support.append(support)
+        return len(self.op) - 1
+
+    def atom(self, form: Form) -> int:
+        """The node that stands for a whole form: itself if it is one, else a "lin" node."""
+        if len(form.terms) == 1 and not form.constant:
+            ((node, c),) = form.terms.items()
+            if c == 1:
+                return node
+        args = tuple(sorted(form.terms))
+        coefficients = tuple(form.terms[node] for node in args)
+        # Hashing a rational costs more than all the rest: hash its float, compare exactly.
+        key = (args, float(form.constant), *map(float, coefficients))
+        same = self._known_linear.setdefault(key, [])
+        for node in same:
+            if self.linear[node] == (form.constant, coefficients):
+                return node
+        node = self._append("lin", args)
+        self.linear[node] = form.constant, coefficients
+        same.append(node)
+        return node
+
+    def form(self, node: int) -> Form:
+        """The node seen from outside: a "lin" node opened, any other one as itself."""
+        if self.op[node] != "lin":
+            return Form(ZERO, {node: ONE})
+        constant, coefficients = self.linear[node]
+        return Form(constant, dict(zip(self.args[node], coefficients, strict=True)))
+
+    # ---- operations -------------------------------------------------------------------------------
+
+    def apply(self, op: str, *forms: Form) -> Form:
+        """Any operation without a parameter, folded where that is exact, with the stable forms recognised."""
+        match op:
+            case "mul":
+                return self.mul(*forms)
+            case "select":
+                return self._select(*forms)
+            case "min" | "max":
+                return self._extremum(op, *forms)
+            case "log" if (z := self._softplus_argument(forms[0])) is not None:
+                return self.apply("softplus", z)
+            case "abs" | "sign" | "lt" | "le" if forms[0].is_constant:
+                return _exact(op, forms[0].constant)
+        if op in _AT_ZERO and forms[0].is_constant and not forms[0].constant:
+            return _AT_ZERO[op]
+        return self._single(self._node(op, tuple(self.atom(form) for form in forms)))
+
+    def power(self, base: Form, p: int, q: int = 1) -> Form:
+        """base**(p/q): whole powers of any base, others of a base that is not negative."""
+        if p == 0:
+            return UNIT
+        if (p, q) == (1, 1):
+            return base
+        if q != 1:
+            return self._single(self._node("rpow", (self.atom(base),), (p, q)))
+        if base.is_constant:
+            return Form(_rational_power(base.constant, p), {})
+        if p < 0 and (z := self._softplus_argument(base)) is not None:
+            return self.power(self.apply("sigmoid", -z), -p)
+        scale, node = self._factor(base)
+        return self._single(self._power(node, p)).scaled(scale**p)
+
+    def mul(self, a: Form, b: Form) -> Form:
+        """The product, with constant factors outside and powers of one base together."""
+        if a.is_constant:
+            return b.scaled(a.constant)
+        if b.is_constant:
+            return a.scaled(b.constant)
+        (scale_a, i), (scale_b, j) = self._factor(a), self._factor(b)
+        return self._product(i, j).scaled(scale_a * scale_b)
+
+    def _product(self, i: int, j: int) -> Form:
+        for one, other in ((i, j), (j, i)):
+            if self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
+                return moved
+            if self.op[one] == "sigmoid" and (stable := self._with_sigmoid(one, other)) is not None:
+                return stable
+        (base_i, p), (base_j, q) = self._as_power(i), self._as_power(j)
+        if base_i == base_j:
+            return UNIT if p + q == 0 else self._single(self._power(base_i, p + q))
+        return self._single(self._node("mul", (min(i, j), max(i, j))))
+
+    def _single(self, node: int) -> Form:
+        return Form(ZERO, {node: ONE})
+
+    def _power(self, node: int, p: int) -> int:
+        if self.op[node] == "ipow":
+            (inner,) = self.parameter[node]
+            return self._power(self.args[node][0], inner * p)
+        return node if p == 1 else self._node("ipow", (node,), (p,))
+
+    def _as_power(self, node: int) -> tuple[int, int]:
+        return (self.args[node][0], self.parameter[node][0]) if self.op[node] == "ipow" else (node, 1)
+
+    def _factor(self, form: Form) -> tuple[fmpq, int]:
+        """A rational times a node. Sums are normalised by sign and powers of two only: else rationals would grow."""
+        if len(form.terms) == 1 and not form.constant:
+            ((node, c),) = form.terms.items()
+            return c, node
+        lead = form.constant or form.terms[min(form.terms)]
+        scale = _power_of_two(lead)
+        if lead < 0:
+            scale = -scale
+        return scale, self.atom(form.scaled(1 / scale))
+
+    # ---- recognised patterns -----------------------------------------------------------------------
+
+    def _softplus_argument(self, form: Form) -> Form | None:
+        """z where the form is 1 + exp(z), which overflows where softplus and sigmoid do not."""
+        if form.constant == 1 and len(form.terms) == 1:
+            ((node, c),) = form.terms.items()
+            if c == 1 and self.op[node] == "exp":
+                return self.form(self.args[node][0])
+        return None
+
+    def _with_sigmoid(self, sigmoid: int, other: int) -> Form | None:
+        """sigmoid(-z) exp(z) = sigmoid(z), and sigmoid(z) sigmoid(-z) = bell(z): without overflow or cancellation."""
+        if self.op[other] not in ("exp", "sigmoid"):
+            return None
+        z = self.form(self.args[sigmoid][0])
+        if (z + self.form(self.args[other][0])).terms or (z + self.form(self.args[other][0])).constant:
+            return None
+        return self.apply("sigmoid", -z) if self.op[other] == "exp" else self.apply("bell", z)
+
+    def _into_select(self, select: int, factor: int) -> Form | None:
+        """select(c, a, 0) b = select(c, a b, 0): outside its region b may be infinite, and 0 inf is no number."""
+        condition, a, b = (self.form(arg) for arg in self.args[select])
+        other = self._single(factor)
+        if b.is_constant and not b.constant:
+            return self._select(condition, self.mul(a, other), NOTHING)
+        if a.is_constant and not a.constant:
+            return self._select(condition, NOTHING, self.mul(b, other))
+        return None
+
+    def _select(self, condition: Form, a: Form, b: Form) -> Form:
+        if condition.is_constant:
+            return a if condition.constant else b
+        i, j, k = (self.atom(form) for form in (condition, a, b))
+        return a if j == k else self._single(self._node("select", (i, j, k)))
+
+    def _extremum(self, op: str, a: Form, b: Form) -> Form:
+        if a.is_constant and b.is_constant:
+            return a if (a.constant < b.constant) == (op == "min") else b
+        i, j = sorted((self.atom(a), self.atom(b)))
+        return a if i == j else self._single(self._node(op, (i, j)))
+
+    # ---- questions ---------------------------------------------------------------------------------
+
+    def reachable(self, roots: Iterable[int], *, support: int = -1) -> list[int]:
+        """Every node below the roots that depends on a variable of ``support`` (-1: all nodes), ascending."""
+        seen: set[int] = set()
+        stack = [root for root in roots if support == -1 or self.support[root] & support]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(a for a in self.args[node] if support == -1 or self.support[a] & support)
+        return sorted(seen)
+
+
+_AT_ZERO: Mapping[str, Form] = MappingProxyType(
+    {
+        **dict.fromkeys(("sin", "tan", "tanh", "sinh", "atan"), NOTHING),
+        **dict.fromkeys(("exp", "cos", "cosh"), UNIT),
+        "sigmoid": Form(HALF, {}),
+    }
+)
+
+
+def _exact(op: str, value: fmpq) -> Form:
+    sign = (value > 0) - (value < 0)
+    results = {"abs": value * sign, "sign": fmpq(sign), "lt": fmpq(int(sign < 0)), "le": fmpq(int(sign <= 0))}
+    return Form(results[op], {})
+
+
+def _rational_power(value: fmpq, p: int) -> fmpq:
+    if p < 0 and not value:
+        raise InvalidProblem("an expression divides by zero everywhere", hint="look for 1/(x - x) or 0**(-1)")
+    return value**p
+
+
+def _power_of_two(value: fmpq) -> fmpq:
+    """2**k, the power of two in a rational number."""
+    p, q = abs(int(value.p)), int(value.q)
+    return fmpq(p & -p, q & -q)

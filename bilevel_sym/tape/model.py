@@ -1,0 +1,123 @@
+"""The model: the graph of one problem, and the programs of its blocks, each built when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise, product
+
+import sympy as sp
+
+from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
+from bilevel_sym.tape.convert import from_sympy, to_sympy
+from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
+from bilevel_sym.tape.program import Program, build
+
+__all__ = ["Model"]
+
+Block = tuple[tuple[int, ...], list[Form]]  # the shape, and the entries row by row
+DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
+
+
+class Model:
+    """f and g on one graph, in the variables x, y, then v, then two directions u and w in (x, y).
+
+    Blocks are named by their axes; "L" is the Lagrangian f - v^T grad_y g with v held constant. "q" and "r" are
+    what third derivatives need: the gradients of D^2 L[u, w] in (x, y) and of D^2 g[u, w] in y.
+
+    >>> x, y = sp.symbols("x y")
+    >>> model = Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y])
+    >>> model.block("g_xy")[0], model.expressions("g_xy")
+    ((1, 1), [-cos(x)])
+    """
+
+    def __init__(self, f: sp.Expr, g: sp.Expr, x: Sequence[sp.Symbol], y: Sequence[sp.Symbol]) -> None:
+        d, n = len(x), len(y)
+        self.d, self.n = d, n
+        self.graph = Graph(3 * d + 4 * n)
+        bounds = [0, d, d + n, d + 2 * n, 2 * d + 3 * n, 3 * d + 4 * n]
+        self.x, self.y, self.v, self.u, self.w = (range(low, high) for low, high in pairwise(bounds))
+        self._symbols = (*x, *y)
+        known = dict(zip(self._symbols, self.graph.variables, strict=False))
+        self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
+        self._blocks: dict[str, Block] = {}
+        self._programs: dict[tuple[str, ...], Program] = {}
+
+    @property
+    def stages(self) -> tuple[tuple[int, ...], ...]:
+        """The variables that become known together: (x, y), then v, then the directions."""
+        return (*self.x, *self.y), tuple(self.v), (*self.u, *self.w)
+
+    def program(self, names: Iterable[str]) -> Program:
+        """The program that computes these blocks together, built once."""
+        key = tuple(names)
+        if key not in self._programs:
+            self._programs[key] = build(self.graph, self.stages, {name: self.block(name) for name in key})
+        return self._programs[key]
+
+    def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
+        """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""
+        return to_sympy(self.graph, self.block(name)[1], (*self._symbols, *v))
+
+    def block(self, name: str) -> Block:
+        """A block by its name: the shape, and the entries as forms."""
+        if name not in self._blocks:
+            self._blocks[name] = self._build(name)
+        return self._blocks[name]
+
+    def _build(self, name: str) -> Block:
+        if name in ("f", "g"):
+            return (), [self.f if name == "f" else self.g]
+        if name in DIRECTION_AXES:
+            axis = self._axis(DIRECTION_AXES[name])
+            return (len(axis),), gradient(self.graph, self._along_v, axis)
+        if name in ("q", "r"):
+            return self._third(name)
+        function, axes = name[0], [self._axis(axis) for axis in name[2:]]
+        shape = tuple(len(axis) for axis in axes)
+        if len(axes) == 1:
+            return shape, gradient(self.graph, self._function(function), axes[0])
+        return shape, self._second(function, *axes)
+
+    def _axis(self, name: str) -> range:
+        return self.x if name == "x" else self.y
+
+    def _function(self, name: str) -> Form:
+        return {"f": self.f, "g": self.g}.get(name) or self.lagrangian
+
+    @cached_property
+    def _along_v(self) -> Form:
+        """v^T grad_y g, as a derivative along v: sums stay factored."""
+        v = {y: self.graph.variables[v] for y, v in zip(self.y, self.v, strict=True)}
+        return directional(self.graph, self.g, v)
+
+    @cached_property
+    def lagrangian(self) -> Form:
+        """f - v^T grad_y g."""
+        return self.f - self._along_v
+
+    @cached_property
+    def _lagrangian_hessian(self) -> list[list[Form]]:
+        return hessian(self.graph, self.lagrangian, (*self.x, *self.y))
+
+    def _second(self, function: str, rows: range, columns: range) -> list[Form]:
+        """Second derivatives; of each symmetric pair one is built, and both places get it."""
+        if function == "L":
+            return [self._lagrangian_hessian[max(i, j)][min(i, j)] for i, j in product(rows, columns)]
+        if rows == columns:
+            triangle = hessian(self.graph, self._function(function), rows)
+            return [triangle[max(i, j)][min(i, j)] for i, j in product(range(len(rows)), repeat=2)]
+        # by the gradient in the second axis: g_y is wanted anyway
+        first = self.block(f"{function}_y")[1]
+        moved = tangents(self.graph, first, {x: {k: UNIT} for k, x in enumerate(rows)})
+        return [moved[j].get(i, NOTHING) for i, j in product(range(len(rows)), range(len(columns)))]
+
+    def _third(self, name: str) -> Block:
+        along = [
+            {k: self.graph.variables[t] for k, t in zip((*self.x, *self.y), direction, strict=True)}
+            for direction in (self.u, self.w)
+        ]
+        form, axis = (self.lagrangian, (*self.x, *self.y)) if name == "q" else (self.g, tuple(self.y))
+        for direction in along:
+            form = directional(self.graph, form, direction)
+        return (len(axis),), gradient(self.graph, form, axis)
