@@ -18,9 +18,9 @@ import sympy as sp
 from flint import arb, arb_mat
 
 from bilevel_sym.ball import Ball
+from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
-from bilevel_sym.implicit import EXPANSION
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.lower_level import NEWTON
 from bilevel_sym.problem import BilevelProblem

@@ -10,27 +10,16 @@ where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second deriva
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats, Session
+from bilevel_sym.engine import Expansion, Floats, Session
 from bilevel_sym.linear_algebra import Factored
 
-__all__ = ["EXPANSION", "GRADIENT", "THIRD", "Expansion", "expansion", "gradient", "third"]
+__all__ = ["GRADIENT", "THIRD", "expansion", "gradient", "third"]
 
 GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
-EXPANSION = (*GRADIENT, "L_xx", "L_xy", "L_yy")
 THIRD = ("f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
-
-
-class Expansion(NamedTuple):
-    """Phi with its first and second derivatives, batches leading."""
-
-    phi: Floats
-    grad: Floats
-    hess: Floats
 
 
 def gradient(session: Session, xy: Floats) -> tuple[Floats, Floats]:

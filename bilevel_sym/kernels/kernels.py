@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bilevel_sym import implicit
-from bilevel_sym.engine import Engine, Floats
+from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
-from bilevel_sym.implicit import Expansion
 from bilevel_sym.kernels.arguments import Shape, flatten
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
@@ -44,7 +43,7 @@ class Kernels:
     problem: BilevelProblem
     backend: Backend
 
-    def __init__(self, problem: BilevelProblem, backend: Backend, engine: Engine) -> None:
+    def __init__(self, problem: BilevelProblem, backend: Backend, engine: Engine[Any]) -> None:
         self.__dict__.update(problem=problem, backend=backend, _engine=engine)
 
     def __setattr__(self, field: str, value: object) -> None:
@@ -64,8 +63,8 @@ class Kernels:
         return self._engine.name
 
     @property
-    def _engine(self) -> Engine:
-        engine: Engine = self.__dict__["_engine"]
+    def _engine(self) -> Engine[Any]:
+        engine: Engine[Any] = self.__dict__["_engine"]
         return engine
 
     def counting(self) -> AbstractContextManager[Counts]:
@@ -210,7 +209,7 @@ class Kernels:
     def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
         n = self.problem.n
         count(self, shape, G_f=2, JV_g=n, HV_g=n)
-        return Expansion(*self._on_solution(name, implicit.EXPANSION, xy, shape, implicit.expansion))
+        return Expansion(*self._on_solution(name, EXPANSION, xy, shape, self._engine.expansion))
 
     def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape."""

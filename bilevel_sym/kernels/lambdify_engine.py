@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from bilevel_sym import implicit
 from bilevel_sym.blocks import Blocks
 from bilevel_sym.calculus import derivative
 from bilevel_sym.engine import Floats
@@ -58,6 +59,8 @@ class LambdifyEngine:
     def lanes(self, names: Sequence[str]) -> int:
         """Temporary arrays of this length stay in the cache."""
         return 1024
+
+    expansion = staticmethod(implicit.expansion)
 
     def _compile(self, name: str) -> Function:
         shape, entries = self._entries(name)

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from bilevel_sym.engine import Session
-from bilevel_sym.tape.arrays import ArrayProgram
+from bilevel_sym import implicit
+from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
 from bilevel_sym.tape.model import Model
 
 __all__ = ["TapeEngine"]
@@ -44,9 +44,11 @@ class TapeEngine:
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         return ArrayProgram(self._model.program(names))
 
-    def session(self, names: Sequence[str], lanes: int) -> Session:
+    def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
         return self._program(tuple(names)).session(lanes)
+
+    expansion = staticmethod(implicit.expansion)
 
     def _best_lanes(self, names: Sequence[str]) -> int:
         """As many as the cache holds, a power of two."""

@@ -47,13 +47,14 @@ class ArrayProgram:
     array([1.        , 2.71828183])
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, encode: Callable[[Sequence[Step]], Call] | None = None) -> None:
+        """``encode`` turns the steps of a stage into a call; by default one NumPy call a step."""
         self.program = program
         # each constant of the formulas is rounded once, from its enclosure
         constants = constant_values(program, BALLS, CONSTANT_BITS)
         self.constant_places = np.array([0, *(place for place, _ in constants)], dtype=np.intp)
         self.constants = np.array([1.0, *(float(value) for _, value in constants)])
-        self.stages = tuple(tuple(_call(step) for step in stage) for stage in program.stages)
+        self.stages = tuple((encode or _calls)(stage) for stage in program.stages)
         self.outputs = {name: _Scatter(program, name, self.constant_places, self.constants) for name in program.outputs}
 
     def session(self, lanes: int) -> ArraySession:
@@ -74,9 +75,12 @@ class ArraySession:
         """Give the inputs of one stage, (lanes, inputs), and perform it; earlier stages must have been performed."""
         inputs = self._ready.program.inputs[stage]
         self.work[inputs.start : inputs.stop] = values.T
+        self.perform(stage)
+
+    def perform(self, stage: int) -> None:
+        """Perform one stage whose inputs are in their places."""
         with np.errstate(all="ignore"):
-            for call in self._ready.stages[stage]:
-                call(self.work)
+            self._ready.stages[stage](self.work)
 
     def take(self, name: str) -> Floats:
         """One output, lanes first: (lanes, ...). Valid until it is taken again."""
@@ -115,6 +119,16 @@ class _Scatter:
 
 
 # ---- one call a step ------------------------------------------------------------------------------------
+
+
+def _calls(steps: Sequence[Step]) -> Call:
+    calls = [_call(step) for step in steps]
+
+    def all_of_them(work: Floats) -> None:
+        for call in calls:
+            call(work)
+
+    return all_of_them
 
 
 def _call(step: Step) -> Call:

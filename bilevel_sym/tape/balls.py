@@ -6,6 +6,9 @@ if both branches agree.
 
 Arb bounds a function over a narrow ball by its slope. Over a wide one that is loose or nan (``arb(0, 20).tanh()``), so
 wide balls are evaluated at the two ends, where the function is monotone.
+
+>>> OPERATIONS["ipow"](arb(0, 1), 2) >= 0
+True
 """
 
 from __future__ import annotations
@@ -219,8 +222,4 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "pi": arb.pi,
     }
 )
-"""Operation name -> function of balls; integer parameters (of ``ipow``, ``rpow``) come last.
-
->>> OPERATIONS["ipow"](arb(0, 1), 2) >= 0
-True
-"""
+"""Operation name -> function of balls; integer parameters (of ``ipow``, ``rpow``) come last."""

@@ -8,6 +8,10 @@ Rounding outward is a padding of the computed end, which is faster than ``nextaf
 of IEEE 754 are half an ulp off at most. For the others we **assume that NumPy errs by no more than 8 ulp** (its own
 tests accept 4 in its SIMD loops); ``tests/test_arithmetics.py`` compares with balls. So these are for search: a final
 answer is proved again in balls.
+
+>>> lo, hi = OPERATIONS["sin"]((np.array([1.0]), np.array([2.0])))
+>>> float(hi[0]), bool(0.84 < lo[0] < np.sin(1.0))
+(1.0, True)
 """
 
 from __future__ import annotations
@@ -229,8 +233,10 @@ def _inverse(x: Pair) -> Pair:
 
 def _signed_power(x: Pair, k: int) -> Pair:
     """Odd k > 0: the power of the magnitude at each end, with the sign of the end."""
-    if k == 3 and np.all(x[0]):  # the common case; at zero the padding would lose the sign
-        return _down(x[0] * x[0] * x[0]), _up(x[1] * x[1] * x[1])
+    if k == 3:  # the common case
+        cubes = x[0] * x[0] * x[0], x[1] * x[1] * x[1]
+        if np.all(cubes[0]) and np.all(cubes[1]):  # at zero the padding would lose the sign
+            return _down(cubes[0]), _up(cubes[1])
     below, above = (_power_ends((np.abs(end), np.abs(end)), k, 1) for end in x)
     return np.where(x[0] < 0, -below[1], below[0]), np.where(x[1] < 0, -above[0], above[1])
 
@@ -385,9 +391,4 @@ OPERATIONS: Mapping[str, Callable[..., Pair]] = MappingProxyType(
     {name: _checked(function) for name, function in _CHECKED.items()}
     | {"select": _select, "pi": lambda: (np.array(math.pi), np.array(math.nextafter(math.pi, 4)))}
 )
-"""Operation name -> function of pairs; integer parameters (of ``ipow``, ``rpow``) come last.
-
->>> lo, hi = OPERATIONS["sin"]((np.array([1.0]), np.array([2.0])))
->>> float(hi[0]), bool(0.84 < lo[0] < np.sin(1.0))
-(1.0, True)
-"""
+"""Operation name -> function of pairs; integer parameters (of ``ipow``, ``rpow``) come last."""

@@ -2,6 +2,9 @@
 
 A value outside its domain is nan, never a complex number and never an exception; nan goes on through every operation,
 comparisons included. An infinite value means what it means in float64: log(0) is -inf.
+
+>>> OPERATIONS["rpow"](mpmath.mpf(8), 2, 3)
+mpf('4.0')
 """
 
 from __future__ import annotations
@@ -120,8 +123,4 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "pi": lambda: +mpmath.pi,
     }
 )
-"""Operation name -> function of mpmath numbers; integer parameters (of ``ipow``, ``rpow``) come last.
-
->>> OPERATIONS["rpow"](mpmath.mpf(8), 2, 3)
-mpf('4.0')
-"""
+"""Operation name -> function of mpmath numbers; integer parameters (of ``ipow``, ``rpow``) come last."""

@@ -1,0 +1,153 @@
+"""Programs for the compiled interpreter: the same steps as ``arrays`` performs, written as instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.engine import Floats
+from bilevel_sym.tape import interpreter, single
+from bilevel_sym.tape.arrays import dense
+from bilevel_sym.tape.program import Program, Row, Step
+
+__all__ = ["Implicit", "encode"]
+
+Integers: TypeAlias = NDArray[np.int64]
+Code = tuple[Integers, Integers, Floats]
+Instruction = tuple[int, int, int, int, int, int]
+LONG = 8  # terms of a row that may share a matrix product with others
+NEARLY = 0.7  # the part of the product's columns that a row must read itself
+
+
+def encode(steps: Sequence[Step]) -> Callable[[Floats], object]:
+    """The steps of one stage as a call on the table of values.
+
+    >>> from bilevel_sym.tape.program import Step
+    >>> work = np.array([[1.0, 1.0], [2.0, 3.0], [0.0, 0.0]])
+    >>> encode([Step("mul", 2, 1, (), ((1,), (1,)))])(work)
+    >>> work[2]
+    array([4., 9.])
+    """
+    instructions, places, coefficients = _code(steps)
+
+    def call(work: Floats) -> None:
+        if work.shape[1] == 1:
+            single.run(instructions, places, coefficients, work.reshape(-1))
+        else:
+            interpreter.run(instructions, places, coefficients, work)
+
+    return call
+
+
+def _code(steps: Sequence[Step]) -> Code:
+    instructions: list[Instruction] = []
+    places: list[int] = []
+    coefficients: list[float] = []
+    for step in steps:
+        if step.op == "lin":
+            instructions.extend(_combinations(step, places, coefficients))
+        else:
+            instructions.extend(_plain(step))
+    return (
+        np.array(instructions, dtype=np.int64).reshape(-1, 6),
+        np.array(places, dtype=np.int64),
+        np.array(coefficients, dtype=np.float64),
+    )
+
+
+def _plain(step: Step) -> Iterator[Instruction]:
+    code = interpreter.CODES[step.op]
+    for to, args in zip(step.places, zip(*step.sources, strict=True), strict=True):
+        a, b, c = (*args, *step.parameter, 0, 0)[:3]
+        yield code, to, a, b, c, 0
+
+
+def _combinations(step: Step, places: list[int], coefficients: list[float]) -> Iterator[Instruction]:
+    """Rows that read the same places become one product with a matrix; the others stay by themselves."""
+    rows = dict(zip(step.places, step.rows, strict=True))
+    for members in _alike(rows):
+        start, offset = len(places), len(coefficients)
+        columns, matrix = dense([rows[to] for to in members])
+        places.extend(columns)
+        stop = len(places)
+        coefficients.extend(matrix.ravel().tolist())
+        if len(members) > 1:
+            places.extend(members)
+        yield interpreter.LIN, members[0], start, stop, len(members) if len(members) > 1 else 0, offset
+
+
+def _alike(rows: Mapping[int, Row]) -> list[list[int]]:
+    """Groups of rows that read nearly the same places, worth a matrix product; every other row alone."""
+    groups: list[tuple[set[int], list[int]]] = []
+    alone: list[list[int]] = []
+    for to, row in sorted(rows.items(), key=lambda item: -len(item[1])):  # the longest first: the others fit in
+        reads = {place for place, _ in row}
+        home = next((g for g in groups if reads <= g[0] and len(reads) >= NEARLY * len(g[0])), None)
+        if home is not None:
+            home[1].append(to)
+        elif len(reads) >= LONG:
+            groups.append((reads, [to]))
+        else:
+            alone.append([to])
+    return [members for _, members in groups] + alone
+
+
+class Implicit:
+    """The implicit formulas on the tables of one program, without leaving compiled code."""
+
+    def __init__(self, program: Program, zeros: frozenset[int], d: int, n: int) -> None:
+        """``zeros``: the places that hold the constant 0."""
+        self._d, self._n = d, n
+        shapes = {"f": (), "f_x": (d,), "f_y": (n,), "g_xy": (d, n), "g_yy": (n, n)}
+        shapes |= {"L_xx": (d, d), "L_xy": (d, n), "L_yy": (n, n)}
+        self._places: dict[str, Any] = {
+            name: np.array(program.outputs[name].places, dtype=np.int64).reshape(shape)
+            for name, shape in shapes.items()
+        }
+        self._zero = min(zeros, default=-1)
+        self._filled = _fill(~np.isin(self._places["g_yy"], list(zeros)))
+        self._v = np.array(program.inputs[1], dtype=np.int64)
+
+    def eliminate(self, work: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Solve for v and dy_dx^T; returns the latter by blocks of lanes, and which lanes failed."""
+        p = self._places
+        response = np.empty((work.shape[1] // interpreter.BLOCK, self._n, self._d, interpreter.BLOCK))
+        failed = np.zeros(work.shape[1], dtype=np.bool_)
+        interpreter.eliminate(work, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, response, failed)
+        return response, failed
+
+    def assemble(self, work: Floats, response: Floats, lanes: int) -> tuple[Floats, Floats, Floats]:
+        """Phi, grad Phi and Hess Phi of the first ``lanes`` lanes."""
+        p, d = self._places, self._d
+        phi, grad, hess = np.empty(lanes), np.empty((lanes, d)), np.empty((lanes, d, d))
+        interpreter.assemble(
+            work, int(p["f"]), p["f_x"], p["g_xy"], self._v, p["L_xx"], p["L_xy"], p["L_yy"], self._zero,
+            response, phi, grad, hess,
+        )  # fmt: skip
+        return phi, grad, hess
+
+    def eliminate_one(self, values: Floats) -> Floats | None:
+        """The same for one point: [v, dy_dx^T], or None where g_yy is not positive definite."""
+        p = self._places
+        right = np.empty((self._n, self._d + 1))
+        solved = single.eliminate(values, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, right)
+        return right if solved else None
+
+    def assemble_one(self, values: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
+        """Phi, grad Phi and Hess Phi of one point, as a batch of one."""
+        p, d = self._places, self._d
+        grad, hess = np.empty(d), np.empty((d, d))
+        single.assemble(values, p["f_x"], p["g_xy"], p["L_xx"], p["L_xy"], p["L_yy"], self._zero, right, grad, hess)
+        return values[p["f"]].reshape(1), grad[None], hess[None]
+
+
+def _fill(pattern: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where a Cholesky factor of a matrix with this pattern can be other than zero (lower triangle)."""
+    filled = np.tril(pattern) | np.eye(len(pattern), dtype=bool)
+    for k in range(len(filled)):
+        below = np.flatnonzero(filled[k + 1 :, k]) + k + 1
+        filled[np.ix_(below, below)] = True
+    return np.tril(filled)
