@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
 
 from bilevel_sym.calculus import derivative
+from bilevel_sym.expressions import symbols_in, tree_size
+from bilevel_sym.tape.model import Model
 
 __all__ = ["BLOCK_NAMES", "Blocks"]
 
@@ -20,6 +24,8 @@ BLOCK_NAMES = (
     "L_xx", "L_xy", "L_yy",
 )  # fmt: skip
 
+LARGE = 1500  # nodes of f and g beyond which whole blocks are differentiated on the tape
+
 Block: TypeAlias = sp.ImmutableDenseMatrix | sp.ImmutableDenseNDimArray
 
 
@@ -27,7 +33,8 @@ class Blocks(Mapping[str, Block]):
     """``blocks["g_xy"]`` is the whole block; ``blocks["g_xy", i, j]`` one entry, differentiated alone.
 
     One axis gives a column, two a matrix, three an array; entries that are equal by symmetry are
-    differentiated once. The blocks are functions of x and y (and of v, for those of L), at any point.
+    differentiated once. Whole blocks of large f and g are differentiated on the tape and written back; the form then
+    follows the tape's rules (sums stay factored). The blocks are functions of x and y (and of v, for those of L), at any point.
 
     >>> x, y = sp.symbols("x y", real=True)
     >>> blocks = Blocks(f=x*y, g=y**2/2 - sp.sin(x)*y, x=(x,), y=(y,))
@@ -49,6 +56,8 @@ class Blocks(Mapping[str, Block]):
         self._v = tuple(v)
         self._partials: dict[tuple[str, tuple[sp.Symbol, ...]], sp.Expr] = {}
         self._whole: dict[str, Block] = {}
+        size = tree_size(f) + tree_size(g)
+        self._large = size > LARGE and not any(e.has(AppliedUndef) for e in (f, g))
 
     def function(self, name: str) -> sp.Expr:
         """f or g itself."""
@@ -73,10 +82,21 @@ class Blocks(Mapping[str, Block]):
     def _block(self, name: str) -> Block:
         axes = name[2:]
         shape = tuple(len(self._variables[axis]) for axis in axes)
-        entries = [self._entry(name, index) for index in product(*(range(s) for s in shape))]
+        if self._large:
+            entries = self._tape.expressions(name, self._v)
+        else:
+            entries = [self._entry(name, index) for index in product(*(range(s) for s in shape))]
         if len(axes) == 3:
             return sp.ImmutableDenseNDimArray(entries, shape)
         return sp.ImmutableDenseMatrix(shape[0], prod(shape[1:]), entries)
+
+    @cached_property
+    def _tape(self) -> Model:
+        """The same functions on the tape, which differentiates large ones in a fraction of SymPy's time."""
+        f, g = self._functions["f"], self._functions["g"]
+        variables = (*self._variables["x"], *self._variables["y"])
+        parameters = sorted((symbols_in(f) | symbols_in(g)) - set(variables), key=str)
+        return Model(f, g, self._variables["x"], self._variables["y"], parameters=parameters)
 
     def _entry(self, name: str, index: Sequence[int]) -> sp.Expr:
         if len(index) != len(name) - 2:

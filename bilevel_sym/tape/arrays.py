@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
 
-__all__ = ["ArrayProgram", "ArraySession", "dense", "dense_or_sparse", "nearest"]
+__all__ = ["ArrayProgram", "ArraySession", "Floats", "dense", "dense_or_sparse", "nearest"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Call = Callable[[Floats], object]

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.tape import interpreter, single
-from bilevel_sym.tape.arrays import dense
+from bilevel_sym.tape.arrays import Floats, dense
 from bilevel_sym.tape.program import Program, Row, Step
 
 __all__ = ["Implicit", "encode"]

@@ -115,23 +115,27 @@ def _piecewise(graph: Graph, pieces: Sequence[tuple[Form, Form]]) -> Form:
 # ---- back ----------------------------------------------------------------------------------------------
 
 
-def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Sequence[sp.Symbol]) -> list[sp.Expr]:
+def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Mapping[int, sp.Symbol]) -> list[sp.Expr]:
     """The forms as SymPy expressions; nodes that are shared in the graph are shared objects.
+
+    ``symbols[i]`` is what variable i is called. Forms that are one object become one object.
 
     >>> x = sp.Symbol("x")
     >>> graph = Graph(1)
     >>> form = from_sympy(graph, 2*sp.sin(x)*x**2 + 1, {x: graph.variables[0]})
-    >>> to_sympy(graph, [form], [x])
+    >>> to_sympy(graph, [form], {0: x})
     [2*x**2*sin(x) + 1]
     """
     forms = list(forms)
     done: dict[int, sp.Expr] = {}
     for node in graph.reachable({node for form in forms for node in form.terms}):
         done[node] = _node_expression(graph, node, done, symbols)
-    return [_sum(form.constant, form.terms.items(), done) for form in forms]
+    sums = {id(form): form for form in forms}
+    written = {key: _sum(form.constant, form.terms.items(), done) for key, form in sums.items()}
+    return [written[id(form)] for form in forms]
 
 
-def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbols: Sequence[sp.Symbol]) -> sp.Expr:
+def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbols: Mapping[int, sp.Symbol]) -> sp.Expr:
     op, parameter = graph.op[node], graph.parameter[node]
     if op == "var":
         return symbols[parameter[0]]

@@ -31,14 +31,24 @@ class Model:
     ((1, 1), [-cos(x)])
     """
 
-    def __init__(self, f: sp.Expr, g: sp.Expr, x: Sequence[sp.Symbol], y: Sequence[sp.Symbol]) -> None:
+    def __init__(
+        self,
+        f: sp.Expr,
+        g: sp.Expr,
+        x: Sequence[sp.Symbol],
+        y: Sequence[sp.Symbol],
+        *,
+        parameters: Sequence[sp.Symbol] = (),
+    ) -> None:
+        """``parameters`` are symbols that stay symbols: such a model can be differentiated, not run."""
         d, n = len(x), len(y)
         self.d, self.n = d, n
-        self.graph = Graph(3 * d + 4 * n)
+        self.graph = Graph(3 * d + 4 * n + len(parameters))
         bounds = [0, d, d + n, d + 2 * n, 2 * d + 3 * n, 3 * d + 4 * n]
         self.x, self.y, self.v, self.u, self.w = (range(low, high) for low, high in pairwise(bounds))
-        self._symbols = (*x, *y)
+        self._symbols, self._parameters = (*x, *y), tuple(parameters)
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
+        known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
         self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
         self._blocks: dict[str, Block] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
@@ -57,7 +67,9 @@ class Model:
 
     def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
         """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""
-        return to_sympy(self.graph, self.block(name)[1], (*self._symbols, *v))
+        symbols = dict(enumerate((*self._symbols, *v)))
+        symbols |= dict(zip(range(self.w.stop, len(self.graph)), self._parameters, strict=False))
+        return to_sympy(self.graph, self.block(name)[1], symbols)
 
     def block(self, name: str) -> Block:
         """A block by its name: the shape, and the entries as forms."""
@@ -77,7 +89,27 @@ class Model:
         shape = tuple(len(axis) for axis in axes)
         if len(axes) == 1:
             return shape, gradient(self.graph, self._function(function), axes[0])
-        return shape, self._second(function, *axes)
+        if len(axes) == 2:
+            return shape, self._second(function, *axes)
+        return shape, self._third_block(name)
+
+    def _third_block(self, name: str) -> list[Form]:
+        """Third derivatives g_abc: the block g_bc moved along a; entries that are equal by symmetry are one form."""
+        function, a, b, c = name[0], name[2], name[3], name[4]
+        rows, columns = (len(self._axis(axis)) for axis in (b, c))
+        second = self.block(f"{function}_{b}{c}")[1]
+        moved = tangents(self.graph, second, {v: {k: UNIT} for k, v in enumerate(self._axis(a))})
+
+        def entry(i: int, j: int, k: int) -> Form:
+            if a == b == c:
+                i, j, k = sorted((i, j, k))
+            elif a == b:
+                i, j = sorted((i, j))
+            elif b == c:
+                j, k = sorted((j, k))
+            return moved[j * columns + k].get(i, NOTHING)
+
+        return [entry(i, j, k) for i, j, k in product(range(len(self._axis(a))), range(rows), range(columns))]
 
     def _axis(self, name: str) -> range:
         return self.x if name == "x" else self.y
