@@ -34,7 +34,8 @@ class Blocks(Mapping[str, Block]):
 
     One axis gives a column, two a matrix, three an array; entries that are equal by symmetry are
     differentiated once. Whole blocks of large f and g are differentiated on the tape and written back; the form then
-    follows the tape's rules (sums stay factored). The blocks are functions of x and y (and of v, for those of L), at any point.
+    follows the tape's rules (sums stay factored). The blocks are functions of x and y (and of v, for those of L), at
+    any point.
 
     >>> x, y = sp.symbols("x y", real=True)
     >>> blocks = Blocks(f=x*y, g=y**2/2 - sp.sin(x)*y, x=(x,), y=(y,))

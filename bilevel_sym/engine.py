@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXPANSION", "Engine", "Expansion", "Floats", "Session"]
+from bilevel_sym.linear_algebra import NotPositiveDefinite
+
+__all__ = ["EXPANSION", "Engine", "Expansion", "Floats", "Session", "in_chunks", "keep_memory", "over_points"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Lanes = TypeVar("Lanes", bound="Session")
 
 
 # what the three formulas of an expansion need: f and g to second order, and the Lagrangian's Hessian
@@ -40,18 +41,70 @@ class Session(Protocol):
         """One block, (lanes, ...); valid until it is taken again."""
 
 
-class Engine(Protocol[Lanes]):
+class Engine(Protocol):
     """Blocks by name for many points at once."""
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
 
-    def session(self, names: Sequence[str], lanes: int) -> Lanes:
+    def session(self, names: Sequence[str], lanes: int) -> Session:
         """Lanes in which these blocks can be computed."""
 
     def lanes(self, names: Sequence[str]) -> int:
         """How many lanes are best at a time."""
 
-    def expansion(self, session: Lanes, xy: Floats) -> Expansion:
-        """Phi, grad Phi and Hess Phi at rows (x, y), y taken for y*(x), in a session of the blocks ``EXPANSION``."""
+    def expansion(self, xy: Floats) -> Expansion:
+        """Phi, grad Phi and Hess Phi at rows (x, y), y taken for y*(x)."""
+
+
+Parts = TypeVar("Parts", bound=Sequence[Any])
+
+
+def keep_memory() -> None:
+    """Tell glibc's allocator to keep blocks of a batch's size, by freeing one: a hint, and nothing elsewhere.
+
+    Without it every temporary array of a batch is given back to the system and faulted in again, which costs more
+    than the arithmetic.
+
+    >>> keep_memory()
+    """
+    np.empty(31 * 2**17)  # just below the largest size that glibc adapts to
+
+
+def in_chunks(size: int, lanes: int, chunk: Callable[[slice], Sequence[Any]]) -> list[Any]:
+    """The results of ``chunk`` over slices of at most ``lanes`` rows, put together row by row.
+
+    >>> (squares,) = in_chunks(3, 2, lambda rows: (np.arange(3.0)[rows]**2,))
+    >>> squares
+    array([0., 1., 4.])
+    """
+    if size <= lanes:
+        return [np.ascontiguousarray(part) for part in chunk(slice(0, size))]
+    results: list[Any] = []
+    for start in range(0, size, lanes):
+        rows = slice(start, min(start + lanes, size))
+        parts = chunk(rows)
+        if not results:
+            results = [np.empty((size, *part.shape[1:]), dtype=part.dtype) for part in parts]
+        for result, part in zip(results, parts, strict=True):
+            result[rows] = part
+    return results
+
+
+def over_points(
+    engine: Engine, blocks: Sequence[str], xy: Floats, formula: Callable[[Session, Floats], Parts]
+) -> list[Any]:
+    """A formula of some blocks at all rows (x, y), in chunks that suit the engine; sessions are used again."""
+    sessions: dict[int, Session] = {}
+
+    def chunk(rows: slice) -> Parts:
+        points = xy[rows]
+        if len(points) not in sessions:
+            sessions[len(points)] = engine.session(blocks, len(points))
+        try:
+            return formula(sessions[len(points)], points)
+        except NotPositiveDefinite as error:
+            raise NotPositiveDefinite(error.members + rows.start, error.eigenvalues) from None
+
+    return in_chunks(len(xy), engine.lanes(blocks), chunk)

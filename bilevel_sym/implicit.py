@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Expansion, Floats, Session
+from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, over_points
 from bilevel_sym.linear_algebra import Factored
 
 __all__ = ["GRADIENT", "THIRD", "expansion", "gradient", "third"]
@@ -32,21 +32,26 @@ def gradient(session: Session, xy: Floats) -> tuple[Floats, Floats]:
     return session.take("f"), session.take("f_x") - (session.take("g_xy") @ v)[:, :, 0]
 
 
-def expansion(session: Session, xy: Floats) -> Expansion:
-    """Phi, grad Phi and Hess Phi; the Hessian is symmetric to the last bit."""
+def expansion(engine: Engine, xy: Floats) -> Expansion:
+    """Phi, grad Phi and Hess Phi at all rows (x, y); the Hessian is symmetric to the last bit."""
+    return Expansion(*over_points(engine, EXPANSION, xy, _expansion))
+
+
+def _expansion(session: Session, xy: Floats) -> tuple[Floats, Floats, Floats]:
     session.put(0, xy)
     g_xy = session.take("g_xy")
     lower = Factored(session.take("g_yy"))
     v = lower.solve(session.take("f_y")[:, :, None])
-    response = -lower.solve(g_xy.transpose(0, 2, 1))  # dy_dx^T
+    response = lower.solve(g_xy.transpose(0, 2, 1))  # dy_dx^T
+    np.negative(response, out=response)
     session.put(1, v[:, :, 0])
-    half = session.take("L_xy") + 0.5 * (response.transpose(0, 2, 1) @ session.take("L_yy"))
+    half = response.transpose(0, 2, 1) @ session.take("L_yy")
+    half *= 0.5
+    half += session.take("L_xy")
     cross = half @ response
-    return Expansion(
-        session.take("f"),
-        session.take("f_x") - (g_xy @ v)[:, :, 0],
-        session.take("L_xx") + (cross + cross.transpose(0, 2, 1)),
-    )
+    hess = cross + cross.transpose(0, 2, 1)
+    hess += session.take("L_xx")
+    return session.take("f"), session.take("f_x") - (g_xy @ v)[:, :, 0], hess
 
 
 def third(session: Session, wide: Session, xy: Floats) -> Floats:

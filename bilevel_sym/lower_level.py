@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Engine, Floats, Session
+from bilevel_sym.engine import Engine, Floats
 from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
 
@@ -53,7 +53,7 @@ class _Point:
         return largest
 
 
-def solve_lower_level(engine: Engine[Session], x: Floats, y0: Floats) -> LowerSolution:
+def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
     """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails."""
     at = _evaluate(engine, x, y0.copy())
     evaluations = np.ones(len(x), dtype=np.int64)
@@ -75,7 +75,7 @@ def solve_lower_level(engine: Engine[Session], x: Floats, y0: Floats) -> LowerSo
     raise _failure(at, int(members[0]), f"did not converge in {MAX_STEPS} Newton steps")
 
 
-def _evaluate(engine: Engine[Session], x: Floats, y: Floats) -> _Point:
+def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     return _Point(x, y, session.take("g_y"), session.take("g_yy"))
@@ -90,7 +90,7 @@ def _newton_step(at: _Point, members: Members) -> Floats:
 
 
 def _line_search(
-    engine: Engine[Session], at: _Point, members: Members, step: Floats
+    engine: Engine, at: _Point, members: Members, step: Floats
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Move each member along its step, halved until the merit falls and g_yy stays positive definite.
 

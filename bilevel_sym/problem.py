@@ -123,7 +123,8 @@ class BilevelProblem:
 
     def _content(self) -> tuple[object, ...]:
         """What makes two problems the same; the name and the assumptions of the symbols do not count."""
-        plain = {s: sp.Symbol(s.name) for f in self._given.values() for s in symbols_in(f)}
+        symbols = set().union(*(symbols_in(formula) for formula in self._given.values()))
+        plain = {s: p for s in symbols if (p := sp.Symbol(s.name)) != s}
         formulas = tuple(substitute(formula, plain) for formula in self._given.values())
         variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
         return (self.kind, formulas, variables, tuple(self.parameters.items()), self.box)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -60,7 +61,8 @@ def floats(value: ArrayLike, name: str, width: int) -> Floats:
             f"{name} has shape {array.shape}, but shape (..., {width}) is expected",
             hint=f"the last axis holds the {variables} of {name}",
         )
-    if not np.isfinite(array).all():
+    # a finite sum has finite terms; only if it is not, each is looked at
+    if not math.isfinite(np.add.reduce(array, axis=None)) and not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         raise KernelError(f"{name} is {array[tuple(where)]} at index {where}, and only finite numbers make sense")
     return array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from bilevel_sym.engine import Engine
 from bilevel_sym.errors import InvalidProblem
@@ -16,7 +16,7 @@ __all__ = ["Backend", "choose_engine"]
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
 
-def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine[Any]:
+def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
     """The engine that a backend means for a problem.
 
     >>> choose_engine(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), "tape").name

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from bilevel_sym.engine import EXPANSION, Expansion, Floats
+from bilevel_sym.engine import EXPANSION, Expansion, Floats, keep_memory
 from bilevel_sym.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
 from bilevel_sym.tape.compiled import Implicit, encode
@@ -17,7 +17,6 @@ from bilevel_sym.tape.model import Model
 __all__ = ["CompiledEngine"]
 
 MAX_PROGRAMS = 64
-LANES = 64  # enough to forget the price of an instruction, few enough for the cache
 
 
 class CompiledEngine:
@@ -28,45 +27,49 @@ class CompiledEngine:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
+        keep_memory()
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         return ArrayProgram(self._model.program(names), encode)
 
-    @cached_property
-    def _implicit(self) -> Implicit:
-        ready = self._program(EXPANSION)
-        zeros = frozenset(ready.constant_places[ready.constants == 0].tolist())
-        return Implicit(ready.program, zeros, self._model.d, self._model.n)
-
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
-        padded = -(-lanes // BLOCK) * BLOCK if lanes > 1 and tuple(names) == EXPANSION else lanes
-        return self._program(tuple(names)).session(padded)
+        return self._program(tuple(names)).session(lanes)
 
     def lanes(self, names: Sequence[str]) -> int:
-        """A few vectors for each instruction."""
-        return LANES
+        """One block: enough to forget the price of an instruction, few enough for the cache."""
+        return BLOCK
 
-    def expansion(self, session: ArraySession, xy: Floats) -> Expansion:
-        """The formulas of ``implicit.expansion``, without leaving compiled code between the stages."""
-        lanes = session.work.shape[1]
-        if lanes == 1:
-            return self._expansion_of_one(session, xy)
-        # the lanes that fill up the last block repeat the first point
-        points = xy if lanes == len(xy) else np.concatenate([xy, np.repeat(xy[:1], lanes - len(xy), axis=0)])
-        session.put(0, points)
-        response, failed = self._implicit.eliminate(session.work)
-        if failed[: len(xy)].any():
-            members = np.flatnonzero(failed[: len(xy)])
-            raise NotPositiveDefinite(members, smallest_eigenvalues(session.take("g_yy")[members]))
-        session.perform(1)
-        return Expansion(*self._implicit.assemble(session.work, response, len(xy)))
+    @cached_property
+    def _implicit(self) -> Implicit:
+        template = self.session(EXPANSION, 1).work.reshape(-1)
+        return Implicit(self._program(EXPANSION).program, template, self._model.d, self._model.n)
 
-    def _expansion_of_one(self, session: ArraySession, xy: Floats) -> Expansion:
-        session.put(0, xy)
-        values = session.work.reshape(-1)
-        right = self._implicit.eliminate_one(values)
-        if right is None:
-            raise NotPositiveDefinite(np.array([0]), smallest_eigenvalues(session.take("g_yy")))
-        session.perform(1)
-        return Expansion(*self._implicit.assemble_one(values, right))
+    def expansion(self, xy: Floats) -> Expansion:
+        """Phi, grad Phi and Hess Phi at rows (x, y): the formulas of ``implicit``, in compiled code throughout."""
+        if len(xy) == 1:
+            single = self._implicit.one(xy[0])
+            if single is None:
+                raise self._not_positive_definite(xy, np.array([0]))
+            return Expansion(*single)
+        size, d = len(xy), self._model.d
+        result = Expansion(np.empty(size), np.empty((size, d)), np.empty((size, d, d)))
+        session = self.session(EXPANSION, BLOCK)
+        for start in range(0, size, BLOCK):
+            points = xy[start : start + BLOCK]
+            # the lanes that fill up the last block repeat its first point
+            filled = np.concatenate([points, np.repeat(points[:1], BLOCK - len(points), axis=0)])
+            session.put(0, filled)
+            response, failed = self._implicit.eliminate(session.work)
+            if failed[: len(points)].any():
+                raise self._not_positive_definite(xy, start + np.flatnonzero(failed[: len(points)]))
+            session.perform(1)
+            self._implicit.assemble(session.work, response, *(part[start : start + BLOCK] for part in result))
+        return result
+
+    def _not_positive_definite(
+        self, xy: Floats, members: np.ndarray[tuple[int], np.dtype[np.intp]]
+    ) -> NotPositiveDefinite:
+        session = self.session(("g_yy",), len(members))
+        session.put(0, xy[members])
+        return NotPositiveDefinite(members, smallest_eigenvalues(session.take("g_yy")))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bilevel_sym import implicit
-from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats
+from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.kernels.arguments import Shape, flatten
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.linear_algebra import NotPositiveDefinite
-from bilevel_sym.lower_level import NEWTON, LowerSolution, solve_lower_level
+from bilevel_sym.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.problem import BilevelProblem
 
 __all__ = ["Kernels", "compile_kernels"]
 
 MAX_CACHED = 64
-Result = TypeVar("Result", bound=Sequence[Floats])
 
 
 class Kernels:
@@ -43,7 +43,7 @@ class Kernels:
     problem: BilevelProblem
     backend: Backend
 
-    def __init__(self, problem: BilevelProblem, backend: Backend, engine: Engine[Any]) -> None:
+    def __init__(self, problem: BilevelProblem, backend: Backend, engine: Engine) -> None:
         self.__dict__.update(problem=problem, backend=backend, _engine=engine)
 
     def __setattr__(self, field: str, value: object) -> None:
@@ -63,8 +63,8 @@ class Kernels:
         return self._engine.name
 
     @property
-    def _engine(self) -> Engine[Any]:
-        engine: Engine[Any] = self.__dict__["_engine"]
+    def _engine(self) -> Engine:
+        engine: Engine = self.__dict__["_engine"]
         return engine
 
     def counting(self) -> AbstractContextManager[Counts]:
@@ -143,7 +143,7 @@ class Kernels:
                 session.put(1, v[0][rows])
             return (session.take(name),)
 
-        result: Floats = self._in_chunks((name,), len(xy), chunk)[0]
+        result: Floats = in_chunks(len(xy), self._engine.lanes((name,)), chunk)[0]
         return result.reshape((*shape, *result.shape[1:]))
 
     # ---- y* and what is built on it ---------------------------------------------------------------
@@ -161,8 +161,8 @@ class Kernels:
     def phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """Phi(x) = f(x, y*(x)), shape (...)."""
         xy, shape = self._solved(x, y0)
-        (phi,) = self._on_solution("phi", ("f",), xy, shape, self._value)
-        return phi
+        (phi,) = over_points(self._engine, ("f",), xy, _value)
+        return self._finite("phi", phi, shape)
 
     def grad_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The hypergradient, shape (..., d).
@@ -171,8 +171,9 @@ class Kernels:
         """
         xy, shape = self._solved(x, y0)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
-        _, grad = self._on_solution("grad_phi", implicit.GRADIENT, xy, shape, implicit.gradient)
-        return grad
+        with self._naming(xy, shape):
+            _, grad = over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient)
+        return self._finite("grad_phi", grad, shape)
 
     def hess_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The Hessian of Phi, shape (..., d, d), symmetric to the last bit.
@@ -192,8 +193,8 @@ class Kernels:
             session, wide = (self._engine.session(implicit.THIRD, k) for k in (lanes, lanes * pairs))
             return (implicit.third(session, wide, xy[rows]),)
 
-        lanes = max(1, self._engine.lanes(implicit.THIRD) // pairs)
-        (third,) = self._in_chunks(implicit.THIRD, len(xy), self._guarded(chunk, xy, shape), lanes)
+        with self._naming(xy, shape):
+            (third,) = in_chunks(len(xy), max(1, self._engine.lanes(implicit.THIRD) // pairs), chunk)
         return self._finite("third_phi", third, shape)
 
     def expansion(self, x: ArrayLike, y: ArrayLike) -> Expansion:
@@ -209,7 +210,9 @@ class Kernels:
     def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
         n = self.problem.n
         count(self, shape, G_f=2, JV_g=n, HV_g=n)
-        return Expansion(*self._on_solution(name, EXPANSION, xy, shape, self._engine.expansion))
+        with self._naming(xy, shape):
+            parts = self._engine.expansion(xy)
+        return Expansion(*(self._finite(name, part, shape) for part in parts))
 
     def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape."""
@@ -222,10 +225,13 @@ class Kernels:
             )
 
         def chunk(rows: slice) -> tuple[Floats, Any]:
-            solution: LowerSolution = solve_lower_level(self._engine, x[rows], start[rows])
+            try:
+                solution = solve_lower_level(self._engine, x[rows], start[rows])
+            except LowerLevelFailure as error:
+                raise error.renamed(_member(rows.start + error.member[0], shape)) from None
             return solution.y, solution.evaluations
 
-        y, evaluations = self._in_chunks(NEWTON, len(x), self._guarded(chunk, x, shape))
+        y, evaluations = in_chunks(len(x), self._engine.lanes(NEWTON), chunk)
         calls = evaluations.reshape(shape)
         count(self, shape, G_g=calls, HV_g=self.problem.n * calls)
         return np.concatenate([x, y.reshape(len(x), -1)], axis=1), shape
@@ -237,66 +243,33 @@ class Kernels:
         ends = [(box or {}).get(symbol.name) for symbol in self.problem.y]
         return np.array([0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends])
 
-    # ---- chunks -----------------------------------------------------------------------------------
+    # ---- failures and results ------------------------------------------------------------------------
 
-    def _value(self, session: Any, xy: Floats) -> tuple[Floats]:
-        session.put(0, xy)
-        return (session.take("f"),)
-
-    def _on_solution(
-        self, name: str, blocks: Sequence[str], xy: Floats, shape: Shape, formula: Callable[[Any, Floats], Result]
-    ) -> list[Floats]:
-        """One formula over all points, chunk by chunk, each result finite."""
-        sessions: dict[int, Any] = {}
-
-        def chunk(rows: slice) -> Result:
-            points = xy[rows]
-            if len(points) not in sessions:
-                sessions[len(points)] = self._engine.session(blocks, len(points))
-            return formula(sessions[len(points)], points)
-
-        results = self._in_chunks(blocks, len(xy), self._guarded(chunk, xy, shape))
-        return [self._finite(name, result, shape) for result in results]
-
-    def _in_chunks(
-        self, blocks: Sequence[str], size: int, chunk: Callable[[slice], Sequence[Any]], lanes: int | None = None
-    ) -> list[Any]:
-        lanes = lanes or self._engine.lanes(blocks)
-        if size <= lanes:
-            return [np.ascontiguousarray(part) for part in chunk(slice(0, size))]
-        results: list[Any] = []
-        for rows in _slices(size, lanes):
-            parts = chunk(rows)
-            if not results:
-                results = [np.empty((size, *part.shape[1:]), dtype=part.dtype) for part in parts]
-            for result, part in zip(results, parts, strict=True):
-                result[rows] = part
-        return results
-
-    def _guarded(self, chunk: Callable[[slice], Any], points: Floats, shape: Shape) -> Callable[[slice], Any]:
-        """The chunk's function, with failures renamed to the caller's indices."""
-
-        def guarded(rows: slice) -> Any:
-            try:
-                return chunk(rows)
-            except LowerLevelFailure as error:
-                raise error.renamed(_member(rows.start + error.member[0], shape)) from None
-            except NotPositiveDefinite as error:
-                k = rows.start + int(error.members[0])
-                raise LowerLevelFailure(
-                    "the lower level is not strongly convex", member=_member(k, shape),
-                    x=points[k, : self.problem.d].tolist(), y=points[k, self.problem.d :].tolist(),
-                    eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
-                ) from None  # fmt: skip
-
-        return guarded
+    @contextmanager
+    def _naming(self, xy: Floats, shape: Shape) -> Iterator[None]:
+        """A matrix that is not positive definite becomes a failure of that member of the caller's batch."""
+        try:
+            yield
+        except NotPositiveDefinite as error:
+            k, d = int(error.members[0]), self.problem.d
+            raise LowerLevelFailure(
+                "the lower level is not strongly convex", member=_member(k, shape),
+                x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
+                eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
+            ) from None  # fmt: skip
 
     def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
-        if not np.isfinite(result).all():
+        # a finite sum has finite terms; only if it is not, each is looked at
+        if not math.isfinite(result.sum()) and not np.isfinite(result).all():
             k = int(np.argwhere(~np.isfinite(result))[0][0])
             who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
             raise KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")
         return result.reshape((*shape, *result.shape[1:]))
+
+
+def _value(session: Session, xy: Floats) -> tuple[Floats]:
+    session.put(0, xy)
+    return (session.take("f"),)
 
 
 def _cost(name: str, d: int, n: int) -> dict[str, int]:
@@ -305,11 +278,6 @@ def _cost(name: str, d: int, n: int) -> dict[str, int]:
         "g_yy_v": {"HV_g": 1}, "g_xy_v": {"JV_g": 1}, "g_yy": {"HV_g": n}, "g_xy": {"JV_g": n},
     }  # fmt: skip
     return costs.get(name, {})
-
-
-def _slices(size: int, lanes: int) -> Iterator[slice]:
-    for start in range(0, size, lanes):
-        yield slice(start, min(start + lanes, size))
 
 
 def _member(k: int, shape: Shape) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import sympy as sp
 from bilevel_sym import implicit
 from bilevel_sym.blocks import Blocks
 from bilevel_sym.calculus import derivative
-from bilevel_sym.engine import Floats
+from bilevel_sym.engine import Expansion, Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.expressions import postorder, substitute, symbols_in
 from bilevel_sym.functions import sigmoid, softplus
@@ -60,7 +60,9 @@ class LambdifyEngine:
         """Temporary arrays of this length stay in the cache."""
         return 1024
 
-    expansion = staticmethod(implicit.expansion)
+    def expansion(self, xy: Floats) -> Expansion:
+        """Phi, grad Phi and Hess Phi at rows (x, y)."""
+        return implicit.expansion(self, xy)
 
     def _compile(self, name: str) -> Function:
         shape, entries = self._entries(name)

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from bilevel_sym import implicit
+from bilevel_sym.engine import Expansion, Floats, keep_memory
 from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
 from bilevel_sym.tape.model import Model
 
@@ -15,7 +16,7 @@ __all__ = ["TapeEngine"]
 
 MAX_PROGRAMS = 64  # far more than there are kernels
 TABLE = 600_000  # numbers that a chunk of lanes may hold: about what the second-level cache keeps
-LANES = 512  # and never more lanes than this
+LANES = 1024  # and never more lanes than this
 
 
 class TapeEngine:
@@ -37,9 +38,7 @@ class TapeEngine:
         # one program for each set of blocks that was ever asked for
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
         self.lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
-        # Freeing one large block tells glibc to keep memory of this size: without it, every temporary array of a
-        # batch is given back to the system and faulted in again, which costs more than the arithmetic.
-        np.empty(31 * 2**17)
+        keep_memory()
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         return ArrayProgram(self._model.program(names))
@@ -48,7 +47,9 @@ class TapeEngine:
         """Lanes in which these blocks can be computed."""
         return self._program(tuple(names)).session(lanes)
 
-    expansion = staticmethod(implicit.expansion)
+    def expansion(self, xy: Floats) -> Expansion:
+        """Phi, grad Phi and Hess Phi at rows (x, y)."""
+        return implicit.expansion(self, xy)
 
     def _best_lanes(self, names: Sequence[str]) -> int:
         """As many as the cache holds, a power of two."""

@@ -5,6 +5,7 @@ Nothing raises on overflow or outside a domain: IEEE infinities and NaN are what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
@@ -218,6 +219,7 @@ def _root(to: slice, source: Index, parameter: Sequence[int]) -> Call:
 
 DENSE_ALWAYS = 4096  # entries of a matrix that is multiplied as it stands, however empty
 SHORT = 6  # terms of a row that is added term by term
+HEAVY = 8  # a column is common if one row in so many reads it
 DENSE_FILL = 16  # or, beyond that, where at least one entry in so many is not zero
 
 
@@ -231,18 +233,24 @@ def dense_or_sparse(rows: Sequence[Row]) -> bool:
 def _linear(first: int, rows: Sequence[Row]) -> Call:
     if dense_or_sparse(rows):
         return _matrix_product(range(first, first + len(rows)), rows)
-    # a few long rows among many short ones: each kind in its own way
-    long = [k for k, row in enumerate(rows) if len(row) > SHORT]
-    short = sorted((k for k, row in enumerate(rows) if len(row) <= SHORT), key=lambda k: -len(rows[k]))
-    parts: list[Call] = []
-    if long:
-        parts.append(_matrix_product([first + k for k in long], [rows[k] for k in long]))
-    if short:
-        parts.append(_term_by_term([first + k for k in short], [rows[k] for k in short]))
+    # columns that many rows read make a matrix; of what remains, long rows make another, short ones go term by term
+    readers = Counter(place for row in rows for place, _ in row)
+    heavy = {place for place, count in readers.items() if HEAVY * count >= len(rows)}
+    rest = [tuple(term for term in row if term[0] not in heavy) for row in rows]
+    order = sorted(range(len(rows)), key=lambda k: -len(rest[k]))
+    long = sum(len(rest[k]) > SHORT for k in order)
+    common = _product_of([tuple(term for term in rows[k] if term[0] in heavy) for k in order])
+    others = _product_of([rest[k] for k in order[:long]])
+    terms = _terms([rest[k] for k in order[long:]])
+    to = np.array(order, dtype=np.intp) + first
 
     def call(work: Floats) -> None:
-        for part in parts:
-            part(work)
+        result = common(work)
+        if long:
+            result[:long] += others(work)
+        for count, source, factor in terms:
+            result[long : long + count] += work.take(source, axis=0) * factor
+        work[to] = result
 
     return call
 
@@ -258,37 +266,32 @@ def dense(rows: Sequence[Row]) -> tuple[list[int], Floats]:
     return columns, matrix
 
 
+def _product_of(rows: Sequence[Row]) -> Callable[[Floats], Floats]:
+    columns, matrix = dense(rows)
+    if not columns:
+        return lambda work: np.zeros((len(rows), work.shape[1]))
+    source = _index(columns)
+    return lambda work: matrix @ work[source]
+
+
 def _matrix_product(places: Sequence[int], rows: Sequence[Row]) -> Call:
     columns, matrix = dense(rows)
     source, to = _index(columns), _index(places)
 
-    def straight(work: Floats) -> None:
+    def call(work: Floats) -> None:
         np.dot(matrix, work[source], out=work[to])
 
-    def scattered(work: Floats) -> None:
-        work[to] = matrix @ work[source]
-
-    return straight if isinstance(to, slice) else scattered
+    return call
 
 
-def _term_by_term(places: Sequence[int], rows: Sequence[Row]) -> Call:
-    """Rows with few terms, longest first: the k-th terms of all rows that have one are added in one call."""
-    to = _index(places)
-    terms = []
-    for k in range(len(rows[0])):
+def _terms(rows: Sequence[Row]) -> list[tuple[int, NDArray[np.intp], Floats]]:
+    """Rows, longest first, by their k-th terms: how many rows have one, what they read, times what."""
+    found = []
+    for k in range(max((len(row) for row in rows), default=0)):
         having = [row[k] for row in rows if len(row) > k]
         source = np.array([place for place, _ in having], dtype=np.intp)
-        terms.append((len(having), source, np.array([[nearest(c)] for _, c in having])))
-
-    def call(work: Floats) -> None:
-        _, source, factor = terms[0]
-        result = work.take(source, axis=0)
-        result *= factor
-        for count, source, factor in terms[1:]:
-            result[:count] += work.take(source, axis=0) * factor
-        work[to] = result
-
-    return call
+        found.append((len(having), source, np.array([[nearest(c)] for _, c in having])))
+    return found
 
 
 # ---- functions that NumPy does not have ------------------------------------------------------------------

@@ -11,6 +11,7 @@ from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, accumulate, total
 
 __all__ = ["directional", "gradient", "hessian", "tangents"]
 
+MANY = 3  # directions that are worth a bundle
 Tangent = dict[int, Form]  # direction -> derivative along it; directions without influence are absent
 
 
@@ -83,15 +84,45 @@ def tangents(graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent]
     """
     support = sum(1 << v for v in seeds)
     done: dict[int, Tangent] = {}
+    bundles: dict[int, Tangent] = {}
     for node in graph.reachable({n for form in outputs for n in form.terms}, support=support):
-        done[node] = seeds[node] if graph.op[node] == "var" else _pushforward(graph, node, done)
-    return [_combine(form.terms, done) for form in outputs]
+        if graph.op[node] == "var":
+            done[node] = seeds[node]
+        elif graph.op[node] == "lin":
+            tangent = _combine(dict(zip(graph.args[node], graph.linear[node][1], strict=True)), done)
+            done[node] = _bundle(node, tangent, bundles)
+        else:
+            done[node] = _pushforward(graph, node, done)
+    return [_unbundle(graph, _combine(form.terms, done), bundles) for form in outputs]
+
+
+def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent:
+    """A node that is linear in the variables becomes one direction of its own, in place of many.
+
+    What is built on it then moves along that one direction, by the chain rule, until the outputs are reached.
+    """
+    if len(tangent) < MANY or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
+        return tangent
+    bundles[~node] = tangent  # directions of variables count from zero, bundles are negative
+    return {~node: UNIT}
+
+
+def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent]) -> Tangent:
+    if all(k >= 0 for k in tangent):
+        return tangent
+    constants: dict[int, fmpq] = {}
+    sums: dict[int, dict[int, fmpq]] = {}
+    for k, form in tangent.items():
+        shared = form if k >= 0 else _as_one(graph, form)
+        for direction, weight in bundles[k].items() if k < 0 else ((k, UNIT),):
+            c = weight.constant
+            constants[direction] = constants.get(direction, 0) + c * shared.constant
+            accumulate(sums.setdefault(direction, {}), {m: c * e for m, e in shared.terms.items()})
+    return {k: Form(constants[k], sums[k]) for k in sums}
 
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
     op, args = graph.op[node], graph.args[node]
-    if op == "lin":
-        return _combine(dict(zip(args, graph.linear[node][1], strict=True)), done)
     if op == "select":
         condition = graph.form(args[0])
         a, b = (done.get(arg, {}) for arg in args[1:])
@@ -100,7 +131,9 @@ def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangen
     for arg, partial in zip(args, _partials(graph, node), strict=True):
         for k, tangent in done.get(arg, {}).items():
             moved.setdefault(k, []).append(graph.mul(partial, tangent))
-    return {k: parts[0] if len(parts) == 1 else total(parts) for k, parts in moved.items()}
+    summed = {k: parts[0] if len(parts) == 1 else total(parts) for k, parts in moved.items()}
+    # along a bundle the sum is needed once for each of its variables: one node for all of them
+    return {k: form if k >= 0 else _as_one(graph, form) for k, form in summed.items()}
 
 
 def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
@@ -144,24 +177,24 @@ def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[F
 def _partials(graph: Graph, node: int) -> list[Form]:
     """The partial derivatives of one node with respect to its arguments."""
     op, args = graph.op[node], graph.args[node]
+    # arguments stay closed: a sum that is a node already is not written out again for each multiple of it
+    first, itself = (Form(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
     if op == "mul":
-        return [graph.form(args[1]), graph.form(args[0])]
-    itself = Form(fmpq(0), {node: fmpq(1)})
-    z = graph.form(args[0])
+        return [Form(fmpq(0), {args[1]: fmpq(1)}), first]
     match op:
         case "ipow":
             (k,) = graph.parameter[node]
-            return [graph.power(z, k - 1).scaled(fmpq(k))]
+            return [graph.power(first, k - 1).scaled(fmpq(k))]
         case "rpow":
             p, q = graph.parameter[node]
-            return [graph.power(z, p - q, q).scaled(fmpq(p, q))]
+            return [graph.power(first, p - q, q).scaled(fmpq(p, q))]
         case "min" | "max":
-            difference = z - graph.form(args[1])
-            first = graph.apply("le", difference if op == "min" else -difference)
-            return [first, UNIT - first]
+            difference = graph.form(args[0]) - graph.form(args[1])
+            chosen = graph.apply("le", difference if op == "min" else -difference)
+            return [chosen, UNIT - chosen]
         case "sign" | "lt" | "le":
             return [NOTHING]
-    return [_unary(graph, op, z, itself)]
+    return [_unary(graph, op, graph.form(args[0]) if op in ("tanh", "bell") else first, itself)]
 
 
 def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:

@@ -95,20 +95,28 @@ def _alike(rows: Mapping[int, Row]) -> list[list[int]]:
 
 
 class Implicit:
-    """The implicit formulas on the tables of one program, without leaving compiled code."""
+    """The implicit formulas on the tables of one program, without leaving compiled code.
 
-    def __init__(self, program: Program, zeros: frozenset[int], d: int, n: int) -> None:
-        """``zeros``: the places that hold the constant 0."""
-        self._d, self._n = d, n
+    ``template`` is a column of values with the constants in place.
+    """
+
+    def __init__(self, program: Program, template: Floats, d: int, n: int) -> None:
+        self._d, self._n, self._template = d, n, template
         shapes = {"f": (), "f_x": (d,), "f_y": (n,), "g_xy": (d, n), "g_yy": (n, n)}
         shapes |= {"L_xx": (d, d), "L_xy": (d, n), "L_yy": (n, n)}
         self._places: dict[str, Any] = {
             name: np.array(program.outputs[name].places, dtype=np.int64).reshape(shape)
             for name, shape in shapes.items()
         }
+        constant = [place for step in program.constants for place in step.places]
+        zeros = [place for place in constant if template[place] == 0]
         self._zero = min(zeros, default=-1)
-        self._filled = _fill(~np.isin(self._places["g_yy"], list(zeros)))
+        self._filled = _fill(~np.isin(self._places["g_yy"], zeros))
         self._v = np.array(program.inputs[1], dtype=np.int64)
+        self._codes: list[Any] = [array for stage in program.stages[:2] for array in _code(stage)]
+        self._table = np.concatenate(
+            [*(self._places[name].ravel() for name in shapes), self._v, self._filled.ravel().astype(np.int64)]
+        )
 
     def eliminate(self, work: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Solve for v and dy_dx^T; returns the latter by blocks of lanes, and which lanes failed."""
@@ -118,29 +126,22 @@ class Implicit:
         interpreter.eliminate(work, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, response, failed)
         return response, failed
 
-    def assemble(self, work: Floats, response: Floats, lanes: int) -> tuple[Floats, Floats, Floats]:
-        """Phi, grad Phi and Hess Phi of the first ``lanes`` lanes."""
-        p, d = self._places, self._d
-        phi, grad, hess = np.empty(lanes), np.empty((lanes, d)), np.empty((lanes, d, d))
+    def assemble(self, work: Floats, response: Floats, phi: Floats, grad: Floats, hess: Floats) -> None:
+        """Phi, grad Phi and Hess Phi of the first lanes, as many as the arrays for the results have rows."""
+        p = self._places
         interpreter.assemble(
             work, int(p["f"]), p["f_x"], p["g_xy"], self._v, p["L_xx"], p["L_xy"], p["L_yy"], self._zero,
             response, phi, grad, hess,
         )  # fmt: skip
-        return phi, grad, hess
 
-    def eliminate_one(self, values: Floats) -> Floats | None:
-        """The same for one point: [v, dy_dx^T], or None where g_yy is not positive definite."""
-        p = self._places
-        right = np.empty((self._n, self._d + 1))
-        solved = single.eliminate(values, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, right)
-        return right if solved else None
-
-    def assemble_one(self, values: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
-        """Phi, grad Phi and Hess Phi of one point, as a batch of one."""
-        p, d = self._places, self._d
-        grad, hess = np.empty(d), np.empty((d, d))
-        single.assemble(values, p["f_x"], p["g_xy"], p["L_xx"], p["L_xy"], p["L_yy"], self._zero, right, grad, hess)
-        return values[p["f"]].reshape(1), grad[None], hess[None]
+    def one(self, xy: Floats) -> tuple[Floats, Floats, Floats] | None:
+        """All of it for one point (x, y), as a batch of one; None where g_yy is not positive definite."""
+        d = self._d
+        out = np.empty(1 + d + d * d)
+        expand: Any = single.expand
+        if not expand(*self._codes, self._template, self._table, d, self._n, self._zero, xy, out):
+            return None
+        return out[:1], out[1 : 1 + d].reshape(1, d), out[1 + d :].reshape(1, d, d)
 
 
 def _fill(pattern: NDArray[np.bool_]) -> NDArray[np.bool_]:

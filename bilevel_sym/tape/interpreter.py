@@ -28,7 +28,7 @@ CODES = MappingProxyType(
 (LIN, MUL, IPOW, RPOW, EXP, LOG, SIN, COS, TAN, TANH, SINH, COSH, ATAN, ABS, SIGN, SOFTPLUS, SIGMOID, BELL, MIN, MAX,
  LT, LE, SELECT) = range(23)  # fmt: skip
 
-BLOCK = 16  # lanes of the dense linear algebra: two vectors of eight
+BLOCK = 64  # lanes of the dense linear algebra
 WORTH_BLAS = 144  # entries of a matrix from which a library call pays
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
@@ -36,7 +36,7 @@ jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contrac
 
 
 @jit
-def _exp_minus_one(r):  # type: ignore[no-untyped-def]
+def _exp_minus_one(r):
     """exp(r) - 1 for |r| <= ln(2)/2, by its series."""
     p = 1.6059043836821613e-10
     p = p * r + 2.08767569878681e-09
@@ -54,7 +54,7 @@ def _exp_minus_one(r):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _exp_lanes(z, out, bits, power):  # type: ignore[no-untyped-def]
+def _exp_lanes(z, out, bits, power):
     """exp of each lane; ``bits`` and ``power`` are one buffer seen as integers and as floats."""
     for k in range(z.size):
         # beyond this exp is 0 or inf whatever the lane; NaN passes through the comparisons
@@ -71,7 +71,7 @@ def _exp_lanes(z, out, bits, power):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _log1p_unit(e):  # type: ignore[no-untyped-def]
+def _log1p_unit(e):
     """log(1 + e) for 0 <= e <= 1: 2 atanh(e/(2 + e)), by its series."""
     s = e / (2.0 + e)
     q = s * s
@@ -96,7 +96,7 @@ def _log1p_unit(e):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _tanh_lanes(z, out, bits, power):  # type: ignore[no-untyped-def]
+def _tanh_lanes(z, out, bits, power):
     """tanh t = -m/(2 + m) with m = exp(-2 |t|) - 1, which keeps its digits near zero."""
     for k in range(z.size):
         t = max(-2.0 * abs(z[k]), -60.0)
@@ -110,7 +110,7 @@ def _tanh_lanes(z, out, bits, power):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _logistic_lanes(op, z, out, bits, power, small):  # type: ignore[no-untyped-def]
+def _logistic_lanes(op, z, out, bits, power, small):
     """softplus, sigmoid or bell, all through exp(-|z|)."""
     for k in range(z.size):
         out[k] = -abs(z[k])
@@ -127,7 +127,7 @@ def _logistic_lanes(op, z, out, bits, power, small):  # type: ignore[no-untyped-
 
 
 @jit
-def _combination(work, row, places, coefficients):  # type: ignore[no-untyped-def]
+def _combination(work, row, places, coefficients):
     """row = sum of coefficient * place, four terms in one pass over the lanes."""
     lanes = row.size
     stop = places.size
@@ -157,7 +157,7 @@ def _combination(work, row, places, coefficients):  # type: ignore[no-untyped-de
 
 
 @jit
-def _dense(work, start, stop, rows, places, matrix):  # type: ignore[no-untyped-def]
+def _dense(work, start, stop, rows, places, matrix):
     """Many combinations of the same places as one matrix product; the places of the results follow those read."""
     lanes = work.shape[1]
     read, written = np.empty((stop - start, lanes)), np.empty((rows, lanes))
@@ -169,7 +169,7 @@ def _dense(work, start, stop, rows, places, matrix):  # type: ignore[no-untyped-
 
 
 @jit
-def _whole_power(z, out, exponent):  # type: ignore[no-untyped-def]
+def _whole_power(z, out, exponent):
     """By squaring, as ``arrays`` does."""
     size = abs(exponent)
     for m in range(z.size):
@@ -190,7 +190,7 @@ def _whole_power(z, out, exponent):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _unary(op, z, out, bits, power, small):  # type: ignore[no-untyped-def]
+def _unary(op, z, out, bits, power, small):
     lanes = z.size
     if op == EXP:
         _exp_lanes(z, out, bits, power)
@@ -234,7 +234,7 @@ def _unary(op, z, out, bits, power, small):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rational_power(z, out, p, q):  # type: ignore[no-untyped-def]
+def _rational_power(z, out, p, q):
     if q == 2:
         for m in range(z.size):
             out[m] = math.sqrt(z[m])
@@ -246,7 +246,7 @@ def _rational_power(z, out, p, q):  # type: ignore[no-untyped-def]
 
 
 @jit
-def run(instructions, places, coefficients, work):  # type: ignore[no-untyped-def]
+def run(instructions, places, coefficients, work):
     """Perform instructions (code, destination, a, b, c, e) on all lanes of ``work``.
 
     "lin" reads places[a:b] with the coefficients from e on. With c > 0 it is c combinations of the same places at
@@ -296,7 +296,7 @@ def run(instructions, places, coefficients, work):  # type: ignore[no-untyped-de
 
 
 @jit
-def _add_product(target, left, right, which, count, sign):  # type: ignore[no-untyped-def]
+def _add_product(target, left, right, which, count, sign):
     """target += sign * sum over k in which[:count] of left[k] * right[k]; all (BLOCK,) pieces."""
     t = 0
     while t + 4 <= count:
@@ -313,7 +313,7 @@ def _add_product(target, left, right, which, count, sign):  # type: ignore[no-un
 
 
 @jit
-def _add_products(target, left, right, which, count, sign):  # type: ignore[no-untyped-def]
+def _add_products(target, left, right, which, count, sign):
     """The same for a whole row: target[j] += sign * sum of left[k] * right[k, j]."""
     t = 0
     while t + 4 <= count:
@@ -334,7 +334,7 @@ def _add_products(target, left, right, which, count, sign):  # type: ignore[no-u
 
 
 @jit
-def _where(row, stop, which):  # type: ignore[no-untyped-def]
+def _where(row, stop, which):
     """The indices below ``stop`` at which ``row`` is true, into ``which``; how many."""
     count = 0
     for k in range(stop):
@@ -345,7 +345,7 @@ def _where(row, stop, which):  # type: ignore[no-untyped-def]
 
 
 @jit
-def eliminate(work, g_yy, g_xy, f_y, filled, v, response, failed):  # type: ignore[no-untyped-def]
+def eliminate(work, g_yy, g_xy, f_y, filled, v, response, failed):
     """v = g_yy^-1 f_y into the places of v, and dy_dx^T into ``response``, by Cholesky in every lane.
 
     ``filled[i, j]`` says where the factor can be other than zero; ``failed`` marks lanes without positive pivots.
@@ -376,7 +376,7 @@ def eliminate(work, g_yy, g_xy, f_y, filled, v, response, failed):  # type: igno
 
 
 @jit
-def _factorise(factor, filled, failed, which):  # type: ignore[no-untyped-def]
+def _factorise(factor, filled, failed, which):
     """Cholesky in place, column by column, mirrored into the upper triangle; the diagonal holds reciprocals."""
     n = factor.shape[0]
     for j in range(n):
@@ -401,7 +401,7 @@ def _factorise(factor, filled, failed, which):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _substitute(factor, filled, right, which):  # type: ignore[no-untyped-def]
+def _substitute(factor, filled, right, which):
     n, columns, _ = right.shape
     for i in range(n):
         count = _where(filled[i], i, which)
@@ -422,85 +422,99 @@ def _substitute(factor, filled, right, which):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _turn(pieces, matrices):  # type: ignore[no-untyped-def]
-    """(rows, columns, BLOCK) -> (BLOCK, rows, columns)."""
-    for i in range(pieces.shape[0]):
-        for m in range(BLOCK):
-            for j in range(pieces.shape[1]):
-                matrices[m, i, j] = pieces[i, j, m]
+def _curved(work, base, l_yy, zero, scale, moved, curvature, which, curved):
+    """curved += scale * L_yy dy_dx^T, (n, d) pieces; entries of L_yy at the place ``zero`` are skipped."""
+    n = l_yy.shape[0]
+    for j in range(n):
+        some = _where(l_yy[j] != zero, n, which)
+        for t in range(some):
+            for m in range(BLOCK):
+                curvature[which[t], m] = scale * work[l_yy[j, which[t]], base + m]
+        _add_products(curved[j], curvature, moved, which, some, 1.0)
 
 
 @jit
-def _finish_by_blas(half, moved, lefts, rights, product, hess):  # type: ignore[no-untyped-def]
-    """hess += S + S^T with S = half moved, each lane by a library call on matrices of its own."""
-    _turn(half, lefts)
-    _turn(moved, rights)
+def _full(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved, lefts, rights, product, hess):
+    """hess = L_xx + S + S^T with S = (L_xy + dy_dx L_yy / 2) dy_dx^T, the last product by a library call a lane."""
+    d, n = l_xy.shape
+    for k in range(n):
+        for i in range(d):
+            curved[k, i] = work[l_xy[i, k], base : base + BLOCK]
+    _curved(work, base, l_yy, zero, 0.5, moved, curvature, which, curved)
+    for k in range(n):
+        for m in range(BLOCK):
+            for i in range(d):
+                lefts[m, k, i] = curved[k, i, m]
+                rights[m, k, i] = moved[k, i, m]
+    for i in range(d):
+        for m in range(hess.shape[0]):
+            for j in range(d):
+                hess[m, i, j] = work[l_xx[i, j], base + m]
     for m in range(hess.shape[0]):
-        np.dot(lefts[m], rights[m], product)
-        for i in range(product.shape[0]):
-            for j in range(product.shape[0]):
+        np.dot(lefts[m].T, rights[m], product)
+        for i in range(d):
+            for j in range(d):
                 hess[m, i, j] += product[i, j] + product[j, i]
 
 
 @jit
-def _finish(half, moved, cross, everyone, hess):  # type: ignore[no-untyped-def]
-    """The same for small matrices, all lanes together."""
-    cross[:] = 0.0
-    for i in range(half.shape[0]):
-        _add_products(cross[i], half[i], moved, everyone, everyone.size, 1.0)
-    for m in range(hess.shape[0]):
-        for i in range(cross.shape[0]):
-            for j in range(cross.shape[0]):
-                hess[m, i, j] += cross[i, j, m] + cross[j, i, m]
+def _sparse(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved, turned, lower, everyone, hess):
+    """The same where L_xy is mostly zero or the matrices are small: lower triangles only, all lanes together.
 
-
-@jit
-def _half(work, base, l_xy, l_yy, zero, moved, turned, curvature, which, half):  # type: ignore[no-untyped-def]
-    """half = L_xy + dy_dx L_yy / 2; entries of L_yy at the place ``zero`` are skipped."""
+    hess = L_xx + K + K^T + dy_dx L_yy dy_dx^T with K = L_xy dy_dx^T.
+    """
     d, n = l_xy.shape
-    for i in range(d):
-        for j in range(n):
-            for m in range(BLOCK):
-                turned[i, j, m] = moved[j, i, m]
-    for j in range(n):
-        some = _where(l_yy[j] != zero, n, which)
-        for t in range(some):
-            k = which[t]
-            for m in range(BLOCK):
-                curvature[k, m] = 0.5 * work[l_yy[j, k], base + m]
+    curved[:] = 0.0
+    _curved(work, base, l_yy, zero, 1.0, moved, curvature, which, curved)
+    for k in range(n):
         for i in range(d):
-            for m in range(BLOCK):
-                half[i, j, m] = work[l_xy[i, j], base + m]
-            _add_product(half[i, j], turned[i], curvature, which, some, 1.0)
+            turned[i, k] = curved[k, i]
+    for i in range(d):
+        for j in range(i + 1):
+            lower[i, j] = work[l_xx[i, j], base : base + BLOCK]
+        _add_products(lower[i, : i + 1], turned[i], moved, everyone, n, 1.0)
+    for i in range(d):
+        for k in range(n):
+            if l_xy[i, k] != zero:
+                weight = work[l_xy[i, k], base : base + BLOCK]
+                for j in range(d):
+                    _add_one(lower[max(i, j), min(i, j)], weight, moved[k, j], 2.0 if i == j else 1.0)
+    for i in range(d):
+        for m in range(hess.shape[0]):
+            for j in range(i + 1):
+                hess[m, i, j] = lower[i, j, m]
+                hess[m, j, i] = lower[i, j, m]
 
 
 @jit
-def assemble(work, f, f_x, g_xy, v, l_xx, l_xy, l_yy, zero, response, phi, grad, hess):  # type: ignore[no-untyped-def]
+def _add_one(target, left, right, scale):
+    for m in range(BLOCK):
+        target[m] += scale * (left[m] * right[m])
+
+
+@jit
+def assemble(work, f, f_x, g_xy, v, l_xx, l_xy, l_yy, zero, response, phi, grad, hess):
     """Phi, its gradient and Hessian from all places; ``zero`` is the place of the constant 0 (or -1): it is skipped."""
     d, n = g_xy.shape
-    half, turned = np.empty((d, n, BLOCK)), np.empty((d, n, BLOCK))
-    cross, curvature, slope = np.empty((d, d, BLOCK)), np.empty((n, BLOCK)), np.empty(BLOCK)
-    lefts, rights, product = np.empty((BLOCK, d, n)), np.empty((BLOCK, n, d)), np.empty((d, d))
+    curved, turned, curvature = np.empty((n, d, BLOCK)), np.empty((d, n, BLOCK)), np.empty((n, BLOCK))
+    lower, slope = np.empty((d, d, BLOCK)), np.empty(BLOCK)
+    lefts, rights, product = np.empty((BLOCK, n, d)), np.empty((BLOCK, n, d)), np.empty((d, d))
     which, everyone = np.empty(n, np.int64), np.arange(n)
+    full = d * n >= WORTH_BLAS and 2 * np.sum(l_xy != zero) > d * n
     for block in range(work.shape[1] // BLOCK):
         base = block * BLOCK
         count = min(BLOCK, phi.shape[0] - base)
-        here = hess[base : base + count]
+        here, moved = hess[base : base + count], response[block]
         for m in range(count):
             phi[base + m] = work[f, base + m]
         for i in range(d):
-            for m in range(BLOCK):
-                slope[m] = work[f_x[i], base + m]
+            slope[:] = work[f_x[i], base : base + BLOCK]
             for k in range(n):
                 if g_xy[i, k] != zero:
-                    for m in range(BLOCK):
-                        slope[m] -= work[g_xy[i, k], base + m] * work[v[k], base + m]
+                    _add_one(slope, work[g_xy[i, k], base : base + BLOCK], work[v[k], base : base + BLOCK], -1.0)
             for m in range(count):
                 grad[base + m, i] = slope[m]
-                for j in range(d):
-                    here[m, i, j] = work[l_xx[i, j], base + m]
-        _half(work, base, l_xy, l_yy, zero, response[block], turned, curvature, which, half)
-        if d * n >= WORTH_BLAS:
-            _finish_by_blas(half, response[block], lefts, rights, product, here)
+        if full:
+            _full(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved, lefts, rights, product, here)
         else:
-            _finish(half, response[block], cross, everyone, here)
+            _sparse(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved, turned, lower, everyone, here)

@@ -32,11 +32,11 @@ from bilevel_sym.tape.interpreter import (
     jit,
 )  # fmt: skip
 
-__all__ = ["assemble", "eliminate", "run"]
+__all__ = ["expand", "run"]
 
 
 @jit
-def _whole_power(z, exponent):  # type: ignore[no-untyped-def]
+def _whole_power(z, exponent):
     size = abs(exponent)
     result = z
     top = 0
@@ -48,7 +48,7 @@ def _whole_power(z, exponent):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _logistic(op, z):  # type: ignore[no-untyped-def]
+def _logistic(op, z):
     small = math.exp(-abs(z))
     if op == SOFTPLUS:
         return max(z, 0.0) + math.log1p(small)
@@ -58,7 +58,7 @@ def _logistic(op, z):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _unary(op, z):  # type: ignore[no-untyped-def]
+def _unary(op, z):
     if op == EXP:
         return math.exp(z)
     if op in (SOFTPLUS, SIGMOID, BELL):
@@ -87,7 +87,7 @@ def _unary(op, z):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _combination(values, places, coefficients):  # type: ignore[no-untyped-def]
+def _combination(values, places, coefficients):
     """Four sums side by side, as one long chain of additions would wait for itself."""
     a = b = c = d = 0.0
     k = 0
@@ -105,7 +105,7 @@ def _combination(values, places, coefficients):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _dense(values, start, stop, rows, places, matrix):  # type: ignore[no-untyped-def]
+def _dense(values, start, stop, rows, places, matrix):
     read = np.empty(stop - start)
     for k in range(stop - start):
         read[k] = values[places[start + k]]
@@ -115,7 +115,7 @@ def _dense(values, start, stop, rows, places, matrix):  # type: ignore[no-untype
 
 
 @jit
-def run(instructions, places, coefficients, values):  # type: ignore[no-untyped-def]
+def run(instructions, places, coefficients, values):
     """Perform instructions on one column of values; see ``interpreter.run``."""
     for k in range(instructions.shape[0]):
         op, to = instructions[k, 0], instructions[k, 1]
@@ -143,7 +143,7 @@ def run(instructions, places, coefficients, values):  # type: ignore[no-untyped-
 
 
 @jit
-def eliminate(values, g_yy, g_xy, f_y, filled, v, right):  # type: ignore[no-untyped-def]
+def _eliminate(values, g_yy, g_xy, f_y, filled, v, right):
     """Solve g_yy [v, dy_dx^T] = [f_y, -g_yx] into ``right`` (n, 1 + d); False where g_yy is not positive definite."""
     d, n = g_xy.shape
     factor = np.empty((n, n))
@@ -185,7 +185,7 @@ def eliminate(values, g_yy, g_xy, f_y, filled, v, right):  # type: ignore[no-unt
 
 
 @jit
-def assemble(values, f_x, g_xy, l_xx, l_xy, l_yy, zero, right, grad, hess):  # type: ignore[no-untyped-def]
+def _assemble(values, f_x, g_xy, l_xx, l_xy, l_yy, zero, right, grad, hess):
     """grad Phi and Hess Phi from all places; ``zero`` is the place of the constant 0, which is skipped."""
     d, n = g_xy.shape
     moved = np.empty((n, d))
@@ -209,3 +209,39 @@ def assemble(values, f_x, g_xy, l_xx, l_xy, l_yy, zero, right, grad, hess):  # t
     for i in range(d):
         for j in range(d):
             hess[i, j] = values[l_xx[i, j]] + (cross[i, j] + cross[j, i])
+
+
+@jit
+def expand(
+    first, first_places, first_weights, second, second_places, second_weights, template, table, d, n, zero, xy, out
+):
+    """Phi, grad Phi and Hess Phi of one point into ``out``, both stages and the solve between them; False on failure.
+
+    ``table`` holds the places of f, f_x, f_y, g_xy, g_yy, L_xx, L_xy, L_yy, v, and the pattern of the factor.
+    """
+    values = template.copy()
+    values[1 : 1 + d + n] = xy
+    run(first, first_places, first_weights, values)
+    k = 1 + d
+    f_y = table[k : k + n]
+    k += n
+    g_xy = table[k : k + d * n].reshape(d, n)
+    k += d * n
+    g_yy = table[k : k + n * n].reshape(n, n)
+    k += n * n
+    l_xx = table[k : k + d * d].reshape(d, d)
+    k += d * d
+    l_xy = table[k : k + d * n].reshape(d, n)
+    k += d * n
+    l_yy = table[k : k + n * n].reshape(n, n)
+    k += n * n
+    v = table[k : k + n]
+    k += n
+    filled = table[k : k + n * n].reshape(n, n)
+    right = np.empty((n, d + 1))
+    if not _eliminate(values, g_yy, g_xy, f_y, filled, v, right):
+        return False
+    run(second, second_places, second_weights, values)
+    out[0] = values[table[0]]
+    _assemble(values, table[1 : 1 + d], g_xy, l_xx, l_xy, l_yy, zero, right, out[1 : 1 + d], out[1 + d :].reshape(d, d))
+    return True
