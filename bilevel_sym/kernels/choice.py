@@ -1,19 +1,36 @@
-"""Which engine computes."""
+"""Which engine computes.
+
+"auto" takes the compiled interpreter where numba is installed, except for formulas in which functions that it calls
+one number at a time (and NumPy many at a time) would cost more than everything else saves. The rule is a count of
+nodes times measured nanoseconds, and looks at the problem alone: the same problem runs in the same engine at every
+batch size and in every run, so that results stay the same to the last bit.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from bilevel_sym.engine import Engine
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.tape.model import Model
 
 __all__ = ["Backend", "choose_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
+
+# nanoseconds a value that the interpreter takes longer than NumPy, measured over 100 nodes and a full batch
+EXCESS: Mapping[str, float] = MappingProxyType({"tan": 9, "sinh": 10, "cosh": 5, "atan": 7, "log": 3, "rpow": 6})
+DERIVATIVES = 3  # how often such a node comes back in gradient and Hessian, roughly
+SAVED = 500.0  # nanoseconds a point that the interpreter saves at n = 1
+SAVED_BY_SOLVES = 5.0  # and for each entry of g_yy
 
 
 def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
@@ -28,20 +45,37 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
         from bilevel_sym.kernels.lambdify_engine import LambdifyEngine
 
         return LambdifyEngine(problem.f, problem.g, problem.x, problem.y)
-    if backend == "tape" or not _wants_compiled(backend):
+    if backend == "tape" or not _numba_found(backend) or (backend == "auto" and not _pays(problem.tape)):
         return TapeEngine(problem.tape)
+    _say_if_slow()
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
 
     return CompiledEngine(problem.tape)
 
 
-def _wants_compiled(backend: Backend) -> bool:
+def _numba_found(backend: Backend) -> bool:
     """Whether numba is there; asked for by name and absent, one notice says so, and NumPy takes over."""
     found = importlib.util.find_spec("numba") is not None
     if backend == "compiled" and not found:
         warnings.warn(
             "numba is not installed, so the tape runs in NumPy: the same numbers, more slowly. "
             "pip install 'bilevel-sym[fast]' brings it",
-            stacklevel=4,
+            stacklevel=5,
         )
     return found
+
+
+def _pays(model: Model) -> bool:
+    """Whether the interpreter is expected to be the faster engine."""
+    roots = {node for form in (model.f, model.g) for node in form.terms}
+    excess = sum(EXCESS.get(model.graph.op[node], 0.0) for node in model.graph.reachable(roots))
+    return DERIVATIVES * excess <= SAVED + SAVED_BY_SOLVES * model.n**2
+
+
+def _say_if_slow() -> None:
+    """One line on a terminal before the interpreter is compiled, which happens once an installation."""
+    if "bilevel_sym.tape.interpreter" in sys.modules or not sys.stderr.isatty():
+        return
+    cache = Path(__file__).parent.parent / "tape" / "__pycache__"
+    if not any(cache.glob("interpreter.*.nbc")):
+        print("bilevel-sym: compiling the interpreter, once for this installation (about 20 s) ...", file=sys.stderr)

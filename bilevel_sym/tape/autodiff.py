@@ -72,10 +72,13 @@ def _as_one(graph: Graph, form: Form) -> Form:
     return form if len(form.terms) + bool(form.constant) <= 1 else Form(fmpq(0), {graph.atom(form): fmpq(1)})
 
 
-def tangents(graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent]) -> list[Tangent]:
+def tangents(
+    graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent], *, triangular: bool = False
+) -> list[Tangent]:
     """The derivatives of every output along every direction, by one sweep forwards.
 
-    ``seeds[v][k]`` is how variable v moves along direction k, itself a form.
+    ``seeds[v][k]`` is how variable v moves along direction k, itself a form. ``triangular``: output i is wanted along
+    the directions up to i only.
 
     >>> graph = Graph(2)
     >>> a, b = graph.variables
@@ -93,7 +96,10 @@ def tangents(graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent]
             done[node] = _bundle(node, tangent, bundles)
         else:
             done[node] = _pushforward(graph, node, done)
-    return [_unbundle(graph, _combine(form.terms, done), bundles) for form in outputs]
+    return [
+        _unbundle(graph, _combine(form.terms, done), bundles, i if triangular else None)
+        for i, form in enumerate(outputs)
+    ]
 
 
 def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent:
@@ -107,18 +113,22 @@ def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent
     return {~node: UNIT}
 
 
-def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent]) -> Tangent:
-    if all(k >= 0 for k in tangent):
+def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], last: int | None) -> Tangent:
+    """The tangent along the variables themselves (those up to ``last``), with bundles taken apart."""
+    bundled = [(k, _as_one(graph, form)) for k, form in tangent.items() if k < 0]
+    if not bundled:
         return tangent
-    constants: dict[int, fmpq] = {}
-    sums: dict[int, dict[int, fmpq]] = {}
-    for k, form in tangent.items():
-        shared = form if k >= 0 else _as_one(graph, form)
-        for direction, weight in bundles[k].items() if k < 0 else ((k, UNIT),):
-            c = weight.constant
-            constants[direction] = constants.get(direction, 0) + c * shared.constant
-            accumulate(sums.setdefault(direction, {}), {m: c * e for m, e in shared.terms.items()})
-    return {k: Form(constants[k], sums[k]) for k in sums}
+    constants = {k: form.constant for k, form in tangent.items() if k >= 0}
+    sums = {k: dict(form.terms) for k, form in tangent.items() if k >= 0}
+    for k, form in bundled:
+        for direction, weight in bundles[k].items():
+            if last is None or direction <= last:
+                c, terms = weight.constant, sums.setdefault(direction, {})
+                constants[direction] = constants.get(direction, 0) + c * form.constant
+                for node, e in form.terms.items():  # one, after all
+                    before = terms.get(node)
+                    terms[node] = c * e if before is None else before + c * e
+    return {k: Form(constants[k], {m: e for m, e in terms.items() if e}) for k, terms in sums.items()}
 
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
@@ -166,8 +176,7 @@ def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[F
     {0: 6}
     """
     first = gradient(graph, output, variables)
-    # row i moves only along variables up to i: the others are the same entries again
-    second = tangents(graph, first, {v: {k: UNIT} for k, v in enumerate(variables)})
+    second = tangents(graph, first, {v: {k: UNIT} for k, v in enumerate(variables)}, triangular=True)
     return [[row.get(k, NOTHING) for k in range(i + 1)] for i, row in enumerate(second)]
 
 

@@ -50,10 +50,7 @@ class ScalarProgram:
     def __init__(self, program: Program, arithmetic: Arithmetic) -> None:
         self.program = program
         self._stages = [[_call(step, arithmetic) for step in stage] for stage in program.stages]
-        self._start: Values = [None] * program.size
-        self._start[0] = arithmetic.constant(1, 1)
-        for step in program.constants:
-            _call(step, arithmetic)(self._start)
+        self._start = _constants(program, arithmetic)
 
     def start(self) -> Values:
         """A new table of values with the constants in place."""
@@ -67,6 +64,14 @@ class ScalarProgram:
     def output(self, values: Sequence[Any], name: str) -> list[Any]:
         """The entries of one output, flat."""
         return [values[place] for place in self.program.outputs[name].places]
+
+
+def _constants(program: Program, arithmetic: Arithmetic) -> Values:
+    values: Values = [None] * program.size
+    values[0] = arithmetic.constant(1, 1)
+    for step in program.constants:
+        _call(step, arithmetic)(values)
+    return values
 
 
 def _call(step: Step, arithmetic: Arithmetic) -> Call:
@@ -113,5 +118,5 @@ def constant_values(program: Program, arithmetic: Arithmetic, bits: int) -> list
     if not program.constants:
         return []
     with arithmetic.precision(bits):
-        values = ScalarProgram(program, arithmetic).start()
+        values = _constants(program, arithmetic)
     return [(place, values[place]) for step in program.constants for place in step.places]

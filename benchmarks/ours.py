@@ -1,0 +1,76 @@
+"""This toolkit's two engines, as competitors."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import ClassVar, Literal
+
+from benchmarks.case import Array, Case
+from benchmarks.competitor import Competitor, Kernel, Triple
+from bilevel_sym import BilevelProblem, compile_kernels
+
+__all__ = ["Compiled", "OurKernel", "Tape", "program_size"]
+
+Engine = Literal["tape", "compiled"]
+
+
+class OurKernel:
+    """The expansion of compiled kernels."""
+
+    def __init__(self, problem: BilevelProblem, backend: Engine) -> None:
+        self._kernels = compile_kernels(problem, backend=backend)
+
+    def one(self, x: Array, y: Array) -> Triple:
+        """(phi, grad, hess) at one point, or at each row of x and y."""
+        e = self._kernels.expansion(x, y)
+        return e.phi, e.grad, e.hess
+
+    many = one
+
+
+BLOCKS = ("f", "f_x", "f_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
+
+
+def program_size(problem: BilevelProblem) -> int | None:
+    """How many numbers a program for all blocks of an expansion holds for each point; None where the tape cannot say.
+
+    It looks behind the public interface, so a change there costs this column only.
+    """
+    try:
+        model = import_module("bilevel_sym.tape.model").Model(problem.f, problem.g, problem.x, problem.y)
+        return int(model.program(BLOCKS).size)
+    except (ImportError, AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+class Tape(Competitor):
+    """The NumPy engine: always there."""
+
+    name = "NumPy engine"
+    backend: ClassVar[Engine] = "tape"
+    engine: ClassVar[str] = "numpy"  # what the kernels must call themselves: no engine runs under a false name
+
+    def missing(self) -> str | None:
+        """Why this engine cannot take part; None when it can."""
+        if reason := super().missing():
+            return reason
+        running = compile_kernels(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), backend=self.backend).engine
+        return None if running == self.engine else f"{self.name}: backend={self.backend!r} runs {running!r} here"
+
+    def state(self, case: Case, style: str) -> BilevelProblem:
+        """A fresh problem."""
+        return case.problem()
+
+    def set_up(self, stated: BilevelProblem, style: str) -> Kernel:
+        """Compile the problem."""
+        return OurKernel(stated, self.backend)
+
+
+class Compiled(Tape):
+    """The numba engine; its interpreter is compiled once for an installation, before the clock starts."""
+
+    name = "numba engine"
+    backend = "compiled"
+    engine = "compiled"
+    needs = ("numba",)
+    extra = "fast"
