@@ -21,16 +21,15 @@ from bilevel_sym.ball import Ball
 from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
-from bilevel_sym.kernels import compile_kernels
-from bilevel_sym.lower_level import NEWTON
 from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.scalars import BALLS, ScalarProgram
+from bilevel_sym.tape.scalars import BALLS
 
 __all__ = ["Agreement", "PointCertificate", "evaluate"]
 
 MAX_DIGITS = 10_000
 GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
 ATTEMPTS = 8
+REUSE = 5  # steps with one inverse: each gains as many bits as the inverse has right
 Balls = tuple[Ball, ...]
 
 
@@ -88,11 +87,11 @@ class PointCertificate:
         lines = [
             f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}; every digit shown is proved"
         ]
-        lines += [f"y*({s.name}) = {ball}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
-        lines.append(f"Phi = {self.phi}")
-        lines += [f"dPhi/d{a} = {ball}" for a, ball in zip(names, self.grad_phi, strict=True)]
+        lines += [f"{s.name}* = {ball:.{self.digits}}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
+        lines.append(f"Phi = {self.phi:.{self.digits}}")
+        lines += [f"dPhi/d{a} = {ball:.{self.digits}}" for a, ball in zip(names, self.grad_phi, strict=True)]
         lines += [
-            f"d2Phi/d{a}d{b} = {ball}"
+            f"d2Phi/d{a}d{b} = {ball:.{self.digits}}"
             for i, (a, row) in enumerate(zip(names, self.hess_phi, strict=True))
             for b, ball in list(zip(names, row, strict=True))[i:]
         ]
@@ -156,7 +155,7 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
 
 def _float_solution(problem: BilevelProblem, point: Sequence[sp.Rational]) -> list[float]:
     try:
-        y: list[float] = compile_kernels(problem, backend="tape").y_star([float(value) for value in point]).tolist()
+        y: list[float] = problem.kernels.y_star([float(value) for value in point]).tolist()
     except BilevelError as error:
         raise CertificateFailure(
             f"no certificate: y* was not found even approximately, because {error.message}", hint=error.hint
@@ -182,17 +181,23 @@ class _LowerLevel:
     """grad_y g and g_yy at fixed x, in balls."""
 
     def __init__(self, problem: BilevelProblem, x: Sequence[Any]) -> None:
-        self._program = ScalarProgram(problem.tape.program(NEWTON), BALLS)
+        self._tape = problem.tape
         self._x = list(x)
         self.n = problem.n
 
-    def __call__(self, y: Sequence[Any]) -> tuple[arb_mat, arb_mat]:
-        values = self._program.start()
-        inputs = self._program.program.inputs[0]
+    def _block(self, name: str, y: Sequence[Any]) -> list[Any]:
+        program = self._tape.in_balls((name,), _precision())
+        values = program.start()
+        inputs = program.program.inputs[0]
         values[inputs.start : inputs.stop] = [*self._x, *y]
-        self._program.run(values, 0)
-        g_y, g_yy = (self._program.output(values, name) for name in NEWTON)
-        return arb_mat(self.n, 1, g_y), arb_mat(self.n, self.n, g_yy)
+        program.run(values, 0)
+        return program.output(values, name)
+
+    def gradient(self, y: Sequence[Any]) -> arb_mat:
+        return arb_mat(self.n, 1, self._block("g_y", y))
+
+    def hessian(self, y: Sequence[Any]) -> arb_mat:
+        return arb_mat(self.n, self.n, self._block("g_yy", y))
 
     def proved_box(self, y: list[Any]) -> list[Any] | str:
         """A box that holds exactly one zero of grad_y g, with g_yy positive definite on it; or why not."""
@@ -200,11 +205,11 @@ class _LowerLevel:
         if not all(entry.is_finite() for entry in correction):
             return "g or its derivatives are not finite near y*"
         # the box: a few times the last correction, and the rounding of the working precision
-        floor = max((abs(c).upper() for c in centre), default=arb(1)) * arb(2) ** (8 - _precision())
+        floor = max(abs(c).upper() for c in centre) * arb(2) ** (8 - _precision())
         radius = [8 * c.abs_upper() + floor + arb(2) ** (-4 * _precision()) for c in correction]
         for _ in range(6):
             box = [c + arb(0, r) for c, r in zip(centre, radius, strict=True)]
-            g_yy = self(box)[1]
+            g_yy = self.hessian(box)
             image = self._krawczyk(centre, inverse, correction, g_yy, box)
             if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):
                 return image if _positive_definite(g_yy) else "g_yy is not provably positive definite at y*"
@@ -212,17 +217,20 @@ class _LowerLevel:
         return "Krawczyk's test did not prove that y* exists"
 
     def _newton(self, y: list[Any]) -> tuple[list[Any], arb_mat, list[Any]]:
-        """A point next to y*, an approximate inverse of g_yy there, and the correction that Newton would still make."""
-        for _ in range(4 + math.ceil(math.log2(_precision()))):
-            g_y, g_yy = self(y)
-            inverse = _middle(_middle(g_yy).solve(_identity(self.n), algorithm="approx"))
-            step = inverse * g_y
-            size = max((s.mid().abs_upper() for s in step.entries()), default=arb(0))
-            if not size.is_finite() or size <= max(s.rad() for s in step.entries()) * 4:
+        """A point next to y*, an approximate inverse of g_yy near there, and the correction that is still due.
+
+        The inverse is kept for a few steps: an evaluation of g_yy costs several of grad_y g.
+        """
+        inverse = _identity(self.n)
+        for k in range(REUSE * (2 + math.ceil(math.log2(_precision())))):
+            if k % REUSE == 0:
+                inverse = _middle(_middle(self.hessian(y)).solve(_identity(self.n), algorithm="approx"))
+            step = (inverse * self.gradient(y)).entries()
+            size, noise = max(s.mid().abs_upper() for s in step), max(s.rad() for s in step)
+            if not size.is_finite() or size <= 4 * noise:
                 break
-            y = [(a - s).mid() for a, s in zip(y, step.entries(), strict=True)]
-        g_y, g_yy = self(y)
-        return y, inverse, (inverse * g_y).entries()
+            y = [(a - s).mid() for a, s in zip(y, step, strict=True)]
+        return y, inverse, (inverse * self.gradient(y)).entries()
 
     def _krawczyk(
         self, centre: Sequence[Any], inverse: arb_mat, correction: Sequence[Any], g_yy: arb_mat, box: Sequence[Any]
@@ -236,7 +244,7 @@ class _LowerLevel:
 def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enclosure:
     """The formulas of ``implicit`` in balls."""
     d, n = problem.d, problem.n
-    program = ScalarProgram(problem.tape.program(EXPANSION), BALLS)
+    program = problem.tape.in_balls(EXPANSION, _precision())
     values = program.start()
     first, second = program.program.inputs[:2]
     values[first.start : first.stop] = [*x, *y]

@@ -6,6 +6,7 @@ meaning near the solution, where g itself no longer changes in floating point.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,99 +39,100 @@ class LowerSolution:
 
 @dataclass(frozen=True)
 class _Point:
-    """Where each member stands; the arrays are updated in place as members move."""
+    """Where each member stands, and Newton's step from there; the arrays are updated in place as members move."""
 
     x: Floats
     y: Floats
     g_y: Floats
     g_yy: Floats
-
-    def of(self, members: Members) -> _Point:
-        return _Point(self.x[members], self.y[members], self.g_y[members], self.g_yy[members])
+    step: Floats
 
     def merit(self) -> Floats:
         largest: Floats = np.abs(self.g_y).max(axis=1)
         return largest
+
+    def relative_step(self) -> Floats:
+        size: Floats = np.abs(self.step).max(axis=1) / np.maximum(np.abs(self.y).max(axis=1), np.finfo(float).tiny)
+        return size
+
+    def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
+        for mine, new in ((self.y, trial.y), (self.g_y, trial.g_y), (self.g_yy, trial.g_yy), (self.step, trial.step)):
+            mine[members[chosen]] = new[chosen]
 
 
 def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
     """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails."""
     at = _evaluate(engine, x, y0.copy())
     evaluations = np.ones(len(x), dtype=np.int64)
-    _require_finite(at)
-    members = np.flatnonzero(at.merit() > 0)  # a start at the root stays there
+    _require_start(at)
+    members = np.flatnonzero(at.relative_step() > ROUND_OFF)  # a start at the root stays there
     for _ in range(MAX_STEPS):
         if not len(members):
             return LowerSolution(at.y, evaluations)
-        step = _newton_step(at, members)
-        size = np.abs(step).max(axis=1) / np.maximum(np.abs(at.y[members]).max(axis=1), np.finfo(float).tiny)
-        moving = size > ROUND_OFF
-        members, step, size = members[moving], step[moving], size[moving]
-        moved, trials = _line_search(engine, at, members, step)
+        size = at.relative_step()[members]
+        moved, trials = _line_search(engine, at, members)
         evaluations[members] += trials
         stuck = members[~moved & (size > NOISE)]
         if len(stuck):
             raise _failure(at, int(stuck[0]), "did not converge: no step along Newton's direction helps")
         members = members[moved]
+        members = members[at.relative_step()[members] > ROUND_OFF]
     raise _failure(at, int(members[0]), f"did not converge in {MAX_STEPS} Newton steps")
 
 
 def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
-    return _Point(x, y, session.take("g_y"), session.take("g_yy"))
+    g_y, g_yy = session.take("g_y"), session.take("g_yy")
+    return _Point(x, y, g_y, g_yy, _newton_step(g_y, g_yy))
 
 
-def _newton_step(at: _Point, members: Members) -> Floats:
-    here = at.of(members)
+def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
+    """-g_yy^-1 g_y; NaN for members at which g_yy is not positive definite."""
     try:
-        return -Factored(here.g_yy).solve(here.g_y[:, :, None])[:, :, 0]
-    except NotPositiveDefinite as error:
-        raise _failure(at, int(members[error.members[0]]), "is not strongly convex") from None
+        return -Factored(g_yy).solve(g_y[:, :, None])[:, :, 0]
+    except NotPositiveDefinite:
+        good = smallest_eigenvalues(g_yy) > 0
+        step = np.full_like(g_y, np.nan)
+        # one by one: rounding may still refuse a member whose smallest eigenvalue is positive by a hair
+        for k in np.flatnonzero(good):
+            with suppress(NotPositiveDefinite):
+                step[k] = -Factored(g_yy[k : k + 1]).solve(g_y[k : k + 1, :, None])[0, :, 0]
+        return step
 
 
-def _line_search(
-    engine: Engine, at: _Point, members: Members, step: Floats
-) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Move each member along its step, halved until the merit falls and g_yy stays positive definite.
 
     Returns who moved, and how many trials each took. ``at`` is updated.
     """
     moved = np.zeros(len(members), dtype=bool)
     trials = np.zeros(len(members), dtype=np.int64)
-    before = at.merit()[members]
+    before, step, size = at.merit()[members], at.step[members], at.relative_step()[members]
     left = np.arange(len(members))
     length = 1.0
     for _ in range(MAX_HALVINGS):
-        if not len(left):
-            break
         who = members[left]
         trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left])
         trials[left] += 1
-        # a comparison with NaN is false: overflow and points outside the domain are refused
-        good = (trial.merit() <= (1 - DECREASE * length) * before[left]) & _positive_definite(trial.g_yy)
-        chosen = who[good]
-        at.y[chosen], at.g_y[chosen], at.g_yy[chosen] = trial.y[good], trial.g_y[good], trial.g_yy[good]
+        # a comparison with NaN is false: overflow, points outside the domain and no convexity are refused
+        good = (trial.merit() <= (1 - DECREASE * length) * before[left]) & (trial.relative_step() < np.inf)
+        at.move(who, trial, good)
         moved[left[good]] = True
         # at the level of rounding a shorter step is no better
-        size = np.abs(step).max(axis=1)[left] / np.maximum(np.abs(at.y[who]).max(axis=1), np.finfo(float).tiny)
-        left = left[~good & (length * size > ROUND_OFF)]
+        left = left[~good & (length * size[left] > ROUND_OFF)]
+        if not len(left):
+            break
         length /= 2
     return moved, trials
 
 
-def _positive_definite(matrices: Floats) -> NDArray[np.bool_]:
-    try:
-        Factored(matrices)
-    except NotPositiveDefinite:
-        return smallest_eigenvalues(matrices) > 0
-    return np.ones(len(matrices), dtype=bool)
-
-
-def _require_finite(at: _Point) -> None:
-    bad = np.flatnonzero(~(np.isfinite(at.g_y).all(axis=1) & np.isfinite(at.g_yy).all(axis=(1, 2))))
+def _require_start(at: _Point) -> None:
+    bad = np.flatnonzero(~np.isfinite(at.step).all(axis=1))
     if len(bad):
-        raise _failure(at, int(bad[0]), "is not defined at the start: g_y or g_yy is not finite there")
+        k = int(bad[0])
+        finite = np.isfinite(at.g_y[k]).all() and np.isfinite(at.g_yy[k]).all()
+        raise _failure(at, k, "is not strongly convex" if finite else "is not defined at the start, or overflows there")
 
 
 def _failure(at: _Point, member: int, what: str) -> LowerLevelFailure:

@@ -121,6 +121,7 @@ class BilevelProblem:
 
         return compile_kernels(self)
 
+    @cached_property
     def _content(self) -> tuple[object, ...]:
         """What makes two problems the same; the name and the assumptions of the symbols do not count."""
         symbols = set().union(*(symbols_in(formula) for formula in self._given.values()))
@@ -130,10 +131,14 @@ class BilevelProblem:
         return (self.kind, formulas, variables, tuple(self.parameters.items()), self.box)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BilevelProblem) and self._content() == other._content()
+        return isinstance(other, BilevelProblem) and self._content == other._content
 
     def __hash__(self) -> int:
-        return hash(self._content())
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._content)
 
     def __repr__(self) -> str:
         formulas = (f"{field}={formula!s:.300}" for field, formula in self._given.items())
@@ -285,9 +290,10 @@ class StochasticProblem(BilevelProblem):
         """The mean of G."""
         return self.mean.g
 
+    @cached_property
     def _content(self) -> tuple[object, ...]:
         names = tuple(tuple(s.name for s in group) for group in (self.xi, self.zeta))
-        return (*super()._content(), names, self.xi_data, self.zeta_data)
+        return (*super()._content, names, self.xi_data, self.zeta_data)
 
     def _fields(self) -> ProblemFile:
         return replace(

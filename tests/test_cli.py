@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bilevel_sym import zoo
+from bilevel_sym.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -172,3 +173,28 @@ def test_the_readme_has_its_two_commands_on_one_line_each(heading: str) -> None:
 
 def test_ci_calls_the_readmes_test_command_verbatim() -> None:
     assert readme_command("Test it") in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_certify_prints_proved_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "zoo:scalar", "--at", "x=1/3", "--digits", "20"]) == 0
+    out = capsys.readouterr().out
+    assert "y* = 0.30000000000000000000" in out  # y* = x/(1 + x^2) = 3/10
+    assert "every digit shown is proved" in out
+
+
+@pytest.mark.parametrize(
+    ("at", "digits", "message"),
+    [
+        ("x", "20", "not NAME=VALUE"),
+        ("x=1/3,x=2", "20", "given twice"),
+        ("q=1", "20", "the variables are x"),
+        ("x=one", "20", "is not a number"),
+        ("x=1/0", "20", "divides by zero"),
+        ("x=1/3", "0", "digits=0"),
+    ],
+)
+def test_certify_refuses_in_a_few_lines(at: str, digits: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "zoo:scalar", "--at", at, "--digits", digits]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) <= 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise, product
 
 import sympy as sp
@@ -12,6 +12,7 @@ from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy, to_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
 from bilevel_sym.tape.program import Program, build
+from bilevel_sym.tape.scalars import BALLS, ScalarProgram
 
 __all__ = ["Model"]
 
@@ -52,6 +53,7 @@ class Model:
         self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
         self._blocks: dict[str, Block] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
+        self._in_balls = lru_cache(8)(self._prepare_balls)
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:
@@ -64,6 +66,14 @@ class Model:
         if key not in self._programs:
             self._programs[key] = build(self.graph, self.stages, {name: self.block(name) for name in key})
         return self._programs[key]
+
+    def in_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
+        """The program of these blocks, ready for balls of so many bits; the last few are kept."""
+        return self._in_balls(names, bits)
+
+    def _prepare_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
+        with BALLS.precision(bits):
+            return ScalarProgram(self.program(names), BALLS)
 
     def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
         """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""
