@@ -99,7 +99,7 @@ class Ball:
         if self.value.contains(0):
             return f"0 +/- {mpmath.nstr(self.rad + abs(self.mid), 3)}"
         low, high = (_fmpq(end(self.value)) for end in (_lower, _upper))
-        most = max(1, min(math.floor(self.digits) if math.isfinite(self.digits) else self._bits // 3 + 2, limit))
+        most = max(1, min(math.floor(self.digits) if math.isfinite(self.digits) else _length(low), limit))
         for count in range(most, 0, -1):
             shown = _decimal(low, count)
             if shown == _decimal(high, count):
@@ -160,6 +160,12 @@ def _decimal(value: fmpq, digits: int) -> str:
         body = f"{text[:point]}.{text[point:]}" if point > 0 else f"0.{'0' * -point}{text}"
         return sign + (body.rstrip(".") if point >= digits else body)
     return f"{sign}{text[0]}{'.' + text[1:] if digits > 1 else ''}e{exponent:+03d}"
+
+
+def _length(value: fmpq) -> int:
+    """How many significant digits a binary fraction has, written out in full."""
+    p, q = abs(int(value.p)), int(value.q)
+    return len(str(p * 5 ** (q.bit_length() - 1)).rstrip("0"))
 
 
 def _decimal_exponent(value: Fraction) -> int:

@@ -19,7 +19,7 @@ from flint import arb, arb_mat
 
 from bilevel_sym.ball import Ball
 from bilevel_sym.engine import EXPANSION
-from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
+from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.scalars import BALLS
@@ -156,7 +156,7 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
 def _float_solution(problem: BilevelProblem, point: Sequence[sp.Rational]) -> list[float]:
     try:
         y: list[float] = problem.kernels.y_star([float(value) for value in point]).tolist()
-    except BilevelError as error:
+    except (LowerLevelFailure, KernelError) as error:
         raise CertificateFailure(
             f"no certificate: y* was not found even approximately, because {error.message}", hint=error.hint
         ) from None
@@ -199,6 +199,10 @@ class _LowerLevel:
     def hessian(self, y: Sequence[Any]) -> arb_mat:
         return arb_mat(self.n, self.n, self._block("g_yy", y))
 
+    def smooth(self, box: Sequence[Any]) -> bool:
+        """Whether g and grad_y g are decided all over the box: g_yy alone does not show a jump of grad_y g."""
+        return all(entry.is_finite() for name in ("g", "g_y") for entry in self._block(name, box))
+
     def proved_box(self, y: list[Any]) -> list[Any] | str:
         """A box that holds exactly one zero of grad_y g, with g_yy positive definite on it; or why not."""
         centre, inverse, correction = self._newton(y)
@@ -209,6 +213,8 @@ class _LowerLevel:
         radius = [8 * c.abs_upper() + floor + arb(2) ** (-4 * _precision()) for c in correction]
         for _ in range(6):
             box = [c + arb(0, r) for c, r in zip(centre, radius, strict=True)]
+            if not self.smooth(box):
+                return "g switches between pieces (abs, min, max, Piecewise) at y*, or is not defined there"
             g_yy = self.hessian(box)
             image = self._krawczyk(centre, inverse, correction, g_yy, box)
             if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):

@@ -6,7 +6,7 @@ shared node once, children first, so that SymPy's cached hashes fill up from bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import sympy as sp
@@ -18,7 +18,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.functions import sigmoid, softplus
 
-__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "substitute", "symbols_in", "tree_size"]
+__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "rebuilt", "substitute", "symbols_in", "tree_size"]
 
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
@@ -41,6 +41,7 @@ SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
 )
 
 MAX_POWER = 10_000
+MAX_EVALUATED_DEPTH = 100  # SymPy asks a node's assumptions of its arguments, recursively, several frames a level
 
 _ARITHMETIC = (sp.Add, sp.Mul, sp.Pow)
 _CONDITIONS = (
@@ -98,6 +99,8 @@ def symbols_in(expression: sp.Basic) -> set[sp.Symbol]:
 def substitute(expression: sp.Expr, mapping: Mapping[sp.Basic, sp.Basic]) -> sp.Expr:
     """``xreplace`` without recursion: nodes whose children did not change are kept as they are.
 
+    Beyond a depth at which SymPy's evaluation would recurse, nodes are built as they stand.
+
     >>> x, y = sp.symbols("x y")
     >>> substitute(x*sp.sin(y), {y: sp.Integer(0)})
     0
@@ -105,14 +108,28 @@ def substitute(expression: sp.Expr, mapping: Mapping[sp.Basic, sp.Basic]) -> sp.
     if not mapping:
         return expression
     new: dict[int, sp.Basic] = {}
+    depth: dict[int, int] = {}
     for node in postorder(expression):
+        depth[id(node)] = 1 + max((depth[id(child)] for child in node.args), default=0)
         if node in mapping:
             new[id(node)] = mapping[node]
             continue
         args = [new[id(child)] for child in node.args]
         changed = any(a is not b for a, b in zip(args, node.args, strict=True))
-        new[id(node)] = node.func(*args) if changed else node
+        new[id(node)] = rebuilt(node, args, depth[id(node)]) if changed else node
     return new[id(expression)]
+
+
+def rebuilt(node: sp.Basic, args: Sequence[sp.Basic], depth: int) -> sp.Basic:
+    """The node with new arguments, evaluated unless it is so deep that evaluation would recurse too far.
+
+    >>> x = sp.Symbol("x")
+    >>> rebuilt(sp.sin(x), [sp.S.Zero], depth=2), rebuilt(sp.sin(x), [sp.S.Zero], depth=1000)
+    (0, sin(0))
+    """
+    if depth > MAX_EVALUATED_DEPTH and isinstance(node, (sp.Function, sp.Add, sp.Mul, sp.Pow)):
+        return node.func(*args, evaluate=False)
+    return node.func(*args)
 
 
 def check_structure(expression: sp.Expr, field: str) -> sp.Expr:

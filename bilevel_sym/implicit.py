@@ -71,9 +71,9 @@ def third(session: Session, wide: Session, xy: Floats) -> Floats:
     z = np.concatenate([np.broadcast_to(np.eye(d), (lanes, d, d)), response], axis=1).transpose(0, 2, 1)
     for stage, values in enumerate((xy, v[:, :, 0])):
         wide.put(stage, np.repeat(values, len(b), axis=0))
-    wide.put(2, np.concatenate([z[:, b], z[:, c]], axis=2).reshape(lanes * len(b), -1))
-    q = wide.take("q").reshape(lanes, len(b), -1)
-    r = wide.take("r").reshape(lanes, len(b), -1)
+    wide.put(2, np.concatenate([z[:, b], z[:, c]], axis=2).reshape(lanes * len(b), 2 * xy.shape[1]))
+    q = wide.take("q").reshape(lanes, len(b), xy.shape[1])
+    r = wide.take("r").reshape(lanes, len(b), v.shape[1])
     straight, held = _unfold(q @ z.transpose(0, 2, 1), b, c), _unfold(r @ v_moves, b, c)
     return _symmetrised(straight / 3.0 - held)
 

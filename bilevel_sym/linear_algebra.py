@@ -6,6 +6,7 @@ triangular factors are inverted block by block with batched products, and every 
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -44,6 +45,9 @@ class Factored:
     """
 
     def __init__(self, matrices: Floats) -> None:
+        # a finite sum has finite terms; LAPACK lets infinities and NaN pass
+        if not math.isfinite(matrices.sum()) and not np.isfinite(matrices).all():
+            raise _failed(matrices, np.flatnonzero(~np.isfinite(matrices).all(axis=(1, 2))))
         self._few = len(matrices) <= FEW
         if self._few:
             self._factors = _lapack_factors(matrices)
@@ -91,8 +95,7 @@ def _lapack_factors(matrices: Floats) -> list[Floats]:
     factors = []
     for k, matrix in enumerate(matrices):
         factor, info = dpotrf(matrix, lower=1, clean=0)
-        # OpenBLAS lets NaN pass; it always reaches the last pivot
-        if info or not np.isfinite(factor[-1, -1]):
+        if info:
             raise _failed(matrices, np.array([k]))
         factors.append(factor)
     return factors
@@ -113,9 +116,6 @@ def _cholesky(matrices: Floats) -> Floats:
         lower = np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
     except np.linalg.LinAlgError:
         raise _failed(matrices) from None
-    bad = np.flatnonzero(~np.isfinite(lower[:, -1, -1]))
-    if len(bad):
-        raise _failed(matrices, bad)
     return lower
 
 

@@ -52,8 +52,10 @@ class _Point:
         return largest
 
     def relative_step(self) -> Floats:
-        size: Floats = np.abs(self.step).max(axis=1) / np.maximum(np.abs(self.y).max(axis=1), np.finfo(float).tiny)
-        return size
+        """How large the step is beside y; beside y = 0, every step but zero is infinitely large."""
+        with np.errstate(all="ignore"):
+            size: Floats = np.abs(self.step).max(axis=1) / np.abs(self.y).max(axis=1)
+        return np.where(np.isnan(size) & ~np.isnan(self.step).any(axis=1), 0.0, size)  # 0/0: at the root
 
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
         for mine, new in ((self.y, trial.y), (self.g_y, trial.g_y), (self.g_yy, trial.g_yy), (self.step, trial.step)):
@@ -116,7 +118,7 @@ def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[
         trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left])
         trials[left] += 1
         # a comparison with NaN is false: overflow, points outside the domain and no convexity are refused
-        good = (trial.merit() <= (1 - DECREASE * length) * before[left]) & (trial.relative_step() < np.inf)
+        good = (trial.merit() <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
         at.move(who, trial, good)
         moved[left[good]] = True
         # at the level of rounding a shorter step is no better

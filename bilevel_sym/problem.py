@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sympy as sp
 
@@ -139,6 +139,13 @@ class BilevelProblem:
     @cached_property
     def _hash(self) -> int:
         return hash(self._content)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as what it was made from: what was derived from that is made again when asked for."""
+        return _rebuild, (type(self), self._arguments(), dict(self.parameters), self.box, self.name)
+
+    def _arguments(self) -> tuple[object, ...]:
+        return (*self._given.values(), self.x, self.y)
 
     def __repr__(self) -> str:
         formulas = (f"{field}={formula!s:.300}" for field, formula in self._given.items())
@@ -295,6 +302,9 @@ class StochasticProblem(BilevelProblem):
         names = tuple(tuple(s.name for s in group) for group in (self.xi, self.zeta))
         return (*super()._content, names, self.xi_data, self.zeta_data)
 
+    def _arguments(self) -> tuple[object, ...]:
+        return (*super()._arguments(), self.xi, self.zeta, self.xi_data, self.zeta_data)
+
     def _fields(self) -> ProblemFile:
         return replace(
             super()._fields(),
@@ -303,6 +313,16 @@ class StochasticProblem(BilevelProblem):
             xi_data=self.xi_data,
             zeta_data=self.zeta_data,
         )
+
+
+def _rebuild(
+    kind: type[BilevelProblem],
+    arguments: tuple[Any, ...],
+    parameters: dict[str, Any],
+    box: Box | None,
+    name: str | None,
+) -> BilevelProblem:
+    return kind(*arguments, parameters=parameters, box=box, name=name)
 
 
 def _check_depends(expression: sp.Expr, y: Sequence[sp.Symbol], field: str) -> None:

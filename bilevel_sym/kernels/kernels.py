@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
+from contextlib import AbstractContextManager
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike
 from bilevel_sym import implicit
 from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
-from bilevel_sym.kernels.arguments import Shape, flatten
+from bilevel_sym.kernels.arguments import Shape, joined
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.linear_algebra import NotPositiveDefinite
@@ -131,19 +130,17 @@ class Kernels:
 
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
-        arguments = dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False))
-        (x, y, *v), shape = flatten(arguments)
+        given, shape = joined(dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False)))
         count(self, shape, **_cost(name, d, n))
-        xy = np.concatenate([x, y], axis=1)
 
         def chunk(rows: slice) -> tuple[Floats]:
-            session = self._engine.session((name,), len(xy[rows]))
-            session.put(0, xy[rows])
-            if v:
-                session.put(1, v[0][rows])
+            session = self._engine.session((name,), len(given[rows]))
+            session.put(0, given[rows, : d + n])
+            if len(points) == 3:
+                session.put(1, given[rows, d + n :])
             return (session.take(name),)
 
-        result: Floats = in_chunks(len(xy), self._engine.lanes((name,)), chunk)[0]
+        result: Floats = in_chunks(len(given), self._engine.lanes((name,)), chunk)[0]
         return result.reshape((*shape, *result.shape[1:]))
 
     # ---- y* and what is built on it ---------------------------------------------------------------
@@ -171,8 +168,10 @@ class Kernels:
         """
         xy, shape = self._solved(x, y0)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
-        with self._naming(xy, shape):
+        try:
             _, grad = over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient)
+        except NotPositiveDefinite as error:
+            raise self._named(error, xy, shape) from None
         return self._finite("grad_phi", grad, shape)
 
     def hess_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
@@ -193,8 +192,10 @@ class Kernels:
             session, wide = (self._engine.session(implicit.THIRD, k) for k in (lanes, lanes * pairs))
             return (implicit.third(session, wide, xy[rows]),)
 
-        with self._naming(xy, shape):
+        try:
             (third,) = in_chunks(len(xy), max(1, self._engine.lanes(implicit.THIRD) // pairs), chunk)
+        except NotPositiveDefinite as error:
+            raise self._named(error, xy, shape) from None
         return self._finite("third_phi", third, shape)
 
     def expansion(self, x: ArrayLike, y: ArrayLike) -> Expansion:
@@ -204,39 +205,39 @@ class Kernels:
         >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
         Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
         """
-        (x, y), shape = flatten({"x": (x, self.problem.d), "y": (y, self.problem.n)})
-        return self._expansion("expansion", np.concatenate([x, y], axis=1), shape)
+        xy, shape = joined({"x": (x, self.problem.d), "y": (y, self.problem.n)})
+        return self._expansion("expansion", xy, shape)
 
     def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
         n = self.problem.n
         count(self, shape, G_f=2, JV_g=n, HV_g=n)
-        with self._naming(xy, shape):
+        try:
             parts = self._engine.expansion(xy)
+        except NotPositiveDefinite as error:
+            raise self._named(error, xy, shape) from None
         return Expansion(*(self._finite(name, part, shape) for part in parts))
 
     def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape."""
-        (x,), shape = flatten({"x": (x, self.problem.d)})
+        d, n = self.problem.d, self.problem.n
+        given, shape = joined({"x": (x, d)} if y0 is None else {"x": (x, d), "y0": (y0, n)})
+        points, start = given[:, :d], given[:, d:]
         if y0 is None:
-            start = np.broadcast_to(self._start, (len(x), self.problem.n))
-        else:
-            (_, start), _ = flatten(
-                {"x": (x.reshape((*shape, self.problem.d)), self.problem.d), "y0": (y0, self.problem.n)}
-            )
+            start = np.broadcast_to(self._start, (len(points), n))
 
         def chunk(rows: slice) -> tuple[Floats, Any]:
             try:
-                solution = solve_lower_level(self._engine, x[rows], start[rows])
+                solution = solve_lower_level(self._engine, points[rows], start[rows])
             except LowerLevelFailure as error:
                 raise error.renamed(_member(rows.start + error.member[0], shape)) from None
             return solution.y, solution.evaluations
 
-        y, evaluations = in_chunks(len(x), self._engine.lanes(NEWTON), chunk)
+        y, evaluations = in_chunks(len(points), self._engine.lanes(NEWTON), chunk)
         calls = evaluations.reshape(shape)
-        count(self, shape, G_g=calls, HV_g=self.problem.n * calls)
-        return np.concatenate([x, y.reshape(len(x), -1)], axis=1), shape
+        count(self, shape, G_g=calls, HV_g=n * calls)
+        return np.concatenate([points, y], axis=1), shape
 
-    @property
+    @cached_property
     def _start(self) -> Floats:
         """Where Newton begins when nobody says: the centre of the box in y, or zero."""
         box = None if self.problem.box is None else dict(self.problem.box.items())
@@ -245,18 +246,14 @@ class Kernels:
 
     # ---- failures and results ------------------------------------------------------------------------
 
-    @contextmanager
-    def _naming(self, xy: Floats, shape: Shape) -> Iterator[None]:
-        """A matrix that is not positive definite becomes a failure of that member of the caller's batch."""
-        try:
-            yield
-        except NotPositiveDefinite as error:
-            k, d = int(error.members[0]), self.problem.d
-            raise LowerLevelFailure(
-                "the lower level is not strongly convex", member=_member(k, shape),
-                x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
-                eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
-            ) from None  # fmt: skip
+    def _named(self, error: NotPositiveDefinite, xy: Floats, shape: Shape) -> LowerLevelFailure:
+        """A matrix that is not positive definite, as a failure of that member of the caller's batch."""
+        k, d = int(error.members[0]), self.problem.d
+        return LowerLevelFailure(
+            "the lower level is not strongly convex", member=_member(k, shape),
+            x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
+            eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
+        )  # fmt: skip
 
     def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
         # a finite sum has finite terms; only if it is not, each is looked at

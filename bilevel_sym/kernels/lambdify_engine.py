@@ -19,8 +19,9 @@ from bilevel_sym.blocks import Blocks
 from bilevel_sym.calculus import derivative
 from bilevel_sym.engine import Expansion, Floats
 from bilevel_sym.errors import KernelError
-from bilevel_sym.expressions import postorder, substitute, symbols_in
+from bilevel_sym.expressions import postorder, rebuilt, substitute, symbols_in
 from bilevel_sym.functions import sigmoid, softplus
+from bilevel_sym.tape.convert import no_value
 
 __all__ = ["LambdifyEngine"]
 
@@ -48,6 +49,8 @@ class LambdifyEngine:
             group: tuple(sp.Symbol(f"{group}_{k}", real=True) for k in range(width)) for group, width in widths.items()
         }
         renamed = dict(zip((*x, *y), (*self._named["x"], *self._named["y"]), strict=True))
+        if unknown := (symbols_in(f) | symbols_in(g)) - set(renamed):
+            raise no_value(min(unknown, key=str))
         f, g = (_stable(substitute(expression, renamed)) for expression in (f, g))
         self._blocks = Blocks(f, g, self._named["x"], self._named["y"], v=self._named["v"])
         self._compiled = lru_cache(64)(self._compile)
@@ -65,9 +68,14 @@ class LambdifyEngine:
         return implicit.expansion(self, xy)
 
     def _compile(self, name: str) -> Function:
-        shape, entries = self._entries(name)
         arguments = [s for group in ("x", "y", "v", "u", "w") for s in self._named[group]]
-        return _function(arguments, shape, entries)
+        try:
+            shape, entries = self._entries(name)
+            return _function(arguments, shape, entries)
+        except RecursionError:
+            raise KernelError(
+                "the expression is nested too deeply for lambdify", hint='backend="tape" has no such limit'
+            ) from None
 
     def _entries(self, name: str) -> tuple[tuple[int, ...], list[sp.Expr]]:
         x, y, v = (self._named[group] for group in "xyv")
@@ -142,15 +150,10 @@ def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: S
 
 
 def _lambdified(arguments: Sequence[sp.Symbol], entries: Sequence[sp.Expr]) -> Callable[..., Sequence[Any]]:
-    try:
-        printable = [_printable(entry) for entry in entries]
-        code: Callable[..., Sequence[Any]] = sp.lambdify(
-            arguments, printable, modules=[dict(_NUMPY_FUNCTIONS), "numpy"], cse=len(printable) > 1
-        )
-    except RecursionError:
-        raise KernelError(
-            "the expression is nested too deeply for lambdify", hint='backend="tape" has no such limit'
-        ) from None
+    printable = [_printable(entry) for entry in entries]
+    code: Callable[..., Sequence[Any]] = sp.lambdify(
+        arguments, printable, modules=[dict(_NUMPY_FUNCTIONS), "numpy"], cse=len(printable) > 1
+    )
     return code
 
 
@@ -160,10 +163,12 @@ def _lambdified(arguments: Sequence[sp.Symbol], entries: Sequence[sp.Expr]) -> C
 def _rebuilt(expression: sp.Expr, rewrite: Callable[[sp.Basic], sp.Basic]) -> sp.Expr:
     """The expression with every node rewritten, children first."""
     new: dict[int, sp.Basic] = {}
+    depth: dict[int, int] = {}
     for node in postorder(expression):
+        depth[id(node)] = 1 + max((depth[id(child)] for child in node.args), default=0)
         args = [new[id(child)] for child in node.args]
         changed = any(a is not b for a, b in zip(args, node.args, strict=True))
-        new[id(node)] = rewrite(node.func(*args) if changed else node)
+        new[id(node)] = rewrite(rebuilt(node, args, depth[id(node)]) if changed else node)
     return new[id(expression)]
 
 
@@ -207,6 +212,10 @@ def _printable(expression: sp.Expr) -> sp.Expr:
 def _printable_node(node: sp.Basic) -> sp.Basic:
     if isinstance(node, (sp.Min, sp.Max)):
         return reduce(_smaller if isinstance(node, sp.Min) else _larger, node.args)
+    if isinstance(node, sp.Add) and len(node.args) == 2 and node.args[0] is sp.S.One:
+        s = -node.args[1]
+        if isinstance(s, sigmoid):  # 1 - sigmoid(z) cancels; sigmoid(-z) is the same
+            return sigmoid(-s.args[0])
     return node
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import flint
 from flint import arb, fmpq
 
-__all__ = ["OPERATIONS", "constant", "linear", "precision"]
+__all__ = ["OPERATIONS", "SMOOTH", "constant", "linear", "precision"]
 
 _NAN = arb("nan")
 _UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
@@ -195,6 +195,22 @@ def _select(c: Any, a: Any, b: Any) -> Any:
     return b if c.is_zero() else a.union(b)
 
 
+def _decided_sign(x: Any) -> Any:
+    return x.sgn() if x > 0 or x < 0 else _NAN
+
+
+def _decided_negative(x: Any) -> Any:
+    if x < 0:
+        return arb(1)
+    return arb(0) if x > 0 else _NAN
+
+
+def _decided_select(c: Any, a: Any, b: Any) -> Any:
+    if c != 0:
+        return a
+    return b if c.is_zero() or (a.is_exact() and a == b) else _NAN
+
+
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "mul": lambda a, b: a * b,
@@ -223,3 +239,15 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 """Operation name -> function of balls; integer parameters (of ``ipow``, ``rpow``) come last."""
+
+# For proofs that need smoothness all over a ball: where a switch is not decided, nothing is claimed. A hull would be
+# true of values, but the mean value theorem fails across a jump, however small. Branches that are one exact number agree.
+SMOOTH: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **OPERATIONS,
+        "sign": _decided_sign,
+        "lt": _decided_negative,
+        "le": _decided_negative,
+        "select": _decided_select,
+    }
+)

@@ -17,7 +17,7 @@ from bilevel_sym.expressions import postorder
 from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant, total
 
-__all__ = ["from_sympy", "to_sympy"]
+__all__ = ["from_sympy", "no_value", "to_sympy"]
 
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
@@ -52,7 +52,8 @@ def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mappi
         case sp.Add():
             return total(args)
         case sp.Mul():
-            return reduce(graph.mul, args)
+            # exponentials meet their sigmoids before anything else stands between them
+            return reduce(graph.mul, sorted(args, key=lambda form: not graph.is_exponential(form)))
         case sp.Pow():
             return _power(graph, node.exp, *args)
         case ExprCondPair():
@@ -64,12 +65,13 @@ def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mappi
             return reduce(lambda a, b: graph.apply(op, a, b), args)
         case StrictLessThan() | LessThan() | StrictGreaterThan() | GreaterThan():
             return _comparison(graph, node, *args)
+        # by selection, not arithmetic: rounded outward, 1 - 1 would no longer be the certain answer 0
         case sp.And():
-            return reduce(graph.mul, args)
+            return reduce(lambda a, b: graph.apply("select", a, b, NOTHING), args)
         case sp.Or():
-            return reduce(lambda a, b: graph.apply("max", a, b), args)
+            return reduce(lambda a, b: graph.apply("select", a, UNIT, b), args)
         case sp.Not():
-            return UNIT - args[0]
+            return graph.apply("select", args[0], NOTHING, UNIT)
     if node is sp.true or node is sp.false:
         return UNIT if node is sp.true else NOTHING
     if node is sp.pi:
@@ -83,11 +85,21 @@ def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mappi
 
 def _variable(symbol: sp.Symbol, variables: Mapping[sp.Symbol, Form]) -> Form:
     if symbol not in variables:
-        raise InvalidProblem(
-            f"{symbol.name} has no value, so there are no numbers to compute",
-            hint=f"give it one: parameters={{{symbol.name!r}: ...}}",
-        )
+        raise no_value(symbol)
     return variables[symbol]
+
+
+def no_value(symbol: sp.Symbol) -> InvalidProblem:
+    """What is said of a parameter that stayed open where numbers are asked for.
+
+    >>> print(no_value(sp.Symbol("a")))
+    a has no value, so there are no numbers to compute
+    try: give it one: parameters={'a': ...}
+    """
+    return InvalidProblem(
+        f"{symbol.name} has no value, so there are no numbers to compute",
+        hint=f"give it one: parameters={{{symbol.name!r}: ...}}",
+    )
 
 
 def _power(graph: Graph, exponent: sp.Expr, base: Form, power: Form) -> Form:

@@ -229,7 +229,7 @@ class Graph:
         for one, other in ((i, j), (j, i)):
             if self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
                 return moved
-            if self.op[one] == "sigmoid" and (stable := self._with_sigmoid(one, other)) is not None:
+            if (stable := self._with_sigmoid(one, other)) is not None:
                 return stable
         (base_i, p), (base_j, q) = self._as_power(i), self._as_power(j)
         if base_i == base_j:
@@ -269,14 +269,33 @@ class Graph:
                 return self.form(self.args[node][0])
         return None
 
+    def is_exponential(self, form: Form) -> bool:
+        """Whether the form is a multiple of exp, of sigmoid or of a power of it."""
+        if len(form.terms) != 1 or form.constant:
+            return False
+        return self.op[self._as_power(next(iter(form.terms)))[0]] in ("exp", "sigmoid")
+
     def _with_sigmoid(self, sigmoid: int, other: int) -> Form | None:
-        """sigmoid(-z) exp(z) = sigmoid(z), and sigmoid(z) sigmoid(-z) = bell(z): without overflow or cancellation."""
-        if self.op[other] not in ("exp", "sigmoid"):
+        """sigmoid(-z) exp(z) = sigmoid(z), and sigmoid(z) sigmoid(-z) = bell(z): without overflow or cancellation.
+
+        Both with powers: of sigmoid(-z)**p exp(m z), as many factors meet as there are.
+        """
+        (base, p), (partner, q) = self._as_power(sigmoid), self._as_power(other)
+        if self.op[base] != "sigmoid" or self.op[partner] not in ("exp", "sigmoid") or p < 1 or q < 1:
             return None
-        z = self.form(self.args[sigmoid][0])
-        if (z + self.form(self.args[other][0])).terms or (z + self.form(self.args[other][0])).constant:
-            return None
-        return self.apply("sigmoid", -z) if self.op[other] == "exp" else self.apply("bell", z)
+        z, w = self.form(self.args[base][0]), self.form(self.args[partner][0])
+        if self.op[partner] == "sigmoid":
+            pairs = min(p, q) if _vanishes(z + w) else 0
+            met = self.apply("bell", z) if pairs else UNIT
+            rest = self.mul(self._to_power(base, p - pairs), self._to_power(partner, q - pairs)) if pairs else UNIT
+        else:
+            pairs = next((m for m in range(1, p + 1) if _vanishes(z.scaled(fmpq(m)) + w)), 0) if q == 1 else 0
+            met = self.apply("sigmoid", -z) if pairs else UNIT
+            rest = self._to_power(base, p - pairs)
+        return self.mul(self.power(met, pairs), rest) if pairs else None
+
+    def _to_power(self, node: int, p: int) -> Form:
+        return self._single(self._power(node, p)) if p else UNIT
 
     def _into_select(self, select: int, factor: int) -> Form | None:
         """select(c, a, 0) b = select(c, a b, 0): outside its region b may be infinite, and 0 inf is no number."""
@@ -312,6 +331,10 @@ class Graph:
                 seen.add(node)
                 stack.extend(a for a in self.args[node] if support == -1 or self.support[a] & support)
         return sorted(seen)
+
+
+def _vanishes(form: Form) -> bool:
+    return not form.terms and not form.constant
 
 
 _AT_ZERO: Mapping[str, Form] = MappingProxyType(

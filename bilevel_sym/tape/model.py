@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
+from threading import RLock
 
 import sympy as sp
 
@@ -12,7 +13,7 @@ from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy, to_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
 from bilevel_sym.tape.program import Program, build
-from bilevel_sym.tape.scalars import BALLS, ScalarProgram
+from bilevel_sym.tape.scalars import SMOOTH_BALLS, ScalarProgram
 
 __all__ = ["Model"]
 
@@ -51,6 +52,7 @@ class Model:
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
         known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
         self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
+        self._lock = RLock()  # the graph grows as blocks are asked for, perhaps by several threads
         self._blocks: dict[str, Block] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
         self._in_balls = lru_cache(8)(self._prepare_balls)
@@ -63,17 +65,21 @@ class Model:
     def program(self, names: Iterable[str]) -> Program:
         """The program that computes these blocks together, built once."""
         key = tuple(names)
-        if key not in self._programs:
-            self._programs[key] = build(self.graph, self.stages, {name: self.block(name) for name in key})
-        return self._programs[key]
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = build(self.graph, self.stages, {name: self.block(name) for name in key})
+            return self._programs[key]
 
     def in_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
-        """The program of these blocks, ready for balls of so many bits; the last few are kept."""
+        """The program of these blocks, ready for balls of so many bits; the last few are kept.
+
+        Undecided switches give nan: what is finite is smooth all over the ball.
+        """
         return self._in_balls(names, bits)
 
     def _prepare_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
-        with BALLS.precision(bits):
-            return ScalarProgram(self.program(names), BALLS)
+        with SMOOTH_BALLS.precision(bits):
+            return ScalarProgram(self.program(names), SMOOTH_BALLS)
 
     def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
         """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""
@@ -83,9 +89,10 @@ class Model:
 
     def block(self, name: str) -> Block:
         """A block by its name: the shape, and the entries as forms."""
-        if name not in self._blocks:
-            self._blocks[name] = self._build(name)
-        return self._blocks[name]
+        with self._lock:
+            if name not in self._blocks:
+                self._blocks[name] = self._build(name)
+            return self._blocks[name]
 
     def _build(self, name: str) -> Block:
         if name in ("f", "g"):
