@@ -29,7 +29,10 @@ __all__ = ["Agreement", "PointCertificate", "evaluate"]
 MAX_DIGITS = 10_000
 GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
 ATTEMPTS = 8
-REUSE = 5  # steps with one inverse: each gains as many bits as the inverse has right
+REUSE = 2  # steps with one inverse: each gains as many bits as the inverse has right
+FAST = 2**12  # a step that is not smaller than the last one by this factor wants a new inverse
+MAX_STEPS = 100
+SMALL = 500  # places of a program that balls run faster than arrays of one lane
 Balls = tuple[Ball, ...]
 
 
@@ -117,11 +120,16 @@ def evaluate(
     point = _point(problem, x)
     if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS:
         raise InvalidProblem(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
-    start = _float_solution(problem, point)
     bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
-    for _ in range(ATTEMPTS):
+    start: list[float] | None = None
+    for attempt in range(ATTEMPTS):
         with BALLS.precision(bits):
-            enclosure = _enclose(problem, point, start)
+            small = problem.tape.program(("g_yy",)).size <= SMALL
+            if attempt == 0 and small and not isinstance(first := _enclose(problem, point, _centre(problem)), str):
+                enclosure: Enclosure | str = first
+            else:
+                start = start or _float_solution(problem, point)
+                enclosure = _enclose(problem, point, start)
         if isinstance(enclosure, str):
             reason = enclosure
         elif lost := _missing(enclosure, digits):
@@ -151,6 +159,12 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
             f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}"
         )
     return point
+
+
+def _centre(problem: BilevelProblem) -> list[float]:
+    """Where Newton's method may start without help: if it fails there, the kernels' globalised one is asked."""
+    ends = [None if problem.box is None else dict(problem.box.items()).get(s.name) for s in problem.y]
+    return [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
 
 
 def _float_solution(problem: BilevelProblem, point: Sequence[sp.Rational]) -> list[float]:
@@ -185,23 +199,26 @@ class _LowerLevel:
         self._x = list(x)
         self.n = problem.n
 
-    def _block(self, name: str, y: Sequence[Any]) -> list[Any]:
-        program = self._tape.in_balls((name,), _precision())
+    def _blocks(self, names: tuple[str, ...], y: Sequence[Any]) -> list[list[Any]]:
+        program = self._tape.in_balls(names, _precision())
         values = program.start()
         inputs = program.program.inputs[0]
         values[inputs.start : inputs.stop] = [*self._x, *y]
         program.run(values, 0)
-        return program.output(values, name)
+        return [program.output(values, name) for name in names]
 
     def gradient(self, y: Sequence[Any]) -> arb_mat:
-        return arb_mat(self.n, 1, self._block("g_y", y))
+        return arb_mat(self.n, 1, self._blocks(("g_y",), y)[0])
 
-    def hessian(self, y: Sequence[Any]) -> arb_mat:
-        return arb_mat(self.n, self.n, self._block("g_yy", y))
+    def derivatives(self, y: Sequence[Any]) -> tuple[arb_mat, arb_mat]:
+        g_y, g_yy = self._blocks(("g_y", "g_yy"), y)
+        return arb_mat(self.n, 1, g_y), arb_mat(self.n, self.n, g_yy)
 
-    def smooth(self, box: Sequence[Any]) -> bool:
-        """Whether g and grad_y g are decided all over the box: g_yy alone does not show a jump of grad_y g."""
-        return all(entry.is_finite() for name in ("g", "g_y") for entry in self._block(name, box))
+    def hessian_over(self, box: Sequence[Any]) -> arb_mat | None:
+        """g_yy over a box; None where g or grad_y g is not decided all over it, for g_yy alone does not show a jump."""
+        g, g_y, g_yy = self._blocks(("g", "g_y", "g_yy"), box)
+        decided = all(entry.is_finite() for entry in (*g, *g_y))
+        return arb_mat(self.n, self.n, g_yy) if decided else None
 
     def proved_box(self, y: list[Any]) -> list[Any] | str:
         """A box that holds exactly one zero of grad_y g, with g_yy positive definite on it; or why not."""
@@ -209,13 +226,12 @@ class _LowerLevel:
         if not all(entry.is_finite() for entry in correction):
             return "g or its derivatives are not finite near y*"
         # the box: a few times the last correction, and the rounding of the working precision
-        floor = max(abs(c).upper() for c in centre) * arb(2) ** (8 - _precision())
-        radius = [8 * c.abs_upper() + floor + arb(2) ** (-4 * _precision()) for c in correction]
+        radius = [8 * c.abs_upper() + 256 * _rounding(centre) + arb(2) ** (-4 * _precision()) for c in correction]
         for _ in range(6):
             box = [c + arb(0, r) for c, r in zip(centre, radius, strict=True)]
-            if not self.smooth(box):
+            g_yy = self.hessian_over(box)
+            if g_yy is None:
                 return "g switches between pieces (abs, min, max, Piecewise) at y*, or is not defined there"
-            g_yy = self.hessian(box)
             image = self._krawczyk(centre, inverse, correction, g_yy, box)
             if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):
                 return image if _positive_definite(g_yy) else "g_yy is not provably positive definite at y*"
@@ -225,18 +241,25 @@ class _LowerLevel:
     def _newton(self, y: list[Any]) -> tuple[list[Any], arb_mat, list[Any]]:
         """A point next to y*, an approximate inverse of g_yy near there, and the correction that is still due.
 
-        The inverse is kept for a few steps: an evaluation of g_yy costs several of grad_y g.
+        Near y* the inverse is kept for a few steps: an evaluation of g_yy costs several of grad_y g.
         """
-        inverse = _identity(self.n)
-        for k in range(REUSE * (2 + math.ceil(math.log2(_precision())))):
-            if k % REUSE == 0:
-                inverse = _middle(_middle(self.hessian(y)).solve(_identity(self.n), algorithm="approx"))
-            step = (inverse * self.gradient(y)).entries()
+        inverse, age, before = _identity(self.n), REUSE, None
+        for _ in range(MAX_STEPS):
+            if age >= REUSE:
+                g_y, g_yy = self.derivatives(y)
+                inverse, age = _middle(_middle(g_yy).solve(_identity(self.n), algorithm="approx")), 0
+            else:
+                g_y = self.gradient(y)
+            step = (inverse * g_y).entries()
             size, noise = max(s.mid().abs_upper() for s in step), max(s.rad() for s in step)
-            if not size.is_finite() or size <= 4 * noise:
+            if not size.is_finite() or size <= 4 * noise + 4 * _rounding(y):
                 break
+            slow = before is None or size * FAST > before
+            age, before = REUSE if slow else age + 1, size
             y = [(a - s).mid() for a, s in zip(y, step, strict=True)]
-        return y, inverse, (inverse * self.gradient(y)).entries()
+        else:
+            step = (inverse * self.gradient(y)).entries()
+        return y, inverse, step
 
     def _krawczyk(
         self, centre: Sequence[Any], inverse: arb_mat, correction: Sequence[Any], g_yy: arb_mat, box: Sequence[Any]
@@ -305,6 +328,11 @@ def _positive_definite(matrix: arb_mat) -> bool:
                 # the lower triangle mirrors the upper one: each symmetric pair is one number
                 rows[i][j] = rows[j][i] = rows[i][j] - factor * rows[k][j]
     return True
+
+
+def _rounding(y: Sequence[Any]) -> Any:
+    """What rounding to the working precision can move."""
+    return max(value.abs_upper() for value in y) * arb(2) ** -_precision()
 
 
 def _precision() -> int:

@@ -39,46 +39,41 @@ class LowerSolution:
 
 @dataclass(frozen=True)
 class _Point:
-    """Where each member stands, and Newton's step from there; the arrays are updated in place as members move."""
+    """Where each member stands, and Newton's step from there; the arrays are updated in place as members move.
+
+    ``merit`` is |grad_y g|, ``size`` the step's size beside y (beside y = 0, every step but zero is infinitely large).
+    """
 
     x: Floats
     y: Floats
     g_y: Floats
     g_yy: Floats
     step: Floats
-
-    def merit(self) -> Floats:
-        largest: Floats = np.abs(self.g_y).max(axis=1)
-        return largest
-
-    def relative_step(self) -> Floats:
-        """How large the step is beside y; beside y = 0, every step but zero is infinitely large."""
-        with np.errstate(all="ignore"):
-            size: Floats = np.abs(self.step).max(axis=1) / np.abs(self.y).max(axis=1)
-        return np.where(np.isnan(size) & ~np.isnan(self.step).any(axis=1), 0.0, size)  # 0/0: at the root
+    merit: Floats
+    size: Floats
 
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
-        for mine, new in ((self.y, trial.y), (self.g_y, trial.g_y), (self.g_yy, trial.g_yy), (self.step, trial.step)):
-            mine[members[chosen]] = new[chosen]
+        for name in ("y", "g_y", "g_yy", "step", "merit", "size"):
+            getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
 
 def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
     """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails."""
-    at = _evaluate(engine, x, y0.copy())
-    evaluations = np.ones(len(x), dtype=np.int64)
-    _require_start(at)
-    members = np.flatnonzero(at.relative_step() > ROUND_OFF)  # a start at the root stays there
-    for _ in range(MAX_STEPS):
-        if not len(members):
-            return LowerSolution(at.y, evaluations)
-        size = at.relative_step()[members]
-        moved, trials = _line_search(engine, at, members)
-        evaluations[members] += trials
-        stuck = members[~moved & (size > NOISE)]
-        if len(stuck):
-            raise _failure(at, int(stuck[0]), "did not converge: no step along Newton's direction helps")
-        members = members[moved]
-        members = members[at.relative_step()[members] > ROUND_OFF]
+    with np.errstate(all="ignore"):
+        at = _evaluate(engine, x, y0.copy())
+        evaluations = np.ones(len(x), dtype=np.int64)
+        _require_start(at)
+        members = np.flatnonzero(at.size > ROUND_OFF)  # a start at the root stays there
+        for _ in range(MAX_STEPS):
+            if not len(members):
+                return LowerSolution(at.y, evaluations)
+            size = at.size[members]
+            moved, trials = _line_search(engine, at, members)
+            evaluations[members] += trials
+            stuck = members[~moved & (size > NOISE)]
+            if len(stuck):
+                raise _failure(at, int(stuck[0]), "did not converge: no step along Newton's direction helps")
+            members = members[moved & (at.size[members] > ROUND_OFF)]
     raise _failure(at, int(members[0]), f"did not converge in {MAX_STEPS} Newton steps")
 
 
@@ -86,7 +81,10 @@ def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     g_y, g_yy = session.take("g_y"), session.take("g_yy")
-    return _Point(x, y, g_y, g_yy, _newton_step(g_y, g_yy))
+    step = _newton_step(g_y, g_yy)
+    largest = np.abs(step).max(axis=1)
+    size = np.where(largest == 0, 0.0, largest / np.abs(y).max(axis=1))
+    return _Point(x, y, g_y, g_yy, step, np.abs(g_y).max(axis=1), size)
 
 
 def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
@@ -110,7 +108,7 @@ def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[
     """
     moved = np.zeros(len(members), dtype=bool)
     trials = np.zeros(len(members), dtype=np.int64)
-    before, step, size = at.merit()[members], at.step[members], at.relative_step()[members]
+    before, step, size = at.merit[members], at.step[members], at.size[members]
     left = np.arange(len(members))
     length = 1.0
     for _ in range(MAX_HALVINGS):
@@ -118,7 +116,7 @@ def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[
         trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left])
         trials[left] += 1
         # a comparison with NaN is false: overflow, points outside the domain and no convexity are refused
-        good = (trial.merit() <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
+        good = (trial.merit <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
         at.move(who, trial, good)
         moved[left[good]] = True
         # at the level of rounding a shorter step is no better

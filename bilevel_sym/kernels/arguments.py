@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.errors import KernelError
 
-__all__ = ["Floats", "Shape", "joined"]
+__all__ = ["Floats", "Shape", "all_finite", "joined"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -35,10 +35,18 @@ def joined(arguments: Mapping[str, tuple[ArrayLike, int]]) -> tuple[Floats, Shap
     if any(array.shape[:-1] != shape for array in arrays):
         raise _mismatch(dict(zip(arguments, arrays, strict=True)))
     rows = np.concatenate(arrays, axis=-1)
-    # a finite sum has finite terms; only if it is not, each is looked at
-    if not math.isfinite(np.add.reduce(rows, axis=None)) and not np.isfinite(rows).all():
+    if not all_finite(rows):
         raise _not_finite(dict(zip(arguments, arrays, strict=True)))
     return rows.reshape(-1, rows.shape[-1]), shape
+
+
+def all_finite(array: Floats) -> bool:
+    """Whether every number is finite: certainly so if the sum of squares is; only if it is not, each is looked at.
+
+    >>> all_finite(np.array([1e200, -1e200])), all_finite(np.array([1.0, np.inf]))
+    (True, False)
+    """
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _array(value: ArrayLike, name: str, width: int) -> Floats:

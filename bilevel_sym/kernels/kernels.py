@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 from bilevel_sym import implicit
 from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
-from bilevel_sym.kernels.arguments import Shape, joined
+from bilevel_sym.kernels.arguments import Shape, all_finite, joined
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.linear_algebra import NotPositiveDefinite
@@ -256,8 +255,7 @@ class Kernels:
         )  # fmt: skip
 
     def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
-        # a finite sum has finite terms; only if it is not, each is looked at
-        if not math.isfinite(result.sum()) and not np.isfinite(result).all():
+        if not all_finite(result):
             k = int(np.argwhere(~np.isfinite(result))[0][0])
             who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
             raise KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")

@@ -104,6 +104,8 @@ def _power(x: Any, k: int) -> Any:
 
 
 def _ipow(x: Any, k: int) -> Any:
+    if x.is_exact() and k > 0:
+        return _power(x, k)
     if k < 0:
         # a positive power whose ball was cut at zero, or contains it, has the inverse nan
         return _NAN if x.contains(0) else _monotone(lambda t: 1 / _power(t, -k), x)
@@ -241,7 +243,8 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 """Operation name -> function of balls; integer parameters (of ``ipow``, ``rpow``) come last."""
 
 # For proofs that need smoothness all over a ball: where a switch is not decided, nothing is claimed. A hull would be
-# true of values, but the mean value theorem fails across a jump, however small. Branches that are one exact number agree.
+# true of values, but the mean value theorem fails across a jump, however small. Branches that are one exact number
+# agree.
 SMOOTH: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **OPERATIONS,

@@ -99,9 +99,11 @@ def _linear(step: Step, arithmetic: Arithmetic) -> Call:
 
     def call(values: Values) -> None:
         for place, row in zip(step.places, rows, strict=True):
-            terms = (values[k] if c is None else c * values[k] for k, c in row)
-            first = next(terms)
-            values[place] = sum(terms, first)
+            total = None
+            for k, c in row:
+                term = values[k] if c is None else c * values[k]
+                total = term if total is None else total + term
+            values[place] = total
 
     return call
 
