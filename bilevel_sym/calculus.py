@@ -7,6 +7,7 @@ Min, Max and Piecewise the result is the derivative; on them none exists, and on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import sympy as sp
@@ -58,20 +59,37 @@ def _chain(node: sp.Basic, inner: Sequence[sp.Expr], symbol: sp.Symbol) -> sp.Ex
     if isinstance(node, (sp.Max, sp.Min)):
         return _extremum(node, inner)
     if isinstance(node, sp.Abs):
-        return sp.sign(node.args[0]) * inner[0]
+        return _times(sp.sign(node.args[0]), inner[0])
     if isinstance(node, sp.sign):
         return sp.S.Zero
-    return node.fdiff(1) * inner[0]
+    return _times(node.fdiff(1), inner[0])
 
 
 def _product(factors: Sequence[sp.Expr], inner: Sequence[sp.Expr]) -> sp.Expr:
-    return sp.Add(*(sp.Mul(*factors[:i], d, *factors[i + 1 :]) for i, d in enumerate(inner) if d is not sp.S.Zero))
+    return sp.Add(*(_times(*factors[:i], d, *factors[i + 1 :]) for i, d in enumerate(inner) if d is not sp.S.Zero))
+
+
+def _times(*factors: sp.Expr) -> sp.Expr:
+    """The product, with powers of a Piecewise taken piece by piece: SymPy's own way never ends where its conditions
+    were built unevaluated.
+    """
+    counts = Counter(part for factor in factors for part in sp.Mul.make_args(factor))
+    if not any(count > 1 and isinstance(part, sp.Piecewise) for part, count in counts.items()):
+        return sp.Mul(*factors)
+    return sp.Mul(
+        *(
+            sp.Piecewise(*((pair.expr**count, pair.cond) for pair in part.args), evaluate=False)
+            if isinstance(part, sp.Piecewise)
+            else part**count
+            for part, count in counts.items()
+        )
+    )
 
 
 def _power(node: sp.Pow, d_base: sp.Expr, d_exponent: sp.Expr) -> sp.Expr:
     base, exponent = node.args
     if d_exponent is sp.S.Zero:
-        return exponent * base ** (exponent - 1) * d_base
+        return _times(exponent * base ** (exponent - 1), d_base)
     return node * (d_exponent * sp.log(base) + exponent * d_base / base)
 
 

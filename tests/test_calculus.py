@@ -150,3 +150,13 @@ def test_tidy_leaves_bombs_alone() -> None:
 def test_expanded_terms_is_an_upper_bound(m: int, n: int, k: int) -> None:
     expression = (a + b + 1) ** m * (a - 2 * b) ** n + sp.sin(a) ** k
     assert len(sp.expand(expression).args) <= expanded_terms(expression)
+
+
+def test_third_derivatives_of_a_maximum_end() -> None:
+    x, y = sp.symbols("x y", real=True)
+    z = x - y / 3
+    expression = sp.Max(z, -z / 2) ** 3
+    for symbol in (x, x, y):
+        expression = derivative(expression, symbol)
+    assert expression.subs({x: 2, y: 3}) == -2  # z > 0: the third derivative of z^3 is 6, times -1/3
+    assert expression.subs({x: -2, y: 3}) == sp.Rational(1, 4)  # z < 0: of (-z/2)^3

@@ -11,9 +11,10 @@ import sympy as sp
 from helpers import EVERY_SHAPE, FEW, SHAPES, Solved, at, logistic, solved_problems
 from hypothesis import given
 
-from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, zoo
+from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, softplus, zoo
 from bilevel_sym.blocks import BLOCK_NAMES
 from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
+from bilevel_sym.expressions import substitute, symbols_in
 from bilevel_sym.textbook import textbook_equations
 
 x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
@@ -301,3 +302,51 @@ def test_wrong_options_are_refused() -> None:
         derive(problem).source("fortran")
     with pytest.raises(InvalidProblem, match="d >= 1"):
         derive_generic(0, 1)
+
+
+# ---- large problems, differentiated on the tape ------------------------------------------------------------
+
+
+def kinked(n: int) -> BilevelProblem:
+    """Large enough for the tape, with every kind of node that it writes back."""
+    x, y = sp.symbols(f"x1:{n + 1}", real=True), sp.symbols(f"y1:{n + 1}", real=True)
+    a = sp.Symbol("a", real=True)
+    terms = [
+        term
+        for k in range(n)
+        for row in range(12)
+        for z in [sp.Rational(row + 1, 7) * y[k] - x[(k + row) % n] / (row + 2)]
+        for term in (
+            softplus(z), sp.tanh(z), sp.sqrt(1 + z**2), sp.exp(-(z**2)), sp.Abs(z) ** 3, sp.Max(z, -z / 2) ** 3,
+            sp.Piecewise((z**3, z < 0), (a * z**4, True)), sp.log(2 + z**2), sp.atan(z) * sp.cos(z), sp.sinh(z / 3),
+        )
+    ]  # fmt: skip
+    g = sum(yk**2 for yk in y) * 50 + sp.Add(*terms[::2])
+    return BilevelProblem(sp.Add(*terms[1::2]) + a * x[0], g, x, y, parameters={"a": None})
+
+
+@pytest.mark.parametrize(
+    "problem", [logistic(3, 130), logistic(2, 120, named=False), kinked(2)], ids=["named", "log", "all"]
+)
+def test_blocks_of_a_large_problem_are_those_of_the_calculus(problem: BilevelProblem) -> None:
+    large = derive(problem, closed_form=False)
+    assert large.blocks._large
+    symbols = sorted(symbols_in(problem.f) | symbols_in(problem.g) | set(large.v), key=str)
+    point = {s: sp.Rational(2 * k + 1, 19) * (-1) ** k for k, s in enumerate(symbols)}
+    for name in BLOCK_NAMES:
+        block = large.blocks[name]
+        for corner in (0, -1):  # every axis at its first entry, and at its last
+            index = [corner % (len(problem.x) if axis == "x" else len(problem.y)) for axis in name[2:]]
+            tape = block[(*index, 0)] if len(index) == 1 else block[tuple(index)]
+            a, b = (substitute(entry, point).evalf(40) for entry in (tape, large.blocks[(name, *index)]))
+            assert abs(a - b) <= sp.Float("1e-30") * (1 + abs(b)), name
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_all_blocks_of_the_large_logistic_problem_in_seconds(named: bool) -> None:
+    derivation = derive(logistic(20, 30, named=named), closed_form=False)
+    start = time.process_time()
+    blocks = {name: derivation.blocks[name] for name in derivation.blocks}
+    assert time.process_time() - start < 20  # SymPy's diff: 149 s for the second derivatives of g alone
+    assert blocks["g_yyy"].shape == (20, 20, 20)
+    assert blocks["g_yyy"][3, 1, 2] is blocks["g_yyy"][1, 2, 3]  # symmetric entries are one object

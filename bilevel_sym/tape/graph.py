@@ -240,6 +240,8 @@ class Graph:
         return Form(ZERO, {node: ONE})
 
     def _power(self, node: int, p: int) -> int:
+        if self.op[node] in ("lt", "le") and p > 0:
+            return node  # 0 or 1, whatever the power
         if self.op[node] == "ipow":
             (inner,) = self.parameter[node]
             return self._power(self.args[node][0], inner * p)
