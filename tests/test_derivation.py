@@ -325,6 +325,7 @@ def kinked(n: int) -> BilevelProblem:
     return BilevelProblem(sp.Add(*terms[1::2]) + a * x[0], g, x, y, parameters={"a": None})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem", [logistic(3, 130), logistic(2, 120, named=False), kinked(2)], ids=["named", "log", "all"]
 )
@@ -342,7 +343,7 @@ def test_blocks_of_a_large_problem_are_those_of_the_calculus(problem: BilevelPro
             assert abs(a - b) <= sp.Float("1e-30") * (1 + abs(b)), name
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_all_blocks_of_the_large_logistic_problem_in_seconds(named: bool) -> None:
     derivation = derive(logistic(20, 30, named=named), closed_form=False)
     start = time.process_time()
