@@ -32,6 +32,7 @@ ATTEMPTS = 8
 REUSE = 2  # steps with one inverse: each gains as many bits as the inverse has right
 FAST = 2**12  # a step that is not smaller than the last one by this factor wants a new inverse
 MAX_STEPS = 100
+DECADES = 330  # below 1e-330 float64 has nothing but zero
 SMALL = 500  # places of a program that balls run faster than arrays of one lane
 Balls = tuple[Ball, ...]
 
@@ -307,11 +308,11 @@ def _missing(enclosure: Enclosure, digits: int) -> str | None:
 
 
 def _enough(value: Any, digits: int) -> bool:
-    """Relative digits; for a ball that contains zero, so many absolute ones that zero itself is the likely value."""
+    """Relative digits; a ball that contains zero must be so small that float64 has nothing but zero in it."""
     if not value.is_finite():
         return False
     if value.contains(0):
-        return bool(value.rad() <= arb(10) ** (-2 * digits))
+        return bool(value.rad() <= arb(10) ** (-digits - DECADES))
     return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Factored", "NotPositiveDefinite", "smallest_eigenvalues"]
+__all__ = ["Factored", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -45,8 +45,7 @@ class Factored:
     """
 
     def __init__(self, matrices: Floats) -> None:
-        # a finite sum has finite terms; LAPACK lets infinities and NaN pass
-        if not math.isfinite(matrices.sum()) and not np.isfinite(matrices).all():
+        if not all_finite(matrices):  # LAPACK lets infinities and NaN pass
             raise _failed(matrices, np.flatnonzero(~np.isfinite(matrices).all(axis=(1, 2))))
         self._few = len(matrices) <= FEW
         if self._few:
@@ -59,6 +58,15 @@ class Factored:
         if self._few:
             return _lapack_solve(self._factors, right)
         return self._inverse.transpose(0, 2, 1) @ (self._inverse @ right)
+
+
+def all_finite(array: Floats) -> bool:
+    """Whether every number is finite: certainly so if the sum of squares is; only if it is not, each is looked at.
+
+    >>> all_finite(np.array([1e200, -1e200])), all_finite(np.array([1.0, np.inf]))
+    (True, False)
+    """
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def smallest_eigenvalues(matrices: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.errors import KernelError
+from bilevel_sym.linear_algebra import all_finite
 
-__all__ = ["Floats", "Shape", "all_finite", "joined"]
+__all__ = ["Floats", "Shape", "joined"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -38,15 +38,6 @@ def joined(arguments: Mapping[str, tuple[ArrayLike, int]]) -> tuple[Floats, Shap
     if not all_finite(rows):
         raise _not_finite(dict(zip(arguments, arrays, strict=True)))
     return rows.reshape(-1, rows.shape[-1]), shape
-
-
-def all_finite(array: Floats) -> bool:
-    """Whether every number is finite: certainly so if the sum of squares is; only if it is not, each is looked at.
-
-    >>> all_finite(np.array([1e200, -1e200])), all_finite(np.array([1.0, np.inf]))
-    (True, False)
-    """
-    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _array(value: ArrayLike, name: str, width: int) -> Floats:

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from bilevel_sym import implicit
 from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
-from bilevel_sym.kernels.arguments import Shape, all_finite, joined
+from bilevel_sym.kernels.arguments import Shape, joined
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
-from bilevel_sym.linear_algebra import NotPositiveDefinite
+from bilevel_sym.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.problem import BilevelProblem
 

@@ -1,0 +1,278 @@
+"""y* to round-off, each member of a batch on its own schedule; and the small linear systems below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from bilevel_sym import BilevelProblem, compile_kernels, zoo
+from bilevel_sym.errors import LowerLevelFailure
+from bilevel_sym.kernels.choice import Backend, choose_engine
+from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.lower_level import solve_lower_level
+
+Floats = NDArray[np.float64]
+EPS = float(np.finfo(float).eps)
+BACKENDS: list[Backend] = ["tape", "compiled", "lambdify"]
+CLOSED = [name for name in zoo.names() if zoo.get(name).y_star is not None]
+
+
+def points_in_box(problem: BilevelProblem, count: int, seed: int = 0) -> Floats:
+    """Points with few binary digits, strictly inside the box in x."""
+    assert problem.box is not None
+    ends = dict(problem.box.items())
+    lo, hi = (np.array([float(ends[s.name][k]) for s in problem.x]) for k in (0, 1))
+    shares = np.random.default_rng(seed).integers(1, 32, (count, problem.d)) / 32
+    return np.asarray(lo + (hi - lo) * shares)
+
+
+def solve(problem: BilevelProblem, x: Any, y0: Any = None) -> Any:
+    engine = choose_engine(problem, "tape")
+    x = np.array(x, dtype=float)
+    return solve_lower_level(engine, x, np.zeros((len(x), problem.n)) if y0 is None else np.array(y0, dtype=float))
+
+
+# ---- y* --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_y_star_is_the_closed_form_to_round_off(name: str) -> None:
+    example = zoo.get(name)
+    problem = example.problem
+    assert example.y_star is not None
+    x = points_in_box(problem, 3)
+    got = compile_kernels(problem, backend="tape").y_star(x)
+    for point, found in zip(x, got, strict=True):
+        exact = {s: sp.Rational(float(value)) for s, value in zip(problem.x, point, strict=True)}
+        truth = np.array([float(entry.subs(exact).evalf(30)) for entry in example.y_star])
+        assert np.abs(found - truth).max() <= 64 * EPS * max(1e-300, np.abs(truth).max())
+
+
+def test_a_minimiser_far_from_the_start_is_found_without_a_warning() -> None:
+    # from y = 0 the relative size of a step overflows
+    kernels = BilevelProblem("x*y", "(y - 1000*x)**2/2", "x", "y").kernels
+    assert kernels.y_star([3.0]) == [3000.0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_finds_the_same_root(backend: Backend) -> None:
+    problem = BilevelProblem("x*y", "exp(y) + y**2/2 - x*y", "x", "y")
+    x = np.linspace(-3, 3, 13)[:, None]
+    y = compile_kernels(problem, backend=backend).y_star(x)
+    assert np.abs(np.exp(y) + y - x).max() <= 8 * EPS
+
+
+def test_a_tiny_root_keeps_its_relative_digits() -> None:
+    kernels = BilevelProblem("x*y", "sinh(y)*y/2 + y**2 - x*y", "x", "y").kernels
+    x = np.array([[1e-3], [1e-9], [1e-30], [1e-200]])
+    np.testing.assert_allclose(kernels.y_star(x)[1:], x[1:] / 3, rtol=1e-14)
+
+
+EASY, HARD, ROOT = 0, 1, 2
+
+
+def mixed() -> tuple[BilevelProblem, Floats, Floats]:
+    problem = BilevelProblem("x*y", "exp(3*y) + y**2/2 - x*y", "x", "y")
+    x, y0 = np.array([[0.5], [900.0], [3.0]]), np.array([[-0.3], [-2.0], [0.0]])
+    return problem, x, y0
+
+
+def test_each_member_keeps_its_own_schedule() -> None:
+    problem, x, y0 = mixed()
+    together = solve(problem, x, y0)
+    for k in range(3):
+        alone = solve(problem, x[k : k + 1], y0[k : k + 1])
+        assert alone.evaluations[0] == together.evaluations[k]
+        np.testing.assert_allclose(alone.y[0], together.y[k], rtol=1e-15)
+    assert together.evaluations[ROOT] == 1
+    assert together.evaluations[EASY] < together.evaluations[HARD]
+
+
+def test_a_warm_start_at_the_root_costs_one_evaluation() -> None:
+    problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    assert solve(problem, [[2.0]], [[2.0]]).evaluations.tolist() == [1]
+    with problem.kernels.counting() as c:
+        problem.kernels.y_star([[2.0], [5.0]], y0=[[2.0], [4.0]])
+    assert c.G_g[0] == 1
+    assert c.G_g[1] > 1
+
+
+def test_starts_are_not_overwritten() -> None:
+    problem, x, y0 = mixed()
+    before = y0.copy()
+    solve(problem, x, y0)
+    problem.kernels.y_star(x, y0=y0)
+    assert (y0 == before).all()
+
+
+@pytest.mark.parametrize("power", [6, 9, 12])
+def test_a_badly_scaled_lower_level_still_has_a_small_residual(power: int) -> None:
+    kappa = 10**power
+    problem = BilevelProblem("x*y1 + y2", f"{kappa}*(y1 - y2 - x)**2/2 + (y1 + y2)**2/2 + exp(y2)/10", "x", "y1 y2")
+    kernels = compile_kernels(problem, backend="tape")
+    y = kernels.y_star([0.7])
+    scale = np.abs(kernels.g_yy([0.7], y)) @ np.abs(y)
+    assert (np.abs(kernels.g_y([0.7], y)) <= 32 * EPS * scale.max()).all()
+
+
+@given(st.integers(0, 10**6))
+def test_random_convex_problems_are_solved_to_round_off(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 5))
+    problem = random_convex(n)
+    x, y0 = rng.normal(size=(9, 2)), rng.normal(size=(9, n)) * 3
+    solution = solve(problem, x, y0)
+    kernels = compile_kernels(problem, backend="tape")
+    g_y, g_yy = kernels.g_y(x, solution.y), kernels.g_yy(x, solution.y)
+    step = np.linalg.solve(g_yy, g_y[:, :, None])[:, :, 0]
+    assert np.abs(step).max() <= 32 * EPS * max(1.0, np.abs(solution.y).max())
+
+
+def random_convex(n: int) -> BilevelProblem:
+    terms = [f"softplus(y{k} - 2*x1*y{1 + k % n}) + cosh(y{k})/2 + y{k}**2 - x2*y{k}" for k in range(1, n + 1)]
+    return BilevelProblem("x1*x2*y1", " + ".join(terms), "x1 x2", " ".join(f"y{k}" for k in range(1, n + 1)))
+
+
+# ---- failures --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_failures_name_the_member_in_the_users_batch(backend: Backend) -> None:
+    kernels = compile_kernels(BilevelProblem("x*y", "x*y**2/2 - y", "x", "y"), backend=backend)
+    x = np.ones((4, 3, 1))
+    x[2, 1] = -2.0
+    for member in (kernels.y_star, kernels.phi, kernels.grad_phi, kernels.hess_phi, kernels.third_phi):
+        with pytest.raises(LowerLevelFailure, match="not strongly convex") as caught:
+            member(x)
+        error = caught.value
+        assert (error.member, error.x, error.eigenvalue) == ((2, 1), (-2.0,), -2.0)
+        assert len(error.y) == 1
+    with pytest.raises(LowerLevelFailure) as caught:
+        kernels.y_star([-2.0])
+    assert caught.value.member == ()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_given_y_may_fail_too(backend: Backend) -> None:
+    kernels = compile_kernels(BilevelProblem("x*y", "y**4/4 - x*y**2", "x", "y"), backend=backend)
+    for shape in ((), (3,), (40,), (2, 2)):
+        x, y = np.ones((*shape, 1)), np.full((*shape, 1), 5.0)
+        y.reshape(-1)[-1] = 0.25
+        with pytest.raises(LowerLevelFailure) as caught:
+            kernels.expansion(x, y)
+        assert caught.value.eigenvalue == pytest.approx(3 / 16 - 2)
+        assert caught.value.y == (0.25,)
+
+
+def test_a_failing_member_beyond_the_first_chunk_keeps_its_index() -> None:
+    kernels = BilevelProblem("x*y", "x*y**2/2 - y", "x", "y").kernels
+    x = np.ones((7, 300, 1))
+    x[5, 123] = -1
+    with pytest.raises(LowerLevelFailure) as caught:
+        kernels.hess_phi(x)
+    assert caught.value.member == (5, 123)
+
+
+@pytest.mark.parametrize("g", ["exp(y)", "log(1 + exp(y))", "y**2/2 + abs(y - 1/3) - y/10"])
+def test_a_lower_level_without_a_smooth_minimiser_fails_and_says_so(g: str) -> None:
+    kernels = BilevelProblem("x*y", g, "x", "y").kernels
+    with pytest.raises(LowerLevelFailure):
+        kernels.y_star([[1.0], [2.0]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("a", "b"), [(3, 7), (1, 3), (7, 11), (13, 17), (1, 1)])
+def test_a_nearly_singular_lower_level_is_refused_rather_than_solved(a: int, b: int, backend: Backend) -> None:
+    # numpy.linalg.solve of such a matrix returned 2e15 without an error
+    g = f"({a}*y1 + {b}*y2)**2/10 + 10**(-18)*(y1**2 + y2**2) - x*y1"
+    kernels = compile_kernels(BilevelProblem("x*y1", g, "x", "y1 y2"), backend=backend)
+    for batch in (1, 10):
+        with pytest.raises(LowerLevelFailure):
+            kernels.grad_phi(np.ones((batch, 1)))
+
+
+def test_a_start_outside_the_domain_is_said() -> None:
+    kernels = BilevelProblem("x*y", "-log(y) + y**2/2", "x", "y").kernels
+    with pytest.raises(LowerLevelFailure, match="not defined at the start"):
+        kernels.y_star([1.0])
+    np.testing.assert_allclose(kernels.y_star([1.0], y0=[0.1]), [1.0], rtol=1e-15)
+
+
+def test_the_box_says_where_to_start() -> None:
+    problem = BilevelProblem("x*y", "-log(y) + y**2/2", "x", "y", box={"x": (0, 1), "y": (1, 3)})
+    np.testing.assert_allclose(problem.kernels.y_star([0.5]), [1.0], rtol=1e-15)
+
+
+# ---- linear algebra --------------------------------------------------------------------------------------
+
+
+def positive_definite(rng: np.random.Generator, batch: int, n: int, condition: float = 100.0) -> Floats:
+    q = np.linalg.qr(rng.normal(size=(batch, n, n)))[0]
+    matrices = (q * np.geomspace(1, condition, n)) @ q.transpose(0, 2, 1)
+    return np.asarray(matrices + matrices.transpose(0, 2, 1)) / 2
+
+
+@pytest.mark.parametrize("n", [*range(1, 13), 20, 41])
+@pytest.mark.parametrize("batch", [1, 2, 7, 64])
+def test_solutions_agree_with_lapack(n: int, batch: int) -> None:
+    rng = np.random.default_rng(100 * n + batch)
+    matrices, right = positive_definite(rng, batch, n), rng.normal(size=(batch, n, 3))
+    factored = Factored(matrices)
+    np.testing.assert_allclose(factored.solve(right), np.linalg.solve(matrices, right), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(factored.solve(right[:, :, :1]), np.linalg.solve(matrices, right[:, :, :1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_isotropic_systems_are_exact(batch: int) -> None:
+    right = np.arange(1.0, 1 + 4 * batch).reshape(batch, 4, 1)
+    assert (Factored(np.tile(4 * np.eye(4), (batch, 1, 1))).solve(right) == right / 4).all()
+
+
+@pytest.mark.parametrize("batch", [1, 3, 9, 64])
+@pytest.mark.parametrize("n", [1, 2, 6, 13])
+def test_nan_and_indefinite_matrices_are_never_solved(batch: int, n: int) -> None:
+    # numpy.linalg.eigvalsh of a matrix with NaN may return finite numbers; LAPACK's Cholesky lets NaN pass
+    rng = np.random.default_rng(n)
+    for i in range(n):
+        for j in range(i + 1):
+            for bad in (np.nan, -np.inf, -1e6):
+                matrices = positive_definite(rng, batch, n)
+                matrices[-1, i, j] = matrices[-1, j, i] = bad
+                with pytest.raises(NotPositiveDefinite) as caught:
+                    Factored(matrices)
+                assert caught.value.members[0] == batch - 1
+                assert np.isnan(caught.value.eigenvalues[0]) or caught.value.eigenvalues[0] < 0
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("off", [0.0, np.inf, -np.inf])
+def test_infinite_matrices_are_never_solved(off: float, batch: int) -> None:
+    # an infinite pivot before the last one leaves a factor that looks fine
+    # DEFECT for off = -inf: NumPy warns of inf - inf where finiteness is asked by way of a sum
+    matrices = np.tile(np.array([[np.inf, off], [off, 1.0]]), (batch, 1, 1))
+    with pytest.raises(NotPositiveDefinite):
+        Factored(matrices)
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_the_largest_numbers_are_solved_without_a_warning(batch: int) -> None:
+    # DEFECT: the sum of all entries overflows, and NumPy warns
+    matrices = np.tile(np.diag([1.5e308, 1.5e308]), (batch, 1, 1))
+    np.testing.assert_allclose(Factored(matrices).solve(np.full((batch, 2, 1), 1.5e308)), 1.0, rtol=1e-14)
+
+
+def test_smallest_eigenvalues_of_nan_are_nan() -> None:
+    matrices = np.array([np.diag([3.0, 2.0]), [[1.0, np.nan], [np.nan, 1.0]], [[np.inf, 0.0], [0.0, 1.0]]])
+    np.testing.assert_array_equal(smallest_eigenvalues(matrices), [2.0, np.nan, np.nan])
+
+
+def test_a_singular_matrix_is_not_solved() -> None:
+    for batch in (1, 10):
+        with pytest.raises(NotPositiveDefinite):
+            Factored(np.tile(np.ones((3, 3)), (batch, 1, 1)))
