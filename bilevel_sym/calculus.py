@@ -55,7 +55,7 @@ def _chain(node: sp.Basic, inner: Sequence[sp.Expr], symbol: sp.Symbol) -> sp.Ex
     if isinstance(node, sp.Pow):
         return _power(node, *inner)
     if isinstance(node, sp.Piecewise):
-        return sp.Piecewise(*((d, pair.cond) for d, pair in zip(inner, node.args, strict=True)))
+        return _pieces(inner, [pair.cond for pair in node.args])
     if isinstance(node, (sp.Max, sp.Min)):
         return _extremum(node, inner)
     if isinstance(node, sp.Abs):
@@ -63,6 +63,13 @@ def _chain(node: sp.Basic, inner: Sequence[sp.Expr], symbol: sp.Symbol) -> sp.Ex
     if isinstance(node, sp.sign):
         return sp.S.Zero
     return _times(node.fdiff(1), inner[0])
+
+
+def _pieces(values: Sequence[sp.Expr], conditions: Sequence[Boolean]) -> sp.Expr:
+    """Built unevaluated: SymPy folds nested pieces, which never ends where their conditions were built unevaluated."""
+    if all(value == values[0] for value in values) and conditions[-1] == True:  # noqa: E712
+        return values[0]
+    return sp.Piecewise(*zip(values, conditions, strict=True), evaluate=False)
 
 
 def _product(factors: Sequence[sp.Expr], inner: Sequence[sp.Expr]) -> sp.Expr:

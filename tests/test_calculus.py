@@ -160,3 +160,13 @@ def test_third_derivatives_of_a_maximum_end() -> None:
         expression = derivative(expression, symbol)
     assert expression.subs({x: 2, y: 3}) == -2  # z > 0: the third derivative of z^3 is 6, times -1/3
     assert expression.subs({x: -2, y: 3}) == sp.Rational(1, 4)  # z < 0: of (-z/2)^3
+
+
+def test_third_derivatives_of_pieces_within_pieces_end() -> None:
+    x, y = sp.symbols("x y", real=True)
+    inner = sp.Piecewise((-x * y, x < y), (x - y, (y >= 1) | (x > 1)), (-y, True))
+    outer = sp.Piecewise((inner * sp.Min(4, x), x < y), (inner + sp.Max(x, y), (y >= 1) | (x > 1)), (inner, True))
+    expression = sp.Max(outer * sp.Min(y**2, sp.atan(inner)), -2 * sp.Min(inner, x) + sp.cos(x))
+    for symbol in (x, y, x):
+        expression = derivative(expression, symbol)
+    assert expression.subs({x: sp.Rational(1, 3), y: sp.Rational(1, 2)}).is_number
