@@ -684,20 +684,3 @@ def test_linear_with_overflow_claims_nothing() -> None:
     c, x = np.array([[1e200, 1e200, -1e200]]), np.full((3, 1), 1e200)
     lo, hi = intervals.linear(c, c, np.zeros(1), np.zeros(1), x, x)
     assert (lo[0, 0], hi[0, 0]) == (-np.inf, np.inf)
-
-
-def test_linear_of_scalars() -> None:
-    with mpmath.workprec(100), balls.precision(100):
-        coefficients, values = [(1, 3), (-2, 7), (5, 1)], [0.1, 1e20, -3.5]
-        exact = Fraction(2, 9) + sum(
-            Fraction(p, q) * Fraction(v) for (p, q), v in zip(coefficients, values, strict=True)
-        )
-        digits = multiprecision.linear(
-            multiprecision.constant(2, 9),
-            [multiprecision.constant(*c) for c in coefficients],
-            [mpmath.mpf(v) for v in values],
-        )
-        ball = balls.linear(balls.constant(2, 9), [balls.constant(*c) for c in coefficients], [arb(v) for v in values])
-        assert abs(digits / multiprecision.constant(exact.numerator, exact.denominator) - 1) < 1e-28
-        assert ball.overlaps(balls.constant(exact.numerator, exact.denominator))
-        assert ball.rel_accuracy_bits() > 90

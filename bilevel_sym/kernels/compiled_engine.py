@@ -11,7 +11,7 @@ from bilevel_sym.engine import EXPANSION, Expansion, Floats, keep_memory
 from bilevel_sym.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
 from bilevel_sym.tape.compiled import Implicit, encode
-from bilevel_sym.tape.interpreter import BLOCK
+from bilevel_sym.tape.lanes import BLOCK
 from bilevel_sym.tape.model import Model
 
 __all__ = ["CompiledEngine"]

@@ -13,7 +13,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import flint
 from flint import arb, fmpq
 
-__all__ = ["OPERATIONS", "SMOOTH", "constant", "linear", "precision"]
+__all__ = ["OPERATIONS", "SMOOTH", "constant", "precision"]
 
 _NAN = arb("nan")
 _UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
@@ -55,18 +55,6 @@ def constant(p: int, q: int) -> Any:
     (True, True)
     """
     return arb(fmpq(p, q))
-
-
-def linear(constant: Any, coefficients: Sequence[Any], values: Sequence[Any]) -> Any:
-    """constant + sum of coefficient times value.
-
-    >>> linear(arb(1), [arb(2), arb(-1)], [arb(3), arb(4)]) == 3
-    True
-    """
-    total = constant
-    for coefficient, value in zip(coefficients, values, strict=True):
-        total = total + coefficient * value
-    return total
 
 
 def _narrow(x: Any) -> bool:

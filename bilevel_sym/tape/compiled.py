@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.tape import interpreter, single
+from bilevel_sym.tape import interpreter, lanes, single
 from bilevel_sym.tape.arrays import Floats, dense
 from bilevel_sym.tape.program import Program, Row, Step
 
@@ -121,15 +121,15 @@ class Implicit:
     def eliminate(self, work: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Solve for v and dy_dx^T; returns the latter by blocks of lanes, and which lanes failed."""
         p = self._places
-        response = np.empty((work.shape[1] // interpreter.BLOCK, self._n, self._d, interpreter.BLOCK))
+        response = np.empty((work.shape[1] // lanes.BLOCK, self._n, self._d, lanes.BLOCK))
         failed = np.zeros(work.shape[1], dtype=np.bool_)
-        interpreter.eliminate(work, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, response, failed)
+        lanes.eliminate(work, p["g_yy"], p["g_xy"], p["f_y"], self._filled, self._v, response, failed)
         return response, failed
 
     def assemble(self, work: Floats, response: Floats, phi: Floats, grad: Floats, hess: Floats) -> None:
         """Phi, grad Phi and Hess Phi of the first lanes, as many as the arrays for the results have rows."""
         p = self._places
-        interpreter.assemble(
+        lanes.assemble(
             work, int(p["f"]), p["f_x"], p["g_xy"], self._v, p["L_xx"], p["L_xy"], p["L_yy"], self._zero,
             response, phi, grad, hess,
         )  # fmt: skip

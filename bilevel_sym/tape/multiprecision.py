@@ -9,13 +9,13 @@ mpf('4.0')
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import mpmath
 
-__all__ = ["OPERATIONS", "constant", "linear"]
+__all__ = ["OPERATIONS", "constant"]
 
 # bits beyond the working precision for results of more than one rounding
 _GUARD = 20
@@ -28,15 +28,6 @@ def constant(p: int, q: int) -> Any:
     mpf('0.25')
     """
     return mpmath.mp.make_mpf(mpmath.libmp.from_rational(p, q, mpmath.mp.prec, "n"))
-
-
-def linear(constant: Any, coefficients: Sequence[Any], values: Sequence[Any]) -> Any:
-    """constant + sum of coefficient times value, rounded once.
-
-    >>> linear(mpmath.mpf(1), [mpmath.mpf(2), mpmath.mpf(-1)], [mpmath.mpf(3), mpmath.mpf(4)])
-    mpf('3.0')
-    """
-    return mpmath.fdot([constant, *coefficients], [mpmath.mpf(1), *values])
 
 
 def _ipow(a: Any, k: int) -> Any:
