@@ -19,7 +19,7 @@ from bilevel_sym.linear_algebra import Factored
 __all__ = ["GRADIENT", "THIRD", "expansion", "gradient", "third"]
 
 GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
-THIRD = ("f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
+THIRD = ("f", "f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
 
 
 def gradient(session: Session, xy: Floats) -> tuple[Floats, Floats]:
@@ -75,7 +75,8 @@ def third(session: Session, wide: Session, xy: Floats) -> Floats:
     q = wide.take("q").reshape(lanes, len(b), xy.shape[1])
     r = wide.take("r").reshape(lanes, len(b), v.shape[1])
     straight, held = _unfold(q @ z.transpose(0, 2, 1), b, c), _unfold(r @ v_moves, b, c)
-    return _symmetrised(straight / 3.0 - held)
+    # where f is not defined, neither are its derivatives, whatever their formulas say
+    return _symmetrised(straight / 3.0 - held) + 0.0 * session.take("f")[:, None, None, None]
 
 
 def _unfold(pairs: Floats, b: NDArray[np.intp], c: NDArray[np.intp]) -> Floats:

@@ -1,6 +1,6 @@
 """y*(x) to round-off: Newton's method for grad_y g = 0, globalised, for many x at once, each on its own schedule.
 
-The merit is |grad_y g|: with g_yy positive definite, Newton's direction decreases it at rate one, and it keeps its
+The merit is grad_y g: with g_yy positive definite, Newton's direction decreases it at rate one, and it keeps its
 meaning near the solution, where g itself no longer changes in floating point.
 """
 
@@ -21,12 +21,14 @@ __all__ = ["NEWTON", "LowerSolution", "solve_lower_level"]
 
 Members: TypeAlias = NDArray[np.intp]
 
-NEWTON = ("g_y", "g_yy")
+NEWTON = ("g", "g_y", "g_yy")
 MAX_STEPS = 200
-MAX_HALVINGS = 60
+MAX_TRIALS = 60
+HALVINGS = 12  # after so many, a step is cut to a sixteenth at a time
 DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
-ROUND_OFF = 2.0**-51  # a relative step below this changes nothing
-NOISE = 1e-6  # a relative step below this that no longer helps is rounding error
+CLOSE = 1e-6  # beside the scale of a component: from here on full steps converge, and the merit is about to be noise
+ROUND_OFF = 2.0**-51  # a step below this, beside the scale of its component, changes nothing
+MAX_POLISH = 8
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class LowerSolution:
 class _Point:
     """Where each member stands, and Newton's step from there; the arrays are updated in place as members move.
 
-    ``merit`` is |grad_y g|, ``size`` the step's size beside y (beside y = 0, every step but zero is infinitely large).
+    ``scale`` is the largest that each component of y, or of a step, has been: what its rounding is measured by.
     """
 
     x: Floats
@@ -49,42 +51,69 @@ class _Point:
     g_y: Floats
     g_yy: Floats
     step: Floats
-    merit: Floats
-    size: Floats
+    scale: Floats
+
+    def sizes(self) -> Floats:
+        """The largest component of each member's step, each beside its scale; NaN where there is no step."""
+        relative = np.where(self.step == 0, 0.0, np.abs(self.step) / self.scale)
+        largest: Floats = relative.max(axis=1)
+        return largest
 
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
-        for name in ("y", "g_y", "g_yy", "step", "merit", "size"):
+        for name in ("y", "g_y", "g_yy", "step", "scale"):
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
 
 def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
-    """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails."""
+    """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails.
+
+    First each member descends until its step is small, or its merit is nothing but rounding; then full steps polish
+    it, component by component, until they no longer shrink.
+    """
     with np.errstate(all="ignore"):
-        at = _evaluate(engine, x, y0.copy())
+        at = _evaluate(engine, x, y0.copy(), np.abs(y0))
         evaluations = np.ones(len(x), dtype=np.int64)
         _require_start(at)
-        members = np.flatnonzero(at.size > ROUND_OFF)  # a start at the root stays there
-        for _ in range(MAX_STEPS):
-            if not len(members):
-                return LowerSolution(at.y, evaluations)
-            size = at.size[members]
-            moved, trials = _line_search(engine, at, members)
-            evaluations[members] += trials
-            stuck = members[~moved & (size > NOISE)]
-            if len(stuck):
-                raise _failure(at, int(stuck[0]), "did not converge: no step along Newton's direction helps")
-            members = members[moved & (at.size[members] > ROUND_OFF)]
+        _descend(engine, at, evaluations)
+        _polish(engine, at, evaluations)
+        far = np.flatnonzero(~(at.sizes() <= CLOSE))
+    if len(far):
+        raise _failure(at, int(far[0]), "did not converge: no step along Newton's direction helps")
+    return LowerSolution(at.y, evaluations)
+
+
+def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
+    members = np.flatnonzero(at.sizes() > CLOSE)
+    for _ in range(MAX_STEPS):
+        if not len(members):
+            return
+        moved, trials = _line_search(engine, at, members)
+        evaluations[members] += trials
+        members = members[moved & (at.sizes()[members] > CLOSE)]
     raise _failure(at, int(members[0]), f"did not converge in {MAX_STEPS} Newton steps")
 
 
-def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
+def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
+    members = np.flatnonzero(at.sizes() > ROUND_OFF)
+    for _ in range(MAX_POLISH):
+        if not len(members):
+            return
+        trial = _evaluate(engine, at.x[members], at.y[members] + at.step[members], at.scale[members])
+        evaluations[members] += 1
+        before, after = at.sizes()[members], trial.sizes()
+        at.move(members, trial, after <= before)
+        # a step that is not halved is rounding, and the next one would be too
+        members = members[(2 * after <= before) & (after > ROUND_OFF)]
+
+
+def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
-    g_y, g_yy = session.take("g_y"), session.take("g_yy")
+    g, g_y, g_yy = (session.take(name) for name in NEWTON)
     step = _newton_step(g_y, g_yy)
-    largest = np.abs(step).max(axis=1)
-    size = np.where(largest == 0, 0.0, largest / np.abs(y).max(axis=1))
-    return _Point(x, y, g_y, g_yy, step, np.abs(g_y).max(axis=1), size)
+    # outside the domain of g its derivatives may still look fine: log(y) has one at -1
+    step[~np.isfinite(g)] = np.nan
+    return _Point(x, y, g_y, g_yy, step, np.fmax(scale, np.fmax(np.abs(y), np.abs(step))))
 
 
 def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
@@ -102,28 +131,30 @@ def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
 
 
 def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Move each member along its step, halved until the merit falls and g_yy stays positive definite.
+    """Move each member along its step, cut until the merit falls and g stays defined and convex.
 
-    Returns who moved, and how many trials each took. ``at`` is updated.
+    The merit is grad_y g, each component by the root of its curvature, so that units do not matter: along Newton's
+    direction all components shrink at rate one. Returns who moved, and how many trials each took; ``at`` is updated.
     """
     moved = np.zeros(len(members), dtype=bool)
     trials = np.zeros(len(members), dtype=np.int64)
-    before, step, size = at.merit[members], at.step[members], at.size[members]
-    left = np.arange(len(members))
-    length = 1.0
-    for _ in range(MAX_HALVINGS):
+    weight = 1 / np.sqrt(np.diagonal(at.g_yy[members], axis1=1, axis2=2))
+    before, step = (np.abs(at.g_y[members]) * weight).max(axis=1), at.step[members].copy()
+    left, length = np.arange(len(members)), 1.0
+    for k in range(MAX_TRIALS):
         who = members[left]
-        trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left])
+        trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left], at.scale[who])
         trials[left] += 1
+        merit = (np.abs(trial.g_y) * weight[left]).max(axis=1)
         # a comparison with NaN is false: overflow, points outside the domain and no convexity are refused
-        good = (trial.merit <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
+        good = (merit <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
         at.move(who, trial, good)
         moved[left[good]] = True
-        # at the level of rounding a shorter step is no better
-        left = left[~good & (length * size[left] > ROUND_OFF)]
+        left = left[~good]
+        length /= 2 if k < HALVINGS else 16
+        left = left[length * (np.abs(step[left]) / at.scale[members[left]]).max(axis=1) > ROUND_OFF]
         if not len(left):
             break
-        length /= 2
     return moved, trials
 
 
@@ -131,8 +162,10 @@ def _require_start(at: _Point) -> None:
     bad = np.flatnonzero(~np.isfinite(at.step).all(axis=1))
     if len(bad):
         k = int(bad[0])
-        finite = np.isfinite(at.g_y[k]).all() and np.isfinite(at.g_yy[k]).all()
-        raise _failure(at, k, "is not strongly convex" if finite else "is not defined at the start, or overflows there")
+        concave = not smallest_eigenvalues(at.g_yy[k : k + 1])[0] > 0 and np.isfinite(at.g_yy[k]).all()
+        raise _failure(
+            at, k, "is not strongly convex" if concave else "is not defined at the start, or beyond float64 there"
+        )
 
 
 def _failure(at: _Point, member: int, what: str) -> LowerLevelFailure:

@@ -168,9 +168,10 @@ class Kernels:
         xy, shape = self._solved(x, y0)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
         try:
-            _, grad = over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient)
+            phi, grad = over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient)
         except NotPositiveDefinite as error:
             raise self._named(error, xy, shape) from None
+        self._finite("phi", phi, shape)
         return self._finite("grad_phi", grad, shape)
 
     def hess_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:

@@ -5,6 +5,7 @@ Nothing raises on overflow or outside a domain: IEEE infinities and NaN are what
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -27,12 +28,15 @@ CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest 
 
 
 def nearest(value: fmpq) -> float:
-    """The float nearest to a rational number.
+    """The float nearest to a rational number; infinite beyond the range of floats.
 
     >>> nearest(fmpq(1, 3)) == 1/3
     True
     """
-    return int(value.p) / int(value.q)
+    try:
+        return int(value.p) / int(value.q)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 class ArrayProgram:
@@ -312,7 +316,7 @@ def _bell(z: Floats) -> Floats:
 
 
 def _select(c: Floats, a: Floats, b: Floats) -> Floats:
-    return np.asarray(np.where(c != 0, a, b))
+    return np.where(np.isnan(c), np.nan, np.where(c != 0, a, b))
 
 
 _UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
@@ -328,8 +332,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Floats]] = MappingProxyType(
         "softplus": _softplus,
         "sigmoid": _sigmoid,
         "bell": _bell,
-        "lt": lambda a: np.asarray(a < 0, dtype=np.float64),
-        "le": lambda a: np.asarray(a <= 0, dtype=np.float64),
+        "lt": lambda a: np.where(np.isnan(a), np.nan, a < 0),
+        "le": lambda a: np.where(np.isnan(a), np.nan, a <= 0),
         "select": _select,
     }
 )

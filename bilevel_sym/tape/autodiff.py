@@ -56,15 +56,17 @@ def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple
         # one node for the adjoint, so that a long sum is not copied to every argument
         shared = adjoint if len(args) == 1 else _as_one(graph, adjoint)
         return [(a, shared.scaled(c)) for a, c in zip(args, graph.linear[node][1], strict=True)]
-    if op == "select":
-        condition = graph.form(args[0])
+    if op in _BRANCHES:
+        condition, a, b = _branches(graph, node)
         return [
-            (args[1], graph.apply("select", condition, adjoint, NOTHING)),
-            (args[2], graph.apply("select", condition, NOTHING, adjoint)),
+            (a, graph.apply("select", condition, adjoint, NOTHING)),
+            (b, graph.apply("select", condition, NOTHING, adjoint)),
         ]
     partials = _partials(graph, node)
     return [
-        (a, graph.mul(partial, adjoint)) for a, partial in zip(args, partials, strict=True) if graph.support[a] & wanted
+        (a, graph.mul(partial, adjoint, guarded=True))
+        for a, partial in zip(args, partials, strict=True)
+        if graph.support[a] & wanted
     ]
 
 
@@ -133,9 +135,9 @@ def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], la
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
     op, args = graph.op[node], graph.args[node]
-    if op == "select":
-        condition = graph.form(args[0])
-        a, b = (done.get(arg, {}) for arg in args[1:])
+    if op in _BRANCHES:
+        condition, *nodes = _branches(graph, node)
+        a, b = (done.get(arg, {}) for arg in nodes)
         return {k: graph.apply("select", condition, a.get(k, NOTHING), b.get(k, NOTHING)) for k in a.keys() | b.keys()}
     moved: dict[int, list[Form]] = {}
     for arg, partial in zip(args, _partials(graph, node), strict=True):
@@ -180,6 +182,21 @@ def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[F
     return [[row.get(k, NOTHING) for k in range(i + 1)] for i, row in enumerate(second)]
 
 
+# ---- branches: outside its region a branch may be infinite, and 0 inf is no number --------------------------
+
+_BRANCHES = ("select", "min", "max")
+
+
+def _branches(graph: Graph, node: int) -> tuple[Form, int, int]:
+    """The condition under which the first of two branches counts, and the branches."""
+    if graph.op[node] == "select":
+        condition, a, b = graph.args[node]
+        return graph.form(condition), a, b
+    a, b = graph.args[node]
+    difference = graph.form(a) - graph.form(b)
+    return graph.apply("le", difference if graph.op[node] == "min" else -difference), a, b
+
+
 # ---- the derivative of each operation -------------------------------------------------------------------
 
 
@@ -197,10 +214,6 @@ def _partials(graph: Graph, node: int) -> list[Form]:
         case "rpow":
             p, q = graph.parameter[node]
             return [graph.power(first, p - q, q).scaled(fmpq(p, q))]
-        case "min" | "max":
-            difference = graph.form(args[0]) - graph.form(args[1])
-            chosen = graph.apply("le", difference if op == "min" else -difference)
-            return [chosen, UNIT - chosen]
         case "sign" | "lt" | "le":
             return [NOTHING]
     return [_unary(graph, op, graph.form(args[0]) if op in ("tanh", "bell") else first, itself)]

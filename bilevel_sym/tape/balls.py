@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,7 @@ from flint import arb, fmpq
 
 __all__ = ["OPERATIONS", "SMOOTH", "constant", "precision"]
 
+_CONTEXT = RLock()  # flint's precision belongs to the whole process: one thread at a time
 _NAN = arb("nan")
 _UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
 _NARROW = arb(2) ** -20
@@ -40,12 +42,13 @@ def precision(bits: int) -> Iterator[None]:
     >>> flint.ctx.prec
     53
     """
-    before = flint.ctx.prec
-    flint.ctx.prec = bits
-    try:
-        yield
-    finally:
-        flint.ctx.prec = before
+    with _CONTEXT:
+        before = flint.ctx.prec
+        flint.ctx.prec = bits
+        try:
+            yield
+        finally:
+            flint.ctx.prec = before
 
 
 def constant(p: int, q: int) -> Any:
@@ -198,7 +201,11 @@ def _decided_negative(x: Any) -> Any:
 def _decided_select(c: Any, a: Any, b: Any) -> Any:
     if c != 0:
         return a
-    return b if c.is_zero() or (a.is_exact() and a == b) else _NAN
+    return b if c.is_zero() else _NAN
+
+
+def _inner_rpow(x: Any, p: int, q: int) -> Any:
+    return _rpow(x, p, q) if x > 0 else _NAN
 
 
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -230,12 +237,13 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 """Operation name -> function of balls; integer parameters (of ``ipow``, ``rpow``) come last."""
 
-# For proofs that need smoothness all over a ball: where a switch is not decided, nothing is claimed. A hull would be
-# true of values, but the mean value theorem fails across a jump, however small. Branches that are one exact number
-# agree.
+# For proofs that need smoothness all over a ball: where a switch is not decided, or a root touches the end of its
+# domain, nothing is claimed. A hull would be true of values, but the mean value theorem fails across a jump, and
+# branches that agree at a point need not agree next to it.
 SMOOTH: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **OPERATIONS,
+        "rpow": _inner_rpow,
         "sign": _decided_sign,
         "lt": _decided_negative,
         "le": _decided_negative,

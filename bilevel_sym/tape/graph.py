@@ -162,10 +162,12 @@ class Graph:
             ((node, c),) = form.terms.items()
             if c == 1:
                 return node
+        if form.constant == 1 and len(form.terms) == 1 and (stable := self._complement(form)) is not None:
+            return self.atom(stable)
         args = tuple(sorted(form.terms))
         coefficients = tuple(form.terms[node] for node in args)
         # Hashing a rational costs more than all the rest: hash its float, compare exactly.
-        key = (args, float(form.constant), *map(float, coefficients))
+        key = (args, _hashable(form.constant), *map(_hashable, coefficients))
         same = self._known_linear.setdefault(key, [])
         for node in same:
             if self.linear[node] == (form.constant, coefficients):
@@ -195,6 +197,8 @@ class Graph:
                 return self._extremum(op, *forms)
             case "log" if (z := self._softplus_argument(forms[0])) is not None:
                 return self.apply("softplus", z)
+            case "log" if self.op[node := self.atom(forms[0])] == "sigmoid":
+                return -self.apply("softplus", -self.form(self.args[node][0]))
             case "abs" | "sign" | "lt" | "le" if forms[0].is_constant:
                 return _exact(op, forms[0].constant)
         if op in _AT_ZERO and forms[0].is_constant and not forms[0].constant:
@@ -216,24 +220,27 @@ class Graph:
         scale, node = self._factor(base)
         return self._single(self._power(node, p)).scaled(scale**p)
 
-    def mul(self, a: Form, b: Form) -> Form:
-        """The product, with constant factors outside and powers of one base together."""
+    def mul(self, a: Form, b: Form, *, guarded: bool = False) -> Form:
+        """The product, with constant factors outside and powers of one base together.
+
+        ``guarded``: a factor select(c, u, 0) keeps the other factor inside, where it may be infinite.
+        """
         if a.is_constant:
             return b.scaled(a.constant)
         if b.is_constant:
             return a.scaled(b.constant)
         (scale_a, i), (scale_b, j) = self._factor(a), self._factor(b)
-        return self._product(i, j).scaled(scale_a * scale_b)
+        return self._product(i, j, guarded).scaled(scale_a * scale_b)
 
-    def _product(self, i: int, j: int) -> Form:
+    def _product(self, i: int, j: int, guarded: bool) -> Form:
         for one, other in ((i, j), (j, i)):
-            if self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
+            if guarded and self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
                 return moved
             if (stable := self._with_sigmoid(one, other)) is not None:
                 return stable
         (base_i, p), (base_j, q) = self._as_power(i), self._as_power(j)
-        if base_i == base_j:
-            return UNIT if p + q == 0 else self._single(self._power(base_i, p + q))
+        if base_i == base_j and p * q > 0:  # of opposite signs they stay apart: x/x is not defined at 0
+            return self._single(self._power(base_i, p + q))
         return self._single(self._node("mul", (min(i, j), max(i, j))))
 
     def _single(self, node: int) -> Form:
@@ -271,6 +278,18 @@ class Graph:
                 return self.form(self.args[node][0])
         return None
 
+    def _complement(self, form: Form) -> Form | None:
+        """1 - sigmoid(z) = sigmoid(-z) and 1 - tanh(z)**2 = 4 bell(2 z), which do not cancel."""
+        ((node, c),) = form.terms.items()
+        if c != -1:
+            return None
+        if self.op[node] == "sigmoid":
+            return self.apply("sigmoid", -self.form(self.args[node][0]))
+        base, p = self._as_power(node)
+        if self.op[base] == "tanh" and p == 2:
+            return self.apply("bell", self.form(self.args[base][0]).scaled(fmpq(2))).scaled(fmpq(4))
+        return None
+
     def is_exponential(self, form: Form) -> bool:
         """Whether the form is a multiple of exp, of sigmoid or of a power of it."""
         if len(form.terms) != 1 or form.constant:
@@ -304,9 +323,9 @@ class Graph:
         condition, a, b = (self.form(arg) for arg in self.args[select])
         other = self._single(factor)
         if b.is_constant and not b.constant:
-            return self._select(condition, self.mul(a, other), NOTHING)
+            return self._select(condition, self.mul(a, other, guarded=True), NOTHING)
         if a.is_constant and not a.constant:
-            return self._select(condition, NOTHING, self.mul(b, other))
+            return self._select(condition, NOTHING, self.mul(b, other, guarded=True))
         return None
 
     def _select(self, condition: Form, a: Form, b: Form) -> Form:
@@ -333,6 +352,13 @@ class Graph:
                 seen.add(node)
                 stack.extend(a for a in self.args[node] if support == -1 or self.support[a] & support)
         return sorted(seen)
+
+
+def _hashable(value: fmpq) -> object:
+    try:
+        return float(value)
+    except OverflowError:
+        return int(value.p), int(value.q)
 
 
 def _vanishes(form: Form) -> bool:

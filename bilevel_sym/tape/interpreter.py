@@ -225,10 +225,10 @@ def _unary(op, z, out, bits, power, small):
             out[m] = np.sign(z[m])
     elif op == LT:
         for m in range(lanes):
-            out[m] = 1.0 if z[m] < 0.0 else 0.0
+            out[m] = z[m] if z[m] != z[m] else (1.0 if z[m] < 0.0 else 0.0)
     else:
         for m in range(lanes):
-            out[m] = 1.0 if z[m] <= 0.0 else 0.0
+            out[m] = z[m] if z[m] != z[m] else (1.0 if z[m] <= 0.0 else 0.0)
 
 
 @jit
@@ -282,6 +282,6 @@ def run(instructions, places, coefficients, work):
         elif op == SELECT:
             u, v, w = work[a], work[b], work[c]
             for m in range(lanes):
-                out[m] = v[m] if u[m] != 0.0 else w[m]
+                out[m] = u[m] if u[m] != u[m] else (v[m] if u[m] != 0.0 else w[m])
         else:
             _unary(op, work[a], out, bits, power, small)

@@ -83,6 +83,8 @@ def _unary(op, z):
         return abs(z)
     if op == SIGN:
         return np.sign(z)
+    if z != z:
+        return z
     return 1.0 if (z < 0.0 if op == LT else z <= 0.0) else 0.0
 
 
@@ -137,7 +139,8 @@ def run(instructions, places, coefficients, values):
             chosen = u if (u < v) == (op == MIN) else v
             values[to] = u + v if (u != u) or (v != v) else chosen
         elif op == SELECT:
-            values[to] = values[b] if values[a] != 0.0 else values[c]
+            u = values[a]
+            values[to] = u if u != u else (values[b] if u != 0.0 else values[c])
         else:
             values[to] = _unary(op, values[a])
 
