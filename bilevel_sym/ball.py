@@ -11,12 +11,14 @@ import mpmath
 from flint import arb, fmpq, fmpz
 from mpmath.libmp import from_man_exp
 
+from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.tape.balls import precision
 
 __all__ = ["Ball"]
 
 MAX_SHOWN = 20_000  # digits
+MAX_EXPONENT = 100_000  # of two
 MARGIN = 30  # bits beyond those of the ball, for questions about it
 
 
@@ -50,8 +52,9 @@ class Ball:
         """How many digits are certain: relative to the value, or absolute where the ball contains zero."""
         if self.value.is_exact():
             return math.inf
-        scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
-        return float(-((self.value.rad() / scale).log() / arb(10).log()).upper())
+        with precision(MARGIN):
+            scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
+            return float(-((self.value.rad() / scale).log() / arb(10).log()).upper())
 
     def contains(self, value: object) -> bool:
         """Whether a number (float, Fraction, mpf, text such as "1/3") lies in the ball; decided exactly.
@@ -60,7 +63,12 @@ class Ball:
         (True, False)
         """
         number = _exactly(value)
-        return number is not None and abs(number - _fmpq(self.value.mid())) <= _fmpq(self.value.rad())
+        if number is None:
+            return False
+        if self._is_extreme:  # a rational of that size would fill the memory: what is not certain is False
+            with precision(max(64, self._bits) + MARGIN):
+                return bool(self.value.contains(arb(number)))
+        return bool(abs(number - _fmpq(self.value.mid())) <= _fmpq(self.value.rad()))
 
     def correct_digits(self, value: object) -> float:
         """How many digits of ``value`` are certainly right: -log10 of its relative error (absolute if zero is inside).
@@ -80,8 +88,18 @@ class Ball:
             return max(0.0, float(-((error / scale).log() / arb(10).log()).upper()))
 
     @property
+    def _is_extreme(self) -> bool:
+        """Whether the number has so large an exponent that its digits cannot be written out."""
+        parts = (self.value.mid(), self.value.rad())
+        return any(part != 0 and abs(part.man_exp()[1]) > MAX_EXPONENT for part in parts)
+
+    @property
     def _bits(self) -> int:
         return int(self.value.mid().man_exp()[0].bit_length()) if self.value.mid() != 0 else 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self.value.mid().man_exp(), self.value.rad().man_exp())
+        return _restored, tuple((str(man), str(exp)) for man, exp in parts)
 
     def __float__(self) -> float:
         return float(self.mid)
@@ -96,18 +114,32 @@ class Ball:
         """The digits that are certain, at most ``limit`` of them: both ends of the ball round to what is shown."""
         if self.value.is_zero():
             return "0"
+        if self._is_extreme:
+            with precision(max(64, self._bits) + MARGIN):
+                return str(self.value.str(min(limit, max(1, self._bits // 3))))
         if self.value.contains(0):
-            return f"0 +/- {mpmath.nstr(self.rad + abs(self.mid), 3)}"
+            return f"0 +/- {_upward(max(abs(_fmpq(_lower(self.value))), abs(_fmpq(_upper(self.value)))))}"
         low, high = (_fmpq(end(self.value)) for end in (_lower, _upper))
         most = max(1, min(math.floor(self.digits) if math.isfinite(self.digits) else _length(low), limit))
         for count in range(most, 0, -1):
             shown = _decimal(low, count)
             if shown == _decimal(high, count):
                 return shown
-        return f"{mpmath.nstr(self.mid, 3)} +/- {mpmath.nstr(self.rad, 3)}"
+        middle = _decimal((low + high) / 2, 3)
+        shown = rational(middle)
+        point = fmpq(int(shown.p), int(shown.q))
+        return f"{middle} +/- {_upward(max(abs(high - point), abs(point - low)))}"
 
     def __repr__(self) -> str:
         return f"Ball({self})"
+
+
+def _restored(mid: tuple[str, str], rad: tuple[str, str]) -> Ball:
+    """A ball from the exact numbers that it is made of."""
+    man = fmpz(mid[0])
+    with precision(max(64, int(man.bit_length())) + MARGIN):
+        middle, radius = (arb(fmpz(m)) * arb(2) ** fmpz(e) for m, e in (mid, rad))
+        return Ball(arb(middle, radius))
 
 
 def _mpf(value: Any) -> mpmath.mpf:
@@ -138,15 +170,25 @@ def _exactly(value: object) -> fmpq | None:
         sign, man, exp, _ = value._mpf_
         return fmpq(fmpz(int(man) * (-1 if sign else 1))) * fmpq(2) ** int(exp)
     if isinstance(value, Ball):
-        raise TypeError("compare a ball with a number, not with another ball")
+        raise InvalidProblem("a ball is compared with a number, not with another ball", hint="its .mid is a number")
     if isinstance(value, float) and not math.isfinite(value):
         return None
     number = rational(value)
     return fmpq(int(number.p), int(number.q))
 
 
+def _upward(value: fmpq) -> str:
+    """Three digits that are not below the value."""
+    fraction = Fraction(int(value.p), int(value.q))
+    unit = Fraction(10) ** (_decimal_exponent(fraction) - 2)
+    whole = -(-fraction // unit) * unit
+    return _decimal(fmpq(whole.numerator, whole.denominator), 3)
+
+
 def _decimal(value: fmpq, digits: int) -> str:
     """Rounded to so many significant digits, half up in magnitude; plain where that is short, else with an exponent."""
+    if not value:
+        return "0"
     fraction = Fraction(int(value.p), int(value.q))
     sign, fraction = ("-" if fraction < 0 else ""), abs(fraction)
     exponent = _decimal_exponent(fraction)
@@ -154,7 +196,7 @@ def _decimal(value: fmpq, digits: int) -> str:
     whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
     if whole >= 10**digits:
         whole, exponent = whole // 10, exponent + 1
-    text = str(whole)
+    text = str(fmpz(whole))  # Python's own str stops at 4300 digits
     if -5 <= exponent < digits:
         point = exponent + 1
         body = f"{text[:point]}.{text[point:]}" if point > 0 else f"0.{'0' * -point}{text}"
@@ -165,7 +207,7 @@ def _decimal(value: fmpq, digits: int) -> str:
 def _length(value: fmpq) -> int:
     """How many significant digits a binary fraction has, written out in full."""
     p, q = abs(int(value.p)), int(value.q)
-    return len(str(p * 5 ** (q.bit_length() - 1)).rstrip("0"))
+    return len(str(fmpz(p * 5 ** (q.bit_length() - 1))).rstrip("0"))
 
 
 def _decimal_exponent(value: Fraction) -> int:

@@ -8,8 +8,10 @@ remains the user's assumption is that g is strongly convex elsewhere too, so tha
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import flint
@@ -32,6 +34,7 @@ ATTEMPTS = 8
 REUSE = 2  # steps with one inverse: each gains as many bits as the inverse has right
 FAST = 2**12  # a step that is not smaller than the last one by this factor wants a new inverse
 MAX_STEPS = 100
+PATIENCE = 3  # precisions at which something is undefined, before it is called so
 DECADES = 330  # below 1e-330 float64 has nothing but zero
 SMALL = 500  # places of a program that balls run faster than arrays of one lane
 Balls = tuple[Ball, ...]
@@ -79,7 +82,10 @@ class PointCertificate:
             raise InvalidProblem("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
         ((name, candidate),) = candidates.items()
         truth: Any = np.array(getattr(self, name), dtype=object)
-        given = np.asarray(candidate, dtype=np.float64)
+        try:
+            given = np.asarray(candidate, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidProblem(f"{name} is not an array of {truth.shape or 'one'} real numbers") from None
         if given.shape != truth.shape:
             raise InvalidProblem(f"{name} has shape {truth.shape}, but the candidate has shape {given.shape}")
         digits = {index: truth[index].correct_digits(float(given[index])) for index in np.ndindex(truth.shape)}
@@ -119,29 +125,41 @@ def evaluate(
     True
     """
     point = _point(problem, x)
-    if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS:
-        raise InvalidProblem(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
+    digits = _count(digits)
     bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
-    start: list[float] | None = None
+    starts = _Starts(problem, point)
+    undefined = 0
+    reason = ""
     for attempt in range(ATTEMPTS):
         with BALLS.precision(bits):
-            small = problem.tape.program(("g_yy",)).size <= SMALL
-            if attempt == 0 and small and not isinstance(first := _enclose(problem, point, _centre(problem)), str):
-                enclosure: Enclosure | str = first
-            else:
-                start = start or _float_solution(problem, point)
-                enclosure = _enclose(problem, point, start)
+            enclosure = _enclose(problem, point, starts.centre) if starts.small or attempt else "not tried"
+            if isinstance(enclosure, str):
+                enclosure = _enclose(problem, point, starts.found) if starts.found is not None else starts.reason
         if isinstance(enclosure, str):
             reason = enclosure
+        elif not _defined(enclosure):
+            reason, undefined = "f or g is not smooth, or not defined, at the point", undefined + 1
         elif lost := _missing(enclosure, digits):
             reason = f"{lost} is known to fewer than {digits} digits"
         else:
             return PointCertificate(problem, point, digits, bits, *enclosure)
+        if undefined == PATIENCE:
+            break  # more bits decide a switch only if the point is not exactly on it
         bits = 2 * bits
     raise CertificateFailure(
-        f"no certificate at x = {', '.join(map(str, point))}: with {bits // 2} bits, {reason}",
-        hint="a kink of abs, min, max or Piecewise at the point, or a nearly singular g_yy, would explain it",
+        f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
+        hint="look for a kink of abs, min, max or Piecewise, the end of a domain, or a nearly singular g_yy there",
     )
+
+
+def _count(digits: object) -> int:
+    try:
+        count = -1 if isinstance(digits, bool) else operator.index(digits)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if not 1 <= count <= MAX_DIGITS:
+        raise InvalidProblem(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
+    return count
 
 
 def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
@@ -152,7 +170,7 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
         if set(x) != set(names):
             raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
         return tuple(rational(x[name], name) for name in names)
-    if isinstance(x, str) or not isinstance(x, Iterable):
+    if isinstance(x, (str, bytes, set, frozenset)) or not isinstance(x, Iterable) or getattr(x, "ndim", 1) == 0:
         raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
     point = rational_vector(x, "x")
     if len(point) != problem.d:
@@ -162,20 +180,27 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
     return point
 
 
-def _centre(problem: BilevelProblem) -> list[float]:
-    """Where Newton's method may start without help: if it fails there, the kernels' globalised one is asked."""
-    ends = [None if problem.box is None else dict(problem.box.items()).get(s.name) for s in problem.y]
-    return [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
+class _Starts:
+    """Where Newton's method begins: the centre of the box (or zero), which is enough for most; else y* in float64."""
 
+    def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational]) -> None:
+        self._problem, self._point = problem, point
+        box = {} if problem.box is None else dict(problem.box.items())
+        ends = [box.get(s.name) for s in problem.y]
+        self.centre = [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
+        self.small = problem.tape.program(("g_yy",)).size <= SMALL
+        self.reason = ""
 
-def _float_solution(problem: BilevelProblem, point: Sequence[sp.Rational]) -> list[float]:
-    try:
-        y: list[float] = problem.kernels.y_star([float(value) for value in point]).tolist()
-    except (LowerLevelFailure, KernelError) as error:
-        raise CertificateFailure(
-            f"no certificate: y* was not found even approximately, because {error.message}", hint=error.hint
-        ) from None
-    return y
+    @cached_property
+    def found(self) -> list[float] | None:
+        """y* by the kernels; None, with the reason, where they fail."""
+        try:
+            x = [float(value) for value in self._point]
+            y: list[float] = self._problem.kernels.y_star(x).tolist()
+        except (LowerLevelFailure, KernelError, OverflowError) as error:
+            self.reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
+            return None
+        return y
 
 
 Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]
@@ -295,6 +320,12 @@ def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enc
     (phi,) = program.output(values, "f")
     rows = tuple(tuple(Ball(hess[i, j]) for j in range(d)) for i in range(d))
     return tuple(map(Ball, y)), Ball(phi), tuple(map(Ball, grad.entries())), rows
+
+
+def _defined(enclosure: Enclosure) -> bool:
+    """Whether every ball is finite: otherwise a switch was open, or a function outside its domain."""
+    y, phi, grad, hess = enclosure
+    return all(ball.value.is_finite() for ball in (*y, phi, *grad, *(entry for row in hess for entry in row)))
 
 
 def _missing(enclosure: Enclosure, digits: int) -> str | None:

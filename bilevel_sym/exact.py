@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 
+import mpmath
 import sympy as sp
 
 from bilevel_sym.errors import InvalidProblem
@@ -92,6 +93,8 @@ def _rational_or_none(value: object) -> sp.Rational | None:
         # the exponent first: as_integer_ratio of Decimal("1e1000000000") would fill the memory
         small = value.is_finite() and abs(value.adjusted()) <= MAX_EXPONENT
         return sp.Rational(*value.as_integer_ratio()) if small else None
+    if isinstance(value, mpmath.mpf):
+        return _float_rational(sp.Float._new(value._mpf_, 53)) if mpmath.isfinite(value) else None
     if isinstance(value, Real) and math.isfinite(value):  # float, and NumPy's floats of any width
         return sp.Rational(*value.as_integer_ratio())  # type: ignore[attr-defined]
     return None

@@ -26,9 +26,10 @@ MAX_STEPS = 200
 MAX_TRIALS = 60
 HALVINGS = 12  # after so many, a step is cut to a sixteenth at a time
 DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
-CLOSE = 1e-6  # beside the scale of a component: from here on full steps converge, and the merit is about to be noise
-ROUND_OFF = 2.0**-51  # a step below this, beside the scale of its component, changes nothing
+CLOSE = 1e-6  # a step beside its component: from here on full steps converge, and the merit is about to be noise
+ROUND_OFF = 2.0**-51  # a step below this, beside its component, changes nothing
 MAX_POLISH = 8
+NOTHING = 1e-13  # a step below this that no longer shrinks is rounding, whatever y is
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class LowerSolution:
 class _Point:
     """Where each member stands, and Newton's step from there; the arrays are updated in place as members move.
 
-    ``scale`` is the largest that each component of y, or of a step, has been: what its rounding is measured by.
+    ``scale`` is the largest that each component of y has been.
     """
 
     x: Floats
@@ -54,8 +55,8 @@ class _Point:
     scale: Floats
 
     def sizes(self) -> Floats:
-        """The largest component of each member's step, each beside its scale; NaN where there is no step."""
-        relative = np.where(self.step == 0, 0.0, np.abs(self.step) / self.scale)
+        """The largest component of each member's step, each beside that of y; NaN where there is no step."""
+        relative = np.where(self.step == 0, 0.0, np.abs(self.step) / np.abs(self.y))
         largest: Floats = relative.max(axis=1)
         return largest
 
@@ -76,7 +77,9 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
         _require_start(at)
         _descend(engine, at, evaluations)
         _polish(engine, at, evaluations)
-        far = np.flatnonzero(~(at.sizes() <= CLOSE))
+        # a component whose true value is zero never has a small step beside itself, only beside where it has been
+        small = np.abs(at.step) <= np.maximum(CLOSE * np.maximum(np.abs(at.y), at.scale), NOTHING)
+        far = np.flatnonzero(~small.all(axis=1))
     if len(far):
         raise _failure(at, int(far[0]), "did not converge: no step along Newton's direction helps")
     return LowerSolution(at.y, evaluations)
@@ -113,7 +116,7 @@ def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
     step = _newton_step(g_y, g_yy)
     # outside the domain of g its derivatives may still look fine: log(y) has one at -1
     step[~np.isfinite(g)] = np.nan
-    return _Point(x, y, g_y, g_yy, step, np.fmax(scale, np.fmax(np.abs(y), np.abs(step))))
+    return _Point(x, y, g_y, g_yy, step, np.maximum(scale, np.abs(y)))
 
 
 def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
@@ -152,7 +155,8 @@ def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[
         moved[left[good]] = True
         left = left[~good]
         length /= 2 if k < HALVINGS else 16
-        left = left[length * (np.abs(step[left]) / at.scale[members[left]]).max(axis=1) > ROUND_OFF]
+        here = at.y[members[left]]
+        left = left[(here + length * step[left] != here).any(axis=1)]
         if not len(left):
             break
     return moved, trials

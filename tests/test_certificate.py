@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -374,7 +377,7 @@ def test_contains_refuses_what_is_no_number() -> None:
     for wrong in ("two", None, [1], "__import__('os')", 1j, True):
         with pytest.raises((InvalidProblem, TypeError)):
             ball(2, 1).contains(wrong)
-    with pytest.raises(TypeError, match="another ball"):
+    with pytest.raises(InvalidProblem, match="another ball"):
         ball(2, 1).contains(ball(2, 1))
 
 
@@ -470,3 +473,100 @@ def test_no_certificate_without_krawczyks_test(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(certificate_module._LowerLevel, "_krawczyk", elsewhere)
     with pytest.raises(CertificateFailure, match="Krawczyk"):
         evaluate(PLANE, [1, 2])
+
+
+# ---- switches and domains: what looks smooth at the point, and is not ------------------------------------------
+
+HIDDEN: dict[str, tuple[str, str, str, list[object]]] = {
+    "agrees at the point alone": ("y + Piecewise((0, x1 < 0), (x2**3, True))", "y**2/2 - y*x1", "x1 x2", [0, 0]),
+    "the same, continuous": ("y + Piecewise((0, x1 < 0), (x1*x2**3, True))", "y**2/2 - y*x1", "x1 x2", [0, 0]),
+    "in g": ("y", "y**2/2 - y*Piecewise((0, x1 < 0), (x2**3, True))", "x1 x2", [0, 0]),
+    "condition without a value": ("Piecewise((0, log(x) < y), ((x + 1)**3, True))", "y**2/2 - x*y", "x", [-1]),
+    "end of a domain": ("x**(5/2)", "y**2/2 - x*y", "x", [0]),
+    "end of a domain, in y": ("x + y**(5/2)", "y**2/2 - x*y", "x", [0]),
+    "removable pole": ("(2*x - 2)/(x - 1) + y", "y**2/2 - x*y", "x", [1]),
+    "nothing times undefined": ("Piecewise((1, x > 1), (0, True))*log(x) + y", "y**2/2 - x*y", "x", [-1]),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_only_looks_smooth_is_refused(name: str) -> None:
+    f, g, variables, at = HIDDEN[name]
+    with pytest.raises(CertificateFailure):
+        evaluate(BilevelProblem(f, g, variables, "y"), at, digits=15)
+
+
+def test_a_hopeless_request_ends_soon() -> None:
+    problem = BilevelProblem("abs(x)*y + exp(y)", "y**2/2 + exp(y) - x*y", "x", "y")
+    start = time.process_time()
+    with pytest.raises(CertificateFailure, match="not smooth"):
+        evaluate(problem, [0], digits=1000)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("at", ["1e400", "-1e400"])
+def test_certificates_do_not_end_where_floats_do(at: str) -> None:
+    certificate = evaluate(BilevelProblem("(1e200*y + 1)**3", "y**2/2 - x*y", "x", "y"), [at], digits=10)
+    assert certificate.phi.contains((10**200 * Fraction(sp.Rational(at)) + 1) ** 3)
+
+
+@pytest.mark.parametrize("x", [20, 50])
+def test_tiny_numbers_are_shown_at_once(x: int) -> None:
+    certificate = evaluate(BilevelProblem("exp(-exp(y))", "y**2/2 - x*y", "x", "y"), [x], digits=5)
+    assert str(certificate.phi).startswith("[")  # with its exponent, and its error
+    assert certificate.phi.contains(0) == (x == 50)  # 1e-10**21 is zero, for all that digits can say
+    assert "Phi" in str(certificate)
+
+
+def test_five_thousand_digits_are_printed() -> None:
+    certificate = evaluate(BilevelProblem("sqrt(2)*y", "y**2/2 - x*y", "x", "y"), [1], digits=5000)
+    assert len(f"{certificate.phi:.5000}") == 5001
+    assert f"{certificate.phi:.30}" == "1.41421356237309504880168872421"
+
+
+def test_printed_bounds_are_rounded_up() -> None:
+    tiny = evaluate(BilevelProblem("exp(1.2349*x**50) - 1", "y**2/2 - x*y", "x", "y"), ["1e-300"], digits=10)
+    assert tiny.phi.digits >= 10  # not zero, and said so
+    for ball in (Ball(arb(1.5234, 0.0512)), Ball(arb(-0.001, 0.0123456)), Ball(arb(0, 1.2349))):
+        middle, _, radius = str(ball).partition(" +/- ")
+        low, high = Fraction(middle) - Fraction(radius), Fraction(middle) + Fraction(radius)
+        assert low <= Fraction(float(ball.value.lower()))
+        assert high >= Fraction(float(ball.value.upper()))
+
+
+def test_certificates_in_threads() -> None:
+    problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
+    wanted = {digits: str(evaluate(problem, ["1/3"], digits=digits)) for digits in (10, 50, 200, 400)}
+    before = flint.ctx.prec
+    with ThreadPoolExecutor(4) as pool:
+        asked = [10, 50, 200, 400] * 10
+        found = list(pool.map(lambda digits: str(evaluate(problem, ["1/3"], digits=digits)), asked))
+    assert found == [wanted[digits] for digits in asked]
+    assert flint.ctx.prec == before
+
+
+def test_certificates_are_pickled_and_copied() -> None:
+    certificate = evaluate(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"), ["1/3"], digits=60)
+    copy = pickle.loads(pickle.dumps(certificate))
+    assert copy.phi.mid == certificate.phi.mid
+    assert certificate.phi.rad <= copy.phi.rad <= 1.0001 * certificate.phi.rad  # flint rounds radii up
+    assert str(copy) == str(certificate)
+
+
+@pytest.mark.parametrize("x", [np.array(1.0), b"1", {1}, "1", 1.0, None])
+def test_x_is_a_sequence(x: Any) -> None:
+    with pytest.raises(InvalidProblem):
+        evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), x)
+
+
+def test_x_and_digits_may_be_numbers_of_other_libraries() -> None:
+    problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    certificate = evaluate(problem, [mpmath.mpf("0.5")], digits=np.int64(20))  # type: ignore[arg-type]
+    assert certificate.phi.contains("1/4")
+
+
+@pytest.mark.parametrize("candidate", ["abc", ["a"], [1j], [[1], [1, 2]], 10**400])
+def test_compare_refuses_what_is_no_array(candidate: Any) -> None:
+    certificate = evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), [1])
+    with pytest.raises(InvalidProblem, match="grad_phi"):
+        certificate.compare(grad_phi=candidate)

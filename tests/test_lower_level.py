@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bilevel_sym import BilevelProblem, compile_kernels, zoo
-from bilevel_sym.errors import LowerLevelFailure
+from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
+from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.lower_level import solve_lower_level
@@ -276,3 +277,62 @@ def test_a_singular_matrix_is_not_solved() -> None:
     for batch in (1, 10):
         with pytest.raises(NotPositiveDefinite):
             Factored(np.tile(np.ones((3, 3)), (batch, 1, 1)))
+
+
+# ---- each component to its own round-off; inside the domain -----------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["1e4", "1e8", "1e12", "1e16"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_large_component_does_not_hide_a_small_one(size: str, backend: Backend) -> None:
+    problem = BilevelProblem("y2", f"(y1 - {size}*x)**2/2 + exp(y2) - 2*y2", "x", "y1 y2")
+    y = compile_kernels(problem, backend=backend).y_star([1.0])
+    np.testing.assert_allclose(y, [float(size), math.log(2)], rtol=4e-16)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_noise_in_a_stiff_component_does_not_hide_another(backend: Backend) -> None:
+    problem = BilevelProblem("y2", "1e10*(y1 - x)**2/2 + 1e10*exp(y1) + exp(y2) - (1 + x**2)*y2", "x", "y1 y2")
+    x = np.random.default_rng(5).uniform(-3, 3, (300, 1))
+    y = compile_kernels(problem, backend=backend).y_star(x)
+    np.testing.assert_allclose(y[:, 1], np.log1p(x[:, 0] ** 2), rtol=2e-15, atol=1e-15)
+
+
+def test_a_tiny_component_has_relative_digits() -> None:
+    problem = BilevelProblem("y2", "(y1 - 1)**2/2 + exp(y2) - y2*(1 + x/1e9) + y2**2", "x", "y1 y2")
+    y = problem.kernels.y_star([0.7])
+    truth = evaluate(problem, [0.7]).y_star[1]
+    assert truth.correct_digits(float(y[1])) > 6  # conditioning: exp(y2) - 1 cancels nine digits, no more
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("g", "x"),
+    [("y**2/2 - log(y - x)", 1.0), ("y**2/2 - log(y) + x*y", 1.0), ("y**2/2 + sqrt(y - x)**3", 1.0)],
+)
+def test_outside_the_domain_of_g_there_is_no_minimiser(g: str, x: float, backend: Backend) -> None:
+    kernels = compile_kernels(BilevelProblem("y", g, "x", "y"), backend=backend)
+    with pytest.raises(LowerLevelFailure, match="not defined at the start"):
+        kernels.y_star([x], y0=[-1.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_barrier_is_respected_from_inside(backend: Backend) -> None:
+    kernels = compile_kernels(BilevelProblem("y", "y**2/2 - log(y - x)", "x", "y"), backend=backend)
+    np.testing.assert_allclose(kernels.y_star([1.0], y0=[1.0001]), (1 + math.sqrt(5)) / 2, rtol=1e-15)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("f", ["log(y)", "log(log(y + 1))", "Piecewise((y, x > 0), (log(x), True))"])
+def test_derivatives_of_what_is_not_defined_raise(f: str, backend: Backend) -> None:
+    kernels = compile_kernels(BilevelProblem(f, "y**2/2 - x*y", "x", "y"), backend=backend)
+    for name in ("phi", "grad_phi", "hess_phi", "third_phi"):
+        with pytest.raises(KernelError, match="not finite"):
+            getattr(kernels, name)([-0.5])
+
+
+@pytest.mark.parametrize("x", [1e15, 1e18, 1e20])
+def test_steep_exponentials_are_climbed_down(x: float) -> None:
+    problem = BilevelProblem("y", "y**2/2 + exp(y) - x*y", "x", "y")
+    y = problem.kernels.y_star([x])
+    assert float(y[0]) == pytest.approx(math.log(x), rel=1e-12)  # y itself is nothing beside x

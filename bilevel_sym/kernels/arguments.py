@@ -45,11 +45,13 @@ def _array(value: ArrayLike, name: str, width: int) -> Floats:
         array = np.asarray(value)
     except ValueError:
         raise KernelError(f"{name} is not an array: its rows differ in length") from None
-    if array.dtype.kind in "iu":
+    if isinstance(value, np.ma.MaskedArray):
+        raise KernelError(f"{name} is a masked array, and its mask would be lost", hint=f"{name}.filled(...) or .data")
+    if array.dtype.kind in "iu" or array.dtype == _FLOAT64.newbyteorder():
         array = array.astype(_FLOAT64)
     if array.dtype != _FLOAT64:
         raise KernelError(
-            f"{name} has dtype {array.dtype}, but float64 is expected", hint=f"{name}.astype(float), if that is meant"
+            f"{name} has dtype {array.dtype}, but float64 is expected", hint=f"give {name} as an array of floats"
         )
     if array.ndim == 0 or array.shape[-1] != width:
         variables = "variable" if width == 1 else f"{width} variables"

@@ -2,8 +2,8 @@
 
 "auto" takes the compiled interpreter where numba is installed, except for formulas in which functions that it calls
 one number at a time (and NumPy many at a time) would cost more than everything else saves. The rule is a count of
-nodes times measured nanoseconds, and looks at the problem alone: the same problem runs in the same engine at every
-batch size and in every run, so that results stay the same to the last bit.
+nodes times measured nanoseconds, and looks at the problem alone, never at the clock: the same problem runs in the same
+engine in every run and at every batch size.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
     >>> choose_engine(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), "tape").name
     'numpy'
     """
-    if backend not in get_args(Backend):
+    if not isinstance(backend, str) or backend not in get_args(Backend):
         raise InvalidProblem(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
     if backend == "lambdify":
         from bilevel_sym.kernels.lambdify_engine import LambdifyEngine

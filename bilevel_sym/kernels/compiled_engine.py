@@ -17,6 +17,7 @@ from bilevel_sym.tape.model import Model
 __all__ = ["CompiledEngine"]
 
 MAX_PROGRAMS = 64
+LANES = 512
 
 
 class CompiledEngine:
@@ -37,8 +38,8 @@ class CompiledEngine:
         return self._program(tuple(names)).session(lanes)
 
     def lanes(self, names: Sequence[str]) -> int:
-        """One block: enough to forget the price of an instruction, few enough for the cache."""
-        return BLOCK
+        """Enough to forget what Python costs around a program, few enough for the cache."""
+        return LANES
 
     @cached_property
     def _implicit(self) -> Implicit:

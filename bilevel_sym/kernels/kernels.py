@@ -296,6 +296,8 @@ def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Ke
             f"compile_kernels wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="compile_kernels(BilevelProblem(f, g, x, y))",
         )
+    if not isinstance(backend, str):
+        raise InvalidProblem(f"backend={backend!r}", hint="'auto', 'tape', 'compiled' or 'lambdify'")
     return _compiled(problem, backend)
 
 
