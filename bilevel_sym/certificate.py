@@ -130,11 +130,9 @@ def evaluate(
     starts = _Starts(problem, point)
     undefined = 0
     reason = ""
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         with BALLS.precision(bits):
-            enclosure = _enclose(problem, point, starts.centre) if starts.small or attempt else "not tried"
-            if isinstance(enclosure, str):
-                enclosure = _enclose(problem, point, starts.found) if starts.found is not None else starts.reason
+            enclosure = starts.enclose()
         if isinstance(enclosure, str):
             reason = enclosure
         elif not _defined(enclosure):
@@ -185,20 +183,37 @@ class _Starts:
 
     def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational]) -> None:
         self._problem, self._point = problem, point
-        box = {} if problem.box is None else dict(problem.box.items())
-        ends = [box.get(s.name) for s in problem.y]
-        self.centre = [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
-        self.small = problem.tape.program(("g_yy",)).size <= SMALL
-        self.reason = ""
+        # in a small problem a few steps in balls cost less than the kernels do
+        small = problem.tape.program(("g_yy",)).size <= SMALL
+        self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
+        self._reason = ""
+
+    def enclose(self) -> Enclosure | str:
+        """The enclosure from the first start that leads to one, which is the first to be asked the next time."""
+        reasons = []
+        for name in self._order:
+            start = getattr(self, name)
+            enclosure = self._reason if start is None else _enclose(self._problem, self._point, start)
+            if not isinstance(enclosure, str):
+                self._order = [name]
+                return enclosure
+            reasons.append(enclosure)
+        return reasons[-1] if "_found" not in self._order else reasons[self._order.index("_found")]
 
     @cached_property
-    def found(self) -> list[float] | None:
+    def _centre(self) -> list[float]:
+        box = {} if self._problem.box is None else dict(self._problem.box.items())
+        ends = [box.get(s.name) for s in self._problem.y]
+        return [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
+
+    @cached_property
+    def _found(self) -> list[float] | None:
         """y* by the kernels; None, with the reason, where they fail."""
         try:
             x = [float(value) for value in self._point]
             y: list[float] = self._problem.kernels.y_star(x).tolist()
         except (LowerLevelFailure, KernelError, OverflowError) as error:
-            self.reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
+            self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
             return None
         return y
 
