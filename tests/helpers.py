@@ -18,7 +18,7 @@ from bilevel_sym.expressions import substitute
 FEW = settings(max_examples=max(6, (settings.default or settings()).max_examples // 4))
 
 SHAPES = [(d, n) for d in (1, 2, 3) for n in (1, 2, 3)]
-EVERY_SHAPE = [pytest.param(d, n, marks=[pytest.mark.slow] * (d + n > 4)) for d, n in SHAPES]
+EVERY_SHAPE = [pytest.param(d, n, marks=[pytest.mark.slow] * (d + n > 3)) for d, n in SHAPES]
 SMALL = st.integers(-3, 3).map(sp.Integer)
 RATIONAL = st.fractions(-2, 2, max_denominator=5).map(lambda q: sp.Rational(q.numerator, q.denominator))
 

@@ -343,7 +343,8 @@ def test_blocks_of_a_large_problem_are_those_of_the_calculus(problem: BilevelPro
             assert abs(a - b) <= sp.Float("1e-30") * (1 + abs(b)), name
 
 
-@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [True, False])
 def test_all_blocks_of_the_large_logistic_problem_in_seconds(named: bool) -> None:
     derivation = derive(logistic(20, 30, named=named), closed_form=False)
     start = time.process_time()

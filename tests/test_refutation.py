@@ -177,9 +177,9 @@ def test_a_planted_defect_in_the_kernels_is_seen(
 
 
 def test_a_planted_derivative_rule_is_seen_in_every_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (truth, *_) = grammar_case("cos")  # kept for other tests: made before the defect is planted
     monkeypatch.setattr(autodiff, "_unary", _plus_sine)
     program = Model(GRAMMAR["cos"], test_tape.y**2, [test_tape.x], [test_tape.y]).program(BLOCKS)
-    _, (truth, *_) = grammar_case("cos")
     for arithmetic in ("numpy", "digits", "balls", "intervals"):
         wrong = {what for what, holds in ARITHMETICS[arithmetic](program, POINTS[0], truth) if not holds}
         assert any(what.startswith("f_x") for what in wrong), arithmetic
