@@ -18,6 +18,8 @@ __all__ = ["CompiledEngine"]
 
 MAX_PROGRAMS = 64
 LANES = 512
+TABLE = 100_000  # numbers that the blocks of lanes in one go of the implicit formulas may hold
+MAX_BLOCKS = 8
 
 
 class CompiledEngine:
@@ -55,17 +57,19 @@ class CompiledEngine:
             return Expansion(*single)
         size, d = len(xy), self._model.d
         result = Expansion(np.empty(size), np.empty((size, d)), np.empty((size, d, d)))
-        session = self.session(EXPANSION, BLOCK)
-        for start in range(0, size, BLOCK):
-            points = xy[start : start + BLOCK]
+        blocks = min(MAX_BLOCKS, max(1, TABLE // (BLOCK * self._program(EXPANSION).program.size)))
+        lanes = BLOCK * min(blocks, max(1, -(-size // BLOCK)))
+        session = self.session(EXPANSION, lanes)
+        for start in range(0, size, lanes):
+            points = xy[start : start + lanes]
             # the lanes that fill up the last block repeat its first point
-            filled = np.concatenate([points, np.repeat(points[:1], BLOCK - len(points), axis=0)])
+            filled = np.concatenate([points, np.repeat(points[:1], lanes - len(points), axis=0)])
             session.put(0, filled)
             response, failed = self._implicit.eliminate(session.work)
             if failed[: len(points)].any():
                 raise self._not_positive_definite(xy, start + np.flatnonzero(failed[: len(points)]))
             session.perform(1)
-            self._implicit.assemble(session.work, response, *(part[start : start + BLOCK] for part in result))
+            self._implicit.assemble(session.work, response, *(part[start : start + lanes] for part in result))
         return result
 
     def _not_positive_definite(

@@ -227,6 +227,8 @@ def assemble(work, f, f_x, g_xy, v, l_xx, l_xy, l_yy, zero, response, phi, grad,
     for block in range(work.shape[1] // BLOCK):
         base = block * BLOCK
         count = min(BLOCK, phi.shape[0] - base)
+        if count <= 0:  # nothing but filling
+            break
         here, moved = hess[base : base + count], response[block]
         for m in range(count):
             phi[base + m] = work[f, base + m]
