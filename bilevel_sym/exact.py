@@ -82,7 +82,7 @@ def _rational_or_none(value: object) -> sp.Rational | None:
     if isinstance(value, str):
         return _rational_text(value)
     if isinstance(value, sp.Float):
-        return _float_rational(value) if value.is_finite and abs(value._mpf_[2]) < 8000 else None
+        return _binary_rational(value._mpf_) if value.is_finite and abs(value._mpf_[2]) < 8000 else None
     if isinstance(value, sp.Basic):
         return value if isinstance(value, sp.Rational) and value.is_finite else None
     if isinstance(value, Integral):
@@ -94,7 +94,7 @@ def _rational_or_none(value: object) -> sp.Rational | None:
         small = value.is_finite() and abs(value.adjusted()) <= MAX_EXPONENT
         return sp.Rational(*value.as_integer_ratio()) if small else None
     if isinstance(value, mpmath.mpf):
-        return _float_rational(sp.Float._new(value._mpf_, 53)) if mpmath.isfinite(value) else None
+        return _binary_rational(value._mpf_) if mpmath.isfinite(value) else None
     if isinstance(value, Real) and math.isfinite(value):  # float, and NumPy's floats of any width
         return sp.Rational(*value.as_integer_ratio())  # type: ignore[attr-defined]
     return None
@@ -110,9 +110,9 @@ def _rational_text(text: str) -> sp.Rational:
     return decimal_rational(numerator.strip()) / below
 
 
-def _float_rational(value: sp.Float) -> sp.Rational:
-    """The exact binary value behind a SymPy Float (``sympy.nsimplify`` would guess)."""
-    sign, mantissa, exponent, _ = value._mpf_
+def _binary_rational(number: tuple[int, int, int, int]) -> sp.Rational:
+    """The exact value of mpmath's (sign, mantissa, exponent, bits), which SymPy's Floats have too."""
+    sign, mantissa, exponent, _ = number
     whole = int(mantissa) * (-1 if sign else 1)
     return sp.Rational(whole * 2 ** max(exponent, 0), 2 ** max(-exponent, 0))
 

@@ -27,6 +27,7 @@ from bilevel_sym.ball import Ball
 from bilevel_sym.calculus import derivative
 from bilevel_sym.certificate import PointCertificate
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
+from bilevel_sym.exact import rational
 from bilevel_sym.tape.balls import precision
 
 x, y = sp.symbols("x y", real=True)
@@ -570,3 +571,12 @@ def test_compare_refuses_what_is_no_array(candidate: Any) -> None:
     certificate = evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), [1])
     with pytest.raises(InvalidProblem, match="grad_phi"):
         certificate.compare(grad_phi=candidate)
+
+
+def test_numbers_of_mpmath_keep_every_bit() -> None:
+    with mpmath.workdps(100):
+        third = mpmath.mpf(1) / 3
+    exact = rational(third)
+    assert 0 < abs(exact - sp.Rational(1, 3)) < sp.Rational(1, 10**99)
+    certificate = evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), [third], digits=120)
+    assert certificate.phi.contains(Fraction(exact.p, exact.q) ** 2)
