@@ -60,9 +60,7 @@ def _expansion(problem: BilevelProblem, point: Sequence[Any], y: Sequence[Any]) 
     v = mpmath.lu_solve(g_yy, _matrix(ready, values, "f_y", n, 1))
     columns = [mpmath.lu_solve(g_yy, g_xy[i, :].T) for i in range(d)]
     response = mpmath.matrix([[-columns[i][k] for i in range(d)] for k in range(n)])
-    second = ready.program.inputs[1]
-    values[second.start : second.stop] = list(v)
-    ready.run(values, 1)
+    ready.put(values, 1, list(v))
     half = _matrix(ready, values, "L_xy", d, n) + response.T * _matrix(ready, values, "L_yy", n, n) / 2
     cross = half * response
     hess = _matrix(ready, values, "L_xx", d, d) + cross + cross.T
@@ -71,9 +69,7 @@ def _expansion(problem: BilevelProblem, point: Sequence[Any], y: Sequence[Any]) 
 
 def _run(ready: ScalarProgram, xy: Sequence[Any]) -> list[Any]:
     values = ready.start()
-    inputs = ready.program.inputs[0]
-    values[inputs.start : inputs.stop] = xy
-    ready.run(values, 0)
+    ready.put(values, 0, xy)
     return values
 
 

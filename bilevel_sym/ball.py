@@ -53,8 +53,7 @@ class Ball:
         if self.value.is_exact():
             return math.inf
         with precision(MARGIN):
-            scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
-            return float(-((self.value.rad() / scale).log() / arb(10).log()).upper())
+            return self._digits_beside(self.value.rad())
 
     def contains(self, value: object) -> bool:
         """Whether a number (float, Fraction, mpf, text such as "1/3") lies in the ball; decided exactly.
@@ -84,8 +83,12 @@ class Ball:
             error = abs(self.value - arb(number)).upper()
             if error == 0:
                 return math.inf
-            scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
-            return max(0.0, float(-((error / scale).log() / arb(10).log()).upper()))
+            return max(0.0, self._digits_beside(error))
+
+    def _digits_beside(self, error: Any) -> float:
+        """-log10 of an error relative to the value, absolute where zero is inside; rounded down."""
+        scale = arb(1) if self.value.contains(0) else self.value.abs_lower()
+        return float(-((error / scale).log() / arb(10).log()).upper())
 
     @property
     def _is_extreme(self) -> bool:
@@ -117,18 +120,18 @@ class Ball:
         if self._is_extreme:
             with precision(max(64, self._bits) + MARGIN):
                 return str(self.value.str(min(limit, max(1, self._bits // 3))))
+        middle, radius = _fmpq(self.value.mid()), _fmpq(self.value.rad())
+        low, high = middle - radius, middle + radius
         if self.value.contains(0):
-            return f"0 +/- {_upward(max(abs(_fmpq(_lower(self.value))), abs(_fmpq(_upper(self.value)))))}"
-        low, high = (_fmpq(end(self.value)) for end in (_lower, _upper))
+            return f"0 +/- {_upward(max(abs(low), abs(high)))}"
         most = max(1, min(math.floor(self.digits) if math.isfinite(self.digits) else _length(low), limit))
         for count in range(most, 0, -1):
             shown = _decimal(low, count)
             if shown == _decimal(high, count):
                 return shown
-        middle = _decimal((low + high) / 2, 3)
-        shown = rational(middle)
-        point = fmpq(int(shown.p), int(shown.q))
-        return f"{middle} +/- {_upward(max(abs(high - point), abs(point - low)))}"
+        rounded = _decimal(middle, 3)
+        off = abs(_exactly(rounded) - middle)
+        return f"{rounded} +/- {_upward(radius + off)}"
 
     def __repr__(self) -> str:
         return f"Ball({self})"
@@ -152,26 +155,11 @@ def _fmpq(value: Any) -> fmpq:
     return fmpq(man) * fmpq(2) ** int(exp)
 
 
-def _lower(value: Any) -> Any:
-    with precision(100_000):
-        return value.mid() - value.rad()
-
-
-def _upper(value: Any) -> Any:
-    with precision(100_000):
-        return value.mid() + value.rad()
-
-
-def _exactly(value: object) -> fmpq | None:
-    """The rational that a number means; None for NaN and infinities."""
-    if isinstance(value, mpmath.mpf):
-        if not mpmath.isfinite(value):
-            return None
-        sign, man, exp, _ = value._mpf_
-        return fmpq(fmpz(int(man) * (-1 if sign else 1))) * fmpq(2) ** int(exp)
+def _exactly(value: object) -> Any:
+    """The rational (fmpq) that a number means; None for NaN and infinities."""
     if isinstance(value, Ball):
         raise InvalidProblem("a ball is compared with a number, not with another ball", hint="its .mid is a number")
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, (float, mpmath.mpf)) and not mpmath.isfinite(value):
         return None
     number = rational(value)
     return fmpq(int(number.p), int(number.q))

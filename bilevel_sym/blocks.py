@@ -12,7 +12,7 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from bilevel_sym.calculus import derivative
-from bilevel_sym.expressions import symbols_in, tree_size
+from bilevel_sym.expressions import postorder, symbols_in, tree_size
 from bilevel_sym.tape.model import Model
 
 __all__ = ["BLOCK_NAMES", "Blocks"]
@@ -57,8 +57,6 @@ class Blocks(Mapping[str, Block]):
         self._v = tuple(v)
         self._partials: dict[tuple[str, tuple[sp.Symbol, ...]], sp.Expr] = {}
         self._whole: dict[str, Block] = {}
-        size = tree_size(f) + tree_size(g)
-        self._large = size > LARGE and not any(e.has(AppliedUndef) for e in (f, g))
 
     def function(self, name: str) -> sp.Expr:
         """f or g itself."""
@@ -90,6 +88,13 @@ class Blocks(Mapping[str, Block]):
         if len(axes) == 3:
             return sp.ImmutableDenseNDimArray(entries, shape)
         return sp.ImmutableDenseMatrix(shape[0], prod(shape[1:]), entries)
+
+    @cached_property
+    def _large(self) -> bool:
+        """Whether whole blocks are worth the tape, which has no undefined functions."""
+        functions = self._functions.values()
+        defined = not any(isinstance(node, AppliedUndef) for e in functions for node in postorder(e))
+        return defined and sum(tree_size(e) for e in functions) > LARGE
 
     @cached_property
     def _tape(self) -> Model:

@@ -202,9 +202,7 @@ class _Starts:
 
     @cached_property
     def _centre(self) -> list[float]:
-        box = {} if self._problem.box is None else dict(self._problem.box.items())
-        ends = [box.get(s.name) for s in self._problem.y]
-        return [0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends]
+        return [float(value) for value in self._problem.y_centre]
 
     @cached_property
     def _found(self) -> list[float] | None:
@@ -243,9 +241,7 @@ class _LowerLevel:
     def _blocks(self, names: tuple[str, ...], y: Sequence[Any]) -> list[list[Any]]:
         program = self._tape.in_balls(names, _precision())
         values = program.start()
-        inputs = program.program.inputs[0]
-        values[inputs.start : inputs.stop] = [*self._x, *y]
-        program.run(values, 0)
+        program.put(values, 0, [*self._x, *y])
         return [program.output(values, name) for name in names]
 
     def gradient(self, y: Sequence[Any]) -> arb_mat:
@@ -316,9 +312,7 @@ def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enc
     d, n = problem.d, problem.n
     program = problem.tape.in_balls(EXPANSION, _precision())
     values = program.start()
-    first, second = program.program.inputs[:2]
-    values[first.start : first.stop] = [*x, *y]
-    program.run(values, 0)
+    program.put(values, 0, [*x, *y])
 
     def block(name: str, rows: int, columns: int) -> arb_mat:
         return arb_mat(rows, columns, program.output(values, name))
@@ -326,8 +320,7 @@ def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enc
     g_xy, g_yy = block("g_xy", d, n), block("g_yy", n, n)
     v = g_yy.solve(block("f_y", n, 1))
     response = -g_yy.solve(g_xy.transpose())
-    values[second.start : second.stop] = v.entries()
-    program.run(values, 1)
+    program.put(values, 1, v.entries())
     grad = block("f_x", d, 1) - g_xy * v
     half = block("L_xy", d, n) + response.transpose() * block("L_yy", n, n) / 2
     cross = half * response
@@ -355,8 +348,6 @@ def _missing(enclosure: Enclosure, digits: int) -> str | None:
 
 def _enough(value: Any, digits: int) -> bool:
     """Relative digits; a ball that contains zero must be so small that float64 has nothing but zero in it."""
-    if not value.is_finite():
-        return False
     if value.contains(0):
         return bool(value.rad() <= arb(10) ** (-digits - DECADES))
     return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))

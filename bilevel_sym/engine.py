@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.linear_algebra import NotPositiveDefinite
+from bilevel_sym.linear_algebra import Floats, NotPositiveDefinite
 
 __all__ = ["EXPANSION", "Engine", "Expansion", "Floats", "Session", "in_chunks", "keep_memory", "over_points"]
-
-Floats: TypeAlias = NDArray[np.float64]
-
 
 # what the three formulas of an expansion need: f and g to second order, and the Lagrangian's Hessian
 EXPANSION = ("f", "f_x", "f_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")

@@ -6,7 +6,7 @@ shared node once, children first, so that SymPy's cached hashes fill up from bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import sympy as sp
@@ -18,7 +18,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.functions import sigmoid, softplus
 
-__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "rebuilt", "substitute", "symbols_in", "tree_size"]
+__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "rewritten", "substitute", "symbols_in", "tree_size"]
 
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
@@ -105,28 +105,35 @@ def substitute(expression: sp.Expr, mapping: Mapping[sp.Basic, sp.Basic]) -> sp.
     >>> substitute(x*sp.sin(y), {y: sp.Integer(0)})
     0
     """
-    if not mapping:
-        return expression
+    return rewritten(expression, lambda node: node, mapping) if mapping else expression
+
+
+def rewritten(
+    expression: sp.Expr,
+    rule: Callable[[sp.Basic], sp.Basic],
+    replaced: Mapping[sp.Basic, sp.Basic] = MappingProxyType({}),
+) -> sp.Expr:
+    """The expression with ``rule`` applied to every node, children first; nodes in ``replaced`` are taken from there.
+
+    >>> x = sp.Symbol("x")
+    >>> rewritten(sp.sin(x) + 1, lambda node: sp.cos(x) if isinstance(node, sp.sin) else node)
+    cos(x) + 1
+    """
     new: dict[int, sp.Basic] = {}
     depth: dict[int, int] = {}
     for node in postorder(expression):
         depth[id(node)] = 1 + max((depth[id(child)] for child in node.args), default=0)
-        if node in mapping:
-            new[id(node)] = mapping[node]
+        if node in replaced:
+            new[id(node)] = replaced[node]
             continue
         args = [new[id(child)] for child in node.args]
         changed = any(a is not b for a, b in zip(args, node.args, strict=True))
-        new[id(node)] = rebuilt(node, args, depth[id(node)]) if changed else node
+        new[id(node)] = rule(_rebuilt(node, args, depth[id(node)]) if changed else node)
     return new[id(expression)]
 
 
-def rebuilt(node: sp.Basic, args: Sequence[sp.Basic], depth: int) -> sp.Basic:
-    """The node with new arguments, evaluated unless it is so deep that evaluation would recurse too far.
-
-    >>> x = sp.Symbol("x")
-    >>> rebuilt(sp.sin(x), [sp.S.Zero], depth=2), rebuilt(sp.sin(x), [sp.S.Zero], depth=1000)
-    (0, sin(0))
-    """
+def _rebuilt(node: sp.Basic, args: Sequence[sp.Basic], depth: int) -> sp.Basic:
+    """The node with new arguments, evaluated unless it is so deep that evaluation would recurse too far."""
     if depth > MAX_EVALUATED_DEPTH and isinstance(node, (sp.Function, sp.Add, sp.Mul, sp.Pow)):
         return node.func(*args, evaluate=False)
     return node.func(*args)

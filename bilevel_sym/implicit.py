@@ -38,13 +38,7 @@ def expansion(engine: Engine, xy: Floats) -> Expansion:
 
 
 def _expansion(session: Session, xy: Floats) -> tuple[Floats, Floats, Floats]:
-    session.put(0, xy)
-    g_xy = session.take("g_xy")
-    lower = Factored(session.take("g_yy"))
-    v = lower.solve(session.take("f_y")[:, :, None])
-    response = lower.solve(g_xy.transpose(0, 2, 1))  # dy_dx^T
-    np.negative(response, out=response)
-    session.put(1, v[:, :, 0])
+    g_xy, _, v, response = _to_second_order(session, xy)
     half = response.transpose(0, 2, 1) @ session.take("L_yy")
     half *= 0.5
     half += session.take("L_xy")
@@ -54,17 +48,25 @@ def _expansion(session: Session, xy: Floats) -> tuple[Floats, Floats, Floats]:
     return session.take("f"), session.take("f_x") - (g_xy @ v)[:, :, 0], hess
 
 
+def _to_second_order(session: Session, xy: Floats) -> tuple[Floats, Factored, Floats, Floats]:
+    """Bring a session as far as the Hessian of L: g_xy, g_yy factored, v (lanes, n, 1) and dy_dx^T."""
+    session.put(0, xy)
+    g_xy = session.take("g_xy")
+    lower = Factored(session.take("g_yy"))
+    v = lower.solve(session.take("f_y")[:, :, None])
+    response = lower.solve(g_xy.transpose(0, 2, 1))
+    np.negative(response, out=response)
+    session.put(1, v[:, :, 0])
+    return g_xy, lower, v, response
+
+
 def third(session: Session, wide: Session, xy: Floats) -> Floats:
     """The third derivatives of Phi, (lanes, d, d, d), symmetric to the last bit.
 
     ``session`` has one lane a point; ``wide`` has one lane for each point and pair of directions (b, c), b <= c.
     """
     lanes = len(xy)
-    session.put(0, xy)
-    lower = Factored(session.take("g_yy"))
-    v = lower.solve(session.take("f_y")[:, :, None])
-    response = -lower.solve(session.take("g_xy").transpose(0, 2, 1))
-    session.put(1, v[:, :, 0])
+    _, lower, v, response = _to_second_order(session, xy)
     v_moves = lower.solve(session.take("L_xy").transpose(0, 2, 1) + session.take("L_yy") @ response)
     d = response.shape[2]
     b, c = np.triu_indices(d)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Factored", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
+__all__ = ["Factored", "Floats", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -110,6 +110,12 @@ class BilevelProblem:
         return derive(self)
 
     @cached_property
+    def y_centre(self) -> tuple[sp.Rational, ...]:
+        """Where a search for y* begins when nobody says: the centre of the box in y, or zero."""
+        ends = {} if self.box is None else dict(self.box.items())
+        return tuple(sum(ends[s.name]) / 2 if s.name in ends else sp.S.Zero for s in self.y)
+
+    @cached_property
     def tape(self) -> Model:
         """f and g on one graph with exact constants: what kernels and certificates share."""
         return Model(self.f, self.g, self.x, self.y)

@@ -17,7 +17,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
-from helpers import FEW, solved_problems
+from helpers import FEW, logistic, solved_problems
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from bilevel_sym.errors import InvalidProblem, KernelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.kernels.choice import Backend
+from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.scalars import DIGITS, ScalarProgram
 
 Floats = NDArray[np.float64]
@@ -818,3 +819,18 @@ def test_pitfall_log_one_plus_exp_neither_overflows_nor_cancels(kind: int, backe
     for k, z in enumerate(zs):
         for order, truth in enumerate(logistic_truth(z)[kind]):
             assert abs(got[order][k] - truth) <= 1e-12 * abs(truth) + 1e-300, (z, order, got[order][k])
+
+
+def test_lambdify_never_uses_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = logistic(3, 130)  # so large that the blocks of a derivation come from the tape
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the second route went through the first")
+
+    monkeypatch.setattr(Model, "__init__", refuse)
+    kernels = compile_kernels(problem, backend="lambdify")
+    point, v = np.zeros(3), np.ones(3)
+    for name in ("f", "g_y", "g_xy", "g_yy"):
+        getattr(kernels, name)(point, point)
+    kernels.g_yy_v(point, point, v)
+    kernels.expansion(point, point)

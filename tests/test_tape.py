@@ -66,7 +66,9 @@ def array_run(
     encode: Any = None
     if compiled:
         pytest.importorskip("numba")
-        from bilevel_sym.tape.compiled import encode
+        from bilevel_sym.tape.compiled import Encoded
+
+        encode = Encoded
     session = ArrayProgram(program, encode).session(lanes)
     for k, numbers in enumerate(stages):
         session.put(k, np.array([[float(q) for q in numbers]] * lanes))

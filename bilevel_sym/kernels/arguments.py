@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bilevel_sym.engine import Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.linear_algebra import all_finite
 
-__all__ = ["Floats", "Shape", "joined"]
+__all__ = ["Shape", "joined"]
 
-Floats: TypeAlias = NDArray[np.float64]
 Shape = tuple[int, ...]
 
 _FLOAT64 = np.dtype(np.float64)

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.engine import EXPANSION, Expansion, Floats, keep_memory
+from bilevel_sym.engine import EXPANSION, Expansion, Floats
+from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
-from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
-from bilevel_sym.tape.compiled import Implicit, encode
+from bilevel_sym.tape.compiled import Encoded, Implicit
 from bilevel_sym.tape.lanes import BLOCK
 from bilevel_sym.tape.model import Model
 
 __all__ = ["CompiledEngine"]
 
-MAX_PROGRAMS = 64
 LANES = 512
 TABLE = 100_000  # numbers that the blocks of lanes in one go of the implicit formulas may hold
 MAX_BLOCKS = 8
 
 
-class CompiledEngine:
+class CompiledEngine(TapeEngine):
     """The tape in compiled loops; see ``bilevel_sym.engine.Engine``."""
 
     name = "compiled"
 
     def __init__(self, model: Model) -> None:
-        self._model = model
-        self._program = lru_cache(MAX_PROGRAMS)(self._compile)
-        keep_memory()
-
-    def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
-        return ArrayProgram(self._model.program(names), encode)
-
-    def session(self, names: Sequence[str], lanes: int) -> ArraySession:
-        """Lanes in which these blocks can be computed."""
-        return self._program(tuple(names)).session(lanes)
+        super().__init__(model, Encoded)
 
     def lanes(self, names: Sequence[str]) -> int:
         """Enough to forget what Python costs around a program, few enough for the cache."""
@@ -45,8 +35,10 @@ class CompiledEngine:
 
     @cached_property
     def _implicit(self) -> Implicit:
-        template = self.session(EXPANSION, 1).work.reshape(-1)
-        return Implicit(self._program(EXPANSION).program, template, self._model.d, self._model.n)
+        ready = self._program(EXPANSION)
+        stages = [stage for stage in ready.stages[:2] if isinstance(stage, Encoded)]
+        template = ready.session(1).work.reshape(-1)
+        return Implicit(ready.program, stages, template, self._model.d, self._model.n)
 
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y): the formulas of ``implicit``, in compiled code throughout."""

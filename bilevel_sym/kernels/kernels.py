@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,7 @@ from bilevel_sym.problem import BilevelProblem
 __all__ = ["Kernels", "compile_kernels"]
 
 MAX_CACHED = 64
+Result = TypeVar("Result")
 
 
 class Kernels:
@@ -130,7 +132,7 @@ class Kernels:
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
         given, shape = joined(dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False)))
-        count(self, shape, **_cost(name, d, n))
+        count(self, shape, **_cost(name, n))
 
         def chunk(rows: slice) -> tuple[Floats]:
             session = self._engine.session((name,), len(given[rows]))
@@ -167,10 +169,7 @@ class Kernels:
         """
         xy, shape = self._solved(x, y0)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
-        try:
-            phi, grad = over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient)
-        except NotPositiveDefinite as error:
-            raise self._named(error, xy, shape) from None
+        phi, grad = self._naming(xy, shape, lambda: over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient))
         self._finite("phi", phi, shape)
         return self._finite("grad_phi", grad, shape)
 
@@ -192,10 +191,8 @@ class Kernels:
             session, wide = (self._engine.session(implicit.THIRD, k) for k in (lanes, lanes * pairs))
             return (implicit.third(session, wide, xy[rows]),)
 
-        try:
-            (third,) = in_chunks(len(xy), max(1, self._engine.lanes(implicit.THIRD) // pairs), chunk)
-        except NotPositiveDefinite as error:
-            raise self._named(error, xy, shape) from None
+        lanes = max(1, self._engine.lanes(implicit.THIRD) // pairs)
+        (third,) = self._naming(xy, shape, lambda: in_chunks(len(xy), lanes, chunk))
         return self._finite("third_phi", third, shape)
 
     def expansion(self, x: ArrayLike, y: ArrayLike) -> Expansion:
@@ -211,10 +208,7 @@ class Kernels:
     def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
         n = self.problem.n
         count(self, shape, G_f=2, JV_g=n, HV_g=n)
-        try:
-            parts = self._engine.expansion(xy)
-        except NotPositiveDefinite as error:
-            raise self._named(error, xy, shape) from None
+        parts = self._naming(xy, shape, lambda: self._engine.expansion(xy))
         return Expansion(*(self._finite(name, part, shape) for part in parts))
 
     def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
@@ -239,21 +233,21 @@ class Kernels:
 
     @cached_property
     def _start(self) -> Floats:
-        """Where Newton begins when nobody says: the centre of the box in y, or zero."""
-        box = None if self.problem.box is None else dict(self.problem.box.items())
-        ends = [(box or {}).get(symbol.name) for symbol in self.problem.y]
-        return np.array([0.0 if end is None else float(end[0] + end[1]) / 2 for end in ends])
+        return np.array([float(value) for value in self.problem.y_centre])
 
     # ---- failures and results ------------------------------------------------------------------------
 
-    def _named(self, error: NotPositiveDefinite, xy: Floats, shape: Shape) -> LowerLevelFailure:
-        """A matrix that is not positive definite, as a failure of that member of the caller's batch."""
-        k, d = int(error.members[0]), self.problem.d
-        return LowerLevelFailure(
-            "the lower level is not strongly convex", member=_member(k, shape),
-            x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
-            eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
-        )  # fmt: skip
+    def _naming(self, xy: Floats, shape: Shape, compute: Callable[[], Result]) -> Result:
+        """The result; a matrix that is not positive definite is a failure of that member of the caller's batch."""
+        try:
+            return compute()
+        except NotPositiveDefinite as error:
+            k, d = int(error.members[0]), self.problem.d
+            raise LowerLevelFailure(
+                "the lower level is not strongly convex", member=_member(k, shape),
+                x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
+                eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
+            ) from None  # fmt: skip
 
     def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
         if not all_finite(result):
@@ -268,7 +262,7 @@ def _value(session: Session, xy: Floats) -> tuple[Floats]:
     return (session.take("f"),)
 
 
-def _cost(name: str, d: int, n: int) -> dict[str, int]:
+def _cost(name: str, n: int) -> dict[str, int]:
     costs = {
         "f_x": {"G_f": 1}, "f_y": {"G_f": 1}, "g_y": {"G_g": 1},
         "g_yy_v": {"HV_g": 1}, "g_xy_v": {"JV_g": 1}, "g_yy": {"HV_g": n}, "g_xy": {"JV_g": n},
@@ -296,8 +290,8 @@ def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Ke
             f"compile_kernels wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="compile_kernels(BilevelProblem(f, g, x, y))",
         )
-    if not isinstance(backend, str):
-        raise InvalidProblem(f"backend={backend!r}", hint="'auto', 'tape', 'compiled' or 'lambdify'")
+    if not isinstance(backend, str) or backend not in get_args(Backend):
+        raise InvalidProblem(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
     return _compiled(problem, backend)
 
 

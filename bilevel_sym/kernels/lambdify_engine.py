@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -19,14 +20,13 @@ from bilevel_sym.blocks import Blocks
 from bilevel_sym.calculus import derivative
 from bilevel_sym.engine import Expansion, Floats
 from bilevel_sym.errors import KernelError
-from bilevel_sym.expressions import postorder, rebuilt, substitute, symbols_in
+from bilevel_sym.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.tape.convert import no_value
 
 __all__ = ["LambdifyEngine"]
 
 Function = Callable[[Floats], Floats]
-STAGES = ("xy", "v", "uw")
 
 
 class LambdifyEngine:
@@ -57,7 +57,7 @@ class LambdifyEngine:
 
     def session(self, names: Sequence[str], lanes: int) -> LambdifySession:
         """Lanes in which any block can be computed."""
-        return LambdifySession(self._compiled, lanes)
+        return LambdifySession(self._compiled)
 
     def lanes(self, names: Sequence[str]) -> int:
         """Temporary arrays of this length stay in the cache."""
@@ -82,22 +82,22 @@ class LambdifyEngine:
         match name:
             case "f" | "g":
                 return (), [self._blocks.function(name)]
-            case "g_yy_v":
-                products = self._blocks["g_yy"] * sp.Matrix(v)
-                return (len(y),), list(products)
-            case "g_xy_v":
-                products = self._blocks["g_xy"] * sp.Matrix(v)
-                return (len(x),), list(products)
+            case "g_yy_v" | "g_xy_v":
+                shape, entries = self._block(name[:4])
+                products = sp.Matrix(*shape, entries) * sp.Matrix(v)
+                return shape[:1], list(products)
             case "q":
-                lagrangian = self._blocks.function("f") - sp.Add(
-                    *(a * b for a, b in zip(v, self._blocks["g_y"], strict=True))
-                )
+                held = (a * b for a, b in zip(v, self._block("g_y")[1], strict=True))
+                lagrangian = self._blocks.function("f") - sp.Add(*held)
                 return (len(x) + len(y),), self._along(lagrangian, (*x, *y))
             case "r":
                 return (len(y),), self._along(self._blocks.function("g"), y)
-        block = self._blocks[name]
+        return self._block(name)
+
+    def _block(self, name: str) -> tuple[tuple[int, ...], list[sp.Expr]]:
+        """Entry by entry: whole blocks of large functions would come from the tape, and this route shares nothing."""
         shape = tuple(len(self._named[axis]) for axis in name[2:])
-        return shape, list(block)
+        return shape, [self._blocks[(name, *index)] for index in product(*map(range, shape))]
 
     def _along(self, expression: sp.Expr, axis: Sequence[sp.Symbol]) -> list[sp.Expr]:
         """The gradient in ``axis`` of the second derivative along the directions u and w."""
@@ -110,9 +110,8 @@ class LambdifyEngine:
 class LambdifySession:
     """The inputs of some lanes; blocks are computed when they are taken."""
 
-    def __init__(self, compiled: Callable[[str], Function], lanes: int) -> None:
+    def __init__(self, compiled: Callable[[str], Function]) -> None:
         self._compiled = compiled
-        self._lanes = lanes
         self._inputs: dict[int, Floats] = {}
 
     def put(self, stage: int, values: Floats) -> None:
@@ -121,10 +120,7 @@ class LambdifySession:
 
     def take(self, name: str) -> Floats:
         """One block, (lanes, ...)."""
-        xy = self._inputs[0]
-        return self._compiled(name)(
-            np.concatenate([xy, *(self._inputs[k] for k in (1, 2) if k in self._inputs)], axis=1)
-        )
+        return self._compiled(name)(np.concatenate([self._inputs[k] for k in sorted(self._inputs)], axis=1))
 
 
 def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: Sequence[sp.Expr]) -> Function:
@@ -160,21 +156,9 @@ def _lambdified(arguments: Sequence[sp.Symbol], entries: Sequence[sp.Expr]) -> C
 # ---- rewriting ------------------------------------------------------------------------------------------
 
 
-def _rebuilt(expression: sp.Expr, rewrite: Callable[[sp.Basic], sp.Basic]) -> sp.Expr:
-    """The expression with every node rewritten, children first."""
-    new: dict[int, sp.Basic] = {}
-    depth: dict[int, int] = {}
-    for node in postorder(expression):
-        depth[id(node)] = 1 + max((depth[id(child)] for child in node.args), default=0)
-        args = [new[id(child)] for child in node.args]
-        changed = any(a is not b for a, b in zip(args, node.args, strict=True))
-        new[id(node)] = rewrite(rebuilt(node, args, depth[id(node)]) if changed else node)
-    return new[id(expression)]
-
-
 def _stable(expression: sp.Expr) -> sp.Expr:
     """log(1 + exp z) and 1/(1 + exp z) by the functions that do not overflow."""
-    return _rebuilt(expression, _stable_node)
+    return rewritten(expression, _stable_node)
 
 
 def _stable_node(node: sp.Basic) -> sp.Basic:
@@ -206,7 +190,7 @@ class _larger(sp.Function):
 
 
 def _printable(expression: sp.Expr) -> sp.Expr:
-    return _rebuilt(expression, _printable_node)
+    return rewritten(expression, _printable_node)
 
 
 def _printable_node(node: sp.Basic) -> sp.Basic:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevel_sym import implicit
 from bilevel_sym.engine import Expansion, Floats, keep_memory
-from bilevel_sym.tape.arrays import ArrayProgram, ArraySession
+from bilevel_sym.tape.arrays import ArrayProgram, ArraySession, Encode
 from bilevel_sym.tape.model import Model
 
 __all__ = ["TapeEngine"]
@@ -33,15 +33,16 @@ class TapeEngine:
 
     name = "numpy"
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, encode: Encode | None = None) -> None:
+        """``encode``: how the steps of a stage become a call; by default one NumPy call a step."""
+        self._model, self._encode = model, encode
         # one program for each set of blocks that was ever asked for
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
-        self.lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
+        self._lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
         keep_memory()
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
-        return ArrayProgram(self._model.program(names))
+        return ArrayProgram(self._model.program(names), self._encode)
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
@@ -51,8 +52,11 @@ class TapeEngine:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""
         return implicit.expansion(self, xy)
 
-    def _best_lanes(self, names: Sequence[str]) -> int:
+    def lanes(self, names: Sequence[str]) -> int:
         """As many as the cache holds, a power of two."""
-        program = self._program(tuple(names)).program
+        return self._lanes(tuple(names))
+
+    def _best_lanes(self, names: tuple[str, ...]) -> int:
+        program = self._program(names).program
         numbers = program.size + sum(len(output.places) for output in program.outputs.values())
         return int(2 ** np.clip(np.round(np.log2(TABLE / numbers)), 4, np.log2(LANES)))

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
 
-__all__ = ["ArrayProgram", "ArraySession", "Floats", "dense", "dense_or_sparse", "nearest"]
+__all__ = ["ArrayProgram", "ArraySession", "Encode", "Floats", "dense", "dense_or_sparse", "nearest"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Call = Callable[[Floats], object]
+Encode = Callable[[Sequence[Step]], Call]  # the steps of a stage -> what performs them
 Index = slice | NDArray[np.intp]
 
 CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest float
@@ -52,7 +53,7 @@ class ArrayProgram:
     array([1.        , 2.71828183])
     """
 
-    def __init__(self, program: Program, encode: Callable[[Sequence[Step]], Call] | None = None) -> None:
+    def __init__(self, program: Program, encode: Encode | None = None) -> None:
         """``encode`` turns the steps of a stage into a call; by default one NumPy call a step."""
         self.program = program
         # each constant of the formulas is rounded once, from its enclosure
@@ -259,14 +260,14 @@ def _linear(first: int, rows: Sequence[Row]) -> Call:
     return call
 
 
-def dense(rows: Sequence[Row]) -> tuple[list[int], Floats]:
-    """The places that take part, and the matrix of coefficients, each the nearest float."""
+def dense(rows: Sequence[Row], rounded: Callable[[fmpq], float] = nearest) -> tuple[list[int], Floats]:
+    """The places that take part, and the matrix of coefficients, each rounded to a float."""
     columns = sorted({place for row in rows for place, _ in row})
     position = {place: k for k, place in enumerate(columns)}
     matrix = np.zeros((len(rows), len(columns)))
     for i, row in enumerate(rows):
         for place, c in row:
-            matrix[i, position[place]] = nearest(c)
+            matrix[i, position[place]] = rounded(c)
     return columns, matrix
 
 

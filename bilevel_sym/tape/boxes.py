@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from bilevel_sym.tape import intervals
+from bilevel_sym.tape.arrays import Floats, dense
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
 
 __all__ = ["IntervalProgram", "IntervalSession"]
 
-Floats: TypeAlias = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 Call = Callable[[Floats, Floats], None]
 
@@ -95,12 +94,8 @@ def _call(step: Step) -> Call:
 
 
 def _linear(to: slice, rows: Sequence[Row]) -> Call:
-    columns = sorted({place for row in rows for place, _ in row})
-    position = {place: k for k, place in enumerate(columns)}
-    c_lo, c_hi = np.zeros((len(rows), len(columns))), np.zeros((len(rows), len(columns)))
-    for i, row in enumerate(rows):
-        for place, c in row:
-            c_lo[i, position[place]], c_hi[i, position[place]] = intervals.enclose(int(c.p), int(c.q))
+    columns, c_lo = dense(rows, lambda c: intervals.enclose(int(c.p), int(c.q))[0])
+    _, c_hi = dense(rows, lambda c: intervals.enclose(int(c.p), int(c.q))[1])
     source, nothing = np.array(columns, dtype=np.intp), np.zeros(len(rows))
 
     def call(lo: Floats, hi: Floats) -> None:

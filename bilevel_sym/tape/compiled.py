@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from bilevel_sym.tape import interpreter, lanes, single
 from bilevel_sym.tape.arrays import Floats, dense
 from bilevel_sym.tape.program import Program, Row, Step
 
-__all__ = ["Implicit", "encode"]
+__all__ = ["Encoded", "Implicit"]
 
 Integers: TypeAlias = NDArray[np.int64]
 Code = tuple[Integers, Integers, Floats]
@@ -21,24 +21,25 @@ LONG = 8  # terms of a row that may share a matrix product with others
 NEARLY = 0.7  # the part of the product's columns that a row must read itself
 
 
-def encode(steps: Sequence[Step]) -> Callable[[Floats], object]:
-    """The steps of one stage as a call on the table of values.
+class Encoded:
+    """The steps of one stage as instructions, and as a call that performs them on the table of values.
 
     >>> from bilevel_sym.tape.program import Step
     >>> work = np.array([[1.0, 1.0], [2.0, 3.0], [0.0, 0.0]])
-    >>> encode([Step("mul", 2, 1, (), ((1,), (1,)))])(work)
+    >>> Encoded([Step("mul", 2, 1, (), ((1,), (1,)))])(work)
     >>> work[2]
     array([4., 9.])
     """
-    instructions, places, coefficients = _code(steps)
 
-    def call(work: Floats) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.code = _code(steps)
+
+    def __call__(self, work: Floats) -> None:
+        """Perform the stage on every lane."""
         if work.shape[1] == 1:
-            single.run(instructions, places, coefficients, work.reshape(-1))
+            single.run(*self.code, work.reshape(-1))
         else:
-            interpreter.run(instructions, places, coefficients, work)
-
-    return call
+            interpreter.run(*self.code, work)
 
 
 def _code(steps: Sequence[Step]) -> Code:
@@ -97,10 +98,10 @@ def _alike(rows: Mapping[int, Row]) -> list[list[int]]:
 class Implicit:
     """The implicit formulas on the tables of one program, without leaving compiled code.
 
-    ``template`` is a column of values with the constants in place.
+    ``template`` is a column of values with the constants in place, ``stages`` the first two of the program.
     """
 
-    def __init__(self, program: Program, template: Floats, d: int, n: int) -> None:
+    def __init__(self, program: Program, stages: Sequence[Encoded], template: Floats, d: int, n: int) -> None:
         self._d, self._n, self._template = d, n, template
         shapes = {"f": (), "f_x": (d,), "f_y": (n,), "g_xy": (d, n), "g_yy": (n, n)}
         shapes |= {"L_xx": (d, d), "L_xy": (d, n), "L_yy": (n, n)}
@@ -113,7 +114,7 @@ class Implicit:
         self._zero = min(zeros, default=-1)
         self._filled = _fill(~np.isin(self._places["g_yy"], zeros))
         self._v = np.array(program.inputs[1], dtype=np.int64)
-        self._codes: list[Any] = [array for stage in program.stages[:2] for array in _code(stage)]
+        self._codes: list[Any] = [array for stage in stages for array in stage.code]
         self._table = np.concatenate(
             [*(self._places[name].ravel() for name in shapes), self._v, self._filled.ravel().astype(np.int64)]
         )

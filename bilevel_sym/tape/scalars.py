@@ -42,8 +42,7 @@ class ScalarProgram:
     >>> with BALLS.precision(100):
     ...     ready = ScalarProgram(program, BALLS)
     ...     values = ready.start()
-    ...     values[1] = BALLS.constant(1, 1)
-    ...     ready.run(values, 0)
+    ...     ready.put(values, 0, [BALLS.constant(1, 1)])
     ...     print(ready.output(values, "e")[0].str(10, radius=False))
     2.718281828
     """
@@ -56,6 +55,12 @@ class ScalarProgram:
     def start(self) -> Values:
         """A new table of values with the constants in place."""
         return list(self._start)
+
+    def put(self, values: Values, stage: int, inputs: Sequence[Any]) -> None:
+        """Give the inputs of one stage, and perform it; earlier stages must have been performed."""
+        places = self.program.inputs[stage]
+        values[places.start : places.stop] = inputs
+        self.run(values, stage)
 
     def run(self, values: Values, stage: int) -> None:
         """Perform one stage; its inputs, and all earlier stages, must be in ``values``."""
