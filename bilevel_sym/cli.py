@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from bilevel_sym import zoo
@@ -18,9 +19,11 @@ from bilevel_sym.derivation import Derivation, derive
 from bilevel_sym.display import text_lines, written_out
 from bilevel_sym.errors import BilevelError, InvalidProblem, NoClosedForm
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solve_job import ALGORITHMS, SolveJob, check_output, write_solution
 
 __all__ = ["main"]
 
+EXPERIMENTS = ("figure1", "figure2", "figure3")
 _PROBLEM_HELP = "a TOML problem file, or zoo:NAME, or zoo:NAME,d=10,L=2"
 
 
@@ -79,6 +82,15 @@ def _parser() -> argparse.ArgumentParser:
     certify_command.add_argument("--at", metavar="POINT", required=True, help='values of x, such as "x1=1/3,x2=0.2"')
     certify_command.add_argument("--digits", metavar="N", type=int, default=50, help="how many (default 50)")
     certify_command.set_defaults(run=_certify)
+    _add_solve(commands)
+    reproduce_command = commands.add_parser(
+        "reproduce",
+        help="the paper's experiment, and two that test what it does not",
+        epilog="example: bilevel-sym reproduce figure1 --out figures",
+    )
+    reproduce_command.add_argument("figure", metavar="FIGURE", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
+    reproduce_command.add_argument("--out", metavar="DIR", default=".", help="where the files go (default: here)")
+    reproduce_command.set_defaults(run=_reproduce)
     zoo_command = commands.add_parser(
         "zoo",
         help="problems that carry their answers",
@@ -87,6 +99,29 @@ def _parser() -> argparse.ArgumentParser:
     zoo_command.add_argument("name", metavar="NAME", nargs="?", help="one problem, with its answers")
     zoo_command.set_defaults(run=_zoo)
     return parser
+
+
+def _add_solve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "solve",
+        help="minimise Phi, escaping saddle points; steps are chosen unless given",
+        epilog='example: bilevel-sym solve zoo:saddle --x0 "x1=0,x2=0" --seeds 20 --out run.csv',
+    )
+    command.add_argument("problem", metavar="PROBLEM", help=_PROBLEM_HELP)
+    command.add_argument("--algorithm", choices=sorted(ALGORITHMS), help="default: what suits the kind of problem")
+    command.add_argument(
+        "--x0", metavar="POINT", help='the start, such as "x1=0.1,x2=0" (default: the centre of the box)'
+    )
+    command.add_argument("--seed", metavar="N", type=int, default=0, help="of the random numbers (default 0)")
+    command.add_argument("--seeds", metavar="S", type=int, default=1, help="how many trajectories (default 1)")
+    command.add_argument("--steps", metavar="K", type=int, default=1000, help="at most (default 1000)")
+    command.add_argument(
+        "--eps", metavar="E", type=float, default=1e-3, help="accuracy of a local minimum (default 1e-3)"
+    )
+    command.add_argument("--eta", metavar="H", type=float, help="the step on x (default: from sampled curvature)")
+    command.add_argument("--out", metavar="FILE", help="write the trajectories: .csv, .json or .png")
+    command.add_argument("--format", choices=("text", "json"), default="text")
+    command.set_defaults(run=_solve)
 
 
 def _load(spec: str) -> BilevelProblem:
@@ -100,18 +135,41 @@ def _derive(options: argparse.Namespace) -> Iterable[str]:
 
 
 def _certify(options: argparse.Namespace) -> Iterable[str]:
-    return [str(evaluate(_load(options.problem), _point(options.at), digits=options.digits))]
+    point = _point(options.at, "--at")
+    return [str(evaluate(_load(options.problem), point, digits=options.digits))]
 
 
-def _point(text: str) -> dict[str, str]:
+def _solve(options: argparse.Namespace) -> Iterable[str]:
+    problem = _load(options.problem)
+    check_output(options.out)
+    start = None if options.x0 is None else _point(options.x0, "--x0")
+    job = SolveJob(
+        problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta
+    )
+    solution = job.run(progress=sys.stderr.isatty(), record=options.out is not None)
+    if options.out is not None:
+        write_solution(solution, options.out)
+    if options.format == "json":
+        return [json.dumps(solution.to_dict(), indent=2)]
+    written = [] if options.out is None else [f"written: {options.out}"]
+    return [*job.report(solution), *written]
+
+
+def _reproduce(options: argparse.Namespace) -> Iterable[str]:
+    from bilevel_sym.experiments import reproduce
+
+    return reproduce(options.figure, Path(options.out), progress=sys.stderr.isatty())
+
+
+def _point(text: str, option: str) -> dict[str, str]:
     """x1=1/3,x2=0.2 as a mapping; the numbers stay text, which means exactly what it says."""
     point: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
-            raise InvalidProblem(f"--at: {part.strip()!r} is not NAME=VALUE", hint='--at "x1=1/3,x2=0.2"')
+            raise InvalidProblem(f"{option}: {part.strip()!r} is not NAME=VALUE", hint=f'{option} "x1=1/3,x2=0.2"')
         if name in point:
-            raise InvalidProblem(f"--at: {name} is given twice")
+            raise InvalidProblem(f"{option}: {name} is given twice")
         point[name] = value
     return point
 

@@ -36,6 +36,16 @@ class Session(Protocol):
     def take(self, name: str) -> Floats:
         """One block, (lanes, ...); valid until it is taken again."""
 
+    # the same with lanes last and nothing copied, for loops that would spend their time on turning arrays around
+    def inputs(self, stage: int) -> Floats:
+        """The inputs of one stage, (inputs, lanes), to be written before it is performed."""
+
+    def perform(self, stage: int) -> None:
+        """Perform one stage whose inputs are in their places."""
+
+    def rows(self, name: str) -> Floats:
+        """One block, (entries, lanes); valid until the next stage is performed."""
+
 
 class Engine(Protocol):
     """Blocks by name for many points at once."""
@@ -43,6 +53,10 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """What it is called in messages."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether a lane has the same bits alone and among any others."""
 
     def session(self, names: Sequence[str], lanes: int) -> Session:
         """Lanes in which these blocks can be computed."""

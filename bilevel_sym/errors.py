@@ -14,6 +14,7 @@ __all__ = [
     "CertificateFailure",
     "InvalidProblem",
     "KernelError",
+    "LinearSystemFailure",
     "LowerLevelFailure",
     "NoClosedForm",
     "TooLarge",
@@ -161,6 +162,17 @@ class LowerLevelFailure(BilevelError):
         return LowerLevelFailure(
             self.what, member=member, x=self.x, y=self.y, eigenvalue=self.eigenvalue, hint=self.hint
         )
+
+
+class LinearSystemFailure(BilevelError):
+    """A hypergradient could not be estimated: conjugate gradients broke down, or numbers left float64.
+
+    Cause: g_yy is not positive definite at the point reached, or tau is above 2/ell, so that y runs away. Cure: a
+    start nearer to the solution, a smaller tau, or x where g is strongly convex.
+
+    >>> issubclass(LinearSystemFailure, BilevelError)
+    True
+    """
 
 
 class CertificateFailure(BilevelError):

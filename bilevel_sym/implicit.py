@@ -22,13 +22,13 @@ GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
 THIRD = ("f", "f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
 
 
-def gradient(session: Session, xy: Floats) -> tuple[Floats, Floats]:
-    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x).
+def gradient(session: Session, xy: Floats, *, steady: bool = False) -> tuple[Floats, Floats]:
+    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x). ``steady``: see ``Factored``.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
     """
     session.put(0, xy)
-    v = Factored(session.take("g_yy")).solve(session.take("f_y")[:, :, None])
+    v = Factored(session.take("g_yy"), steady=steady).solve(session.take("f_y")[:, :, None])
     return session.take("f"), session.take("f_x") - (session.take("g_xy") @ v)[:, :, 0]
 
 

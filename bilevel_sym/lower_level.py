@@ -81,7 +81,9 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
         small = np.abs(at.step) <= np.maximum(CLOSE * np.maximum(np.abs(at.y), at.scale), NOTHING)
         far = np.flatnonzero(~small.all(axis=1))
     if len(far):
-        raise _failure(at, int(far[0]), "did not converge: no step along Newton's direction helps")
+        raise _failure(
+            at, int(far[0]), f"did not converge: {MAX_STEPS} steps, or none that helps along Newton's direction"
+        )
     return LowerSolution(at.y, evaluations)
 
 
@@ -93,7 +95,7 @@ def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None
         moved, trials = _line_search(engine, at, members)
         evaluations[members] += trials
         members = members[moved & (at.sizes()[members] > CLOSE)]
-    raise _failure(at, int(members[0]), f"did not converge in {MAX_STEPS} Newton steps")
+    # whoever is left is far, and found out by the caller, or turns about a component whose true value is zero
 
 
 def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
@@ -113,23 +115,24 @@ def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     g, g_y, g_yy = (session.take(name) for name in NEWTON)
-    step = _newton_step(g_y, g_yy)
+    step = _newton_step(g_y, g_yy, engine.steady)
     # outside the domain of g its derivatives may still look fine: log(y) has one at -1
     step[~np.isfinite(g)] = np.nan
     return _Point(x, y, g_y, g_yy, step, np.maximum(scale, np.abs(y)))
 
 
-def _newton_step(g_y: Floats, g_yy: Floats) -> Floats:
+def _newton_step(g_y: Floats, g_yy: Floats, steady: bool) -> Floats:
     """-g_yy^-1 g_y; NaN for members at which g_yy is not positive definite."""
     try:
-        return -Factored(g_yy).solve(g_y[:, :, None])[:, :, 0]
+        return -Factored(g_yy, steady=steady).solve(g_y[:, :, None])[:, :, 0]
     except NotPositiveDefinite:
         good = smallest_eigenvalues(g_yy) > 0
         step = np.full_like(g_y, np.nan)
         # one by one: rounding may still refuse a member whose smallest eigenvalue is positive by a hair
         for k in np.flatnonzero(good):
             with suppress(NotPositiveDefinite):
-                step[k] = -Factored(g_yy[k : k + 1]).solve(g_y[k : k + 1, :, None])[0, :, 0]
+                alone = Factored(g_yy[k : k + 1], steady=steady)
+                step[k] = -alone.solve(g_y[k : k + 1, :, None])[0, :, 0]
         return step
 
 

@@ -48,16 +48,36 @@ LAYERS = [
     "ball",
     "certificate",
     "zoo",
+    "checks",
+    "status",
+    "linear_system",
+    "oracle",
+    "batches",
+    "hypergradient",
+    "solution",
+    "solvers",
+    "schedules",
+    "plotting",
+    "experiments",
+    "solve_job",
     "cli",
 ]
 
 # Rooms that handle SymPy expressions; every other module works without them.
-NUMERIC_ROOMS = {"engine", "linear_algebra", "implicit", "lower_level"}
+NUMERIC_ROOMS = {"engine", "linear_algebra", "implicit", "lower_level", "linear_system", "oracle", "batches"}
+NUMERIC_ROOMS |= {"checks", "status", "hypergradient", "solution", "solvers", "schedules", "plotting", "solve_job"}
 SYMPY_ROOMS = set(LAYERS) - {"errors", "paper", "constants", "ball", "cli"} - NUMERIC_ROOMS
-NUMPY_ROOMS = {"zoo", "tape", "kernels", "certificate"} | NUMERIC_ROOMS  # zoo: random integers for its quadratics
+NUMPY_ROOMS = {
+    "zoo",
+    "tape",
+    "kernels",
+    "certificate",
+    "experiments",
+    "solve_job",
+} | NUMERIC_ROOMS  # zoo: random integers for its quadratics
 
 # Imports that point upward on purpose: conveniences of a problem, imported when first used.
-ALLOWED = {("problem", "derivation"), ("problem", "kernels")}
+ALLOWED = {("problem", "derivation"), ("problem", "kernels"), ("solution", "plotting")}
 
 
 def imports_of(path: Path) -> Iterator[str]:

@@ -198,3 +198,88 @@ def test_certify_refuses_in_a_few_lines(at: str, digits: str, message: str, caps
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) <= 4
+
+
+# ---- solve and reproduce ----------------------------------------------------------------------------------
+
+TOY = 'x = ["x1", "x2"]\ny = ["y1"]\nf = "x1**4/4 - x1**2/2 + x2**2 + y1"\ng = "y1**2/2 - x1*x2*y1/4"\n'
+
+
+def test_solve_reads_a_file_escapes_its_saddle_and_says_what_happened(tmp_path: Path) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text(TOY)
+    out = tmp_path / "run.csv"
+    done = run("solve", str(path), "--x0", "x1=0,x2=0", "--seeds", "4", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "4 trajectories reached an eps-local minimum (checked)" in done.stdout
+    assert "an eps-local minimum for eps = 0.001" in done.stdout
+    assert "oracle calls: G_f" in done.stdout
+    assert done.stderr == ""  # not a terminal: no progress
+    lines = out.read_text().splitlines()
+    assert lines[0].startswith("trajectory,seed,k,x1,x2,phi,")
+    assert {line.split(",")[0] for line in lines[1:]} == {"0", "1", "2", "3"}
+
+
+def test_solve_as_json_is_reproducible_and_complete() -> None:
+    first, second = (json.loads(run("solve", "zoo:saddle", "--seed", "3", "--format", "json").stdout) for _ in range(2))
+    assert first == second
+    assert first["schema"] == "bilevel-sym/solution/1"
+    assert first["status"] == "local minimum"
+    assert first["schedule"]["kind"] == "Perturbed"
+    assert first["seed"] == [3]
+
+
+def test_a_solve_that_runs_out_of_steps_is_done_and_says_so() -> None:
+    done = run("solve", "zoo:saddle", "--steps", "3")
+    assert done.returncode == 0
+    assert "ran all of its steps (3 steps)" in done.stdout
+    assert "not an eps-local minimum" in done.stdout
+
+
+@pytest.mark.parametrize("algorithm", ["descent", "descent-ineon", "perturbed-exact", "perturbed-aid"])
+def test_every_deterministic_algorithm_can_be_asked_for(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "zoo:saddle", "--algorithm", algorithm, "--x0", "x1=1,x2=0.5"]) == 0
+    assert "eps-local minimum (checked)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("algorithm", ["stocbio", "stocbio-ineon"])
+def test_the_stochastic_algorithms_can_be_asked_for(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["solve", "zoo:stochastic_noise", "--algorithm", algorithm, "--steps", "30", "--x0", "x1=1,x2=0"]
+    assert main(arguments) == 0
+    assert "StocBiO(" in capsys.readouterr().out
+
+
+REFUSED = {
+    "missing value": ["zoo:saddle", "--x0", "x1=0"],
+    "unknown name": ["zoo:saddle", "--x0", "x1=0,x2=0,z=1"],
+    "not a number": ["zoo:saddle", "--x0", "x1=0,x2=__import__"],
+    "twice": ["zoo:saddle", "--x0", "x1=0,x1=1"],
+    "ending": ["zoo:saddle", "--out", "run.xyz"],
+    "directory": ["zoo:saddle", "--out", "no/such/place/run.csv"],
+    "kind": ["zoo:saddle", "--algorithm", "stocbio"],
+    "minimax": ["zoo:saddle", "--algorithm", "perturbed-gdmax"],
+    "algorithm": ["zoo:saddle", "--algorithm", "nosuch"],
+    "seeds": ["zoo:saddle", "--seeds", "0"],
+    "steps": ["zoo:saddle", "--steps", "-1"],
+    "eta": ["zoo:saddle", "--eta", "-1"],
+    "eps": ["zoo:saddle", "--eps", "nan"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_solve_refuses_bad_input_in_a_few_lines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["solve", *REFUSED[name]])
+    except SystemExit as left:  # argparse's own
+        code = int(left.code or 0)
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert 1 <= len(said.err.strip().splitlines()) <= 4
+
+
+def test_reproduce_knows_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "figure9"])
+    assert left.value.code == 2
+    assert "figure1" in capsys.readouterr().err

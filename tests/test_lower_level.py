@@ -336,3 +336,12 @@ def test_steep_exponentials_are_climbed_down(x: float) -> None:
     problem = BilevelProblem("y", "y**2/2 + exp(y) - x*y", "x", "y")
     y = problem.kernels.y_star([x])
     assert float(y[0]) == pytest.approx(math.log(x), rel=1e-12)  # y itself is nothing beside x
+
+
+def test_a_component_whose_true_value_is_zero_does_not_keep_newton_turning() -> None:
+    """Found by chance: rounding errors about zero went on falling by a hair for more than 200 steps."""
+    for seed in range(330, 338):
+        example = zoo.get("quadratic", d=3, n=3, spectrum="two", seed=seed)
+        kernels = example.problem.kernels
+        wanted = [float(e.subs(dict.fromkeys(example.problem.x, 0))) for e in example.y_star]
+        np.testing.assert_allclose(kernels.y_star([0.0, 0.0, 0.0]), wanted, atol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,29 @@ from flint import arb
 from test_architecture import LAYERS, violations
 from test_arithmetics import check_case
 from test_kernels import closed_form_agrees
+from test_solvers import least_p_value, noise_of_a_run, quadratic, rational_aid
 from test_tape import ARITHMETICS, BLOCKS, GRAMMAR, POINTS, grammar_case
 
-from bilevel_sym import BilevelProblem, derive, derive_generic, evaluate, formulas, implicit
+from bilevel_sym import (
+    AID,
+    BilevelProblem,
+    Descent,
+    Perturbed,
+    derive,
+    derive_generic,
+    evaluate,
+    formulas,
+    hypergradient,
+    implicit,
+    linear_system,
+    solve,
+    zoo,
+)
 from bilevel_sym.ball import Ball
 from bilevel_sym.kernels import kernels as kernels_module
+from bilevel_sym.solvers import perturbed
+from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.tape import autodiff, balls, intervals
 from bilevel_sym.tape.arrays import ArraySession
 from bilevel_sym.tape.model import Model
@@ -219,6 +238,145 @@ def test_a_planted_radius_is_seen_by_contains() -> None:
         truth = mpmath.sin(mpmath.mpf(1) / 3)
         assert ball.contains(truth)
         assert not Ball(ball.value + arb("1e-38")).contains(truth)
+
+
+# ---- solvers ---------------------------------------------------------------------------------------------
+
+
+def trajectory_is_rational() -> bool:
+    """The check of test_solvers: x, y, v and the estimate are those of the recursion in rational arithmetic."""
+    p, start = quadratic(2, 3, "two").problem, (Fraction(1, 4), Fraction(1, 2))
+    wanted = rational_aid(p, start, 2, D=2, N=1, tau=Fraction(1, 16), eta=Fraction(1, 8))
+    found = solve(p, Descent(AID(2, 1, 1 / 16), 1 / 8), [0.25, 0.5], steps=2, backend="tape").trajectory
+    names = ("x", "y", "v", "grad_phi_hat")
+    return all(
+        np.allclose(getattr(found, name)[k], [float(e) for e in value], rtol=0, atol=1e-11)
+        for k, state in enumerate(wanted)
+        for name, value in zip(names, state, strict=True)
+    )
+
+
+def one_step_is_exact_for_two_times_the_identity() -> bool:
+    """The check of test_hypergradient, at kappa = 1."""
+    p = quadratic(3, 2, "isotropic").problem
+    point = np.array([0.5, -0.25, 1.0])
+    return bool(
+        np.allclose(AID(1, 1, 0.5).estimate(p, point).grad_phi_hat, p.kernels.grad_phi(point), rtol=0, atol=1e-12)
+    )
+
+
+def an_exact_start_stays() -> bool:
+    """The check of test_linear_system."""
+    matrix, start = np.array([[2.0, 1.0], [1.0, 4.0]]), np.array([[3.0], [-8.0]])
+    with np.errstate(all="ignore"):
+        found = linear_system.conjugate_gradients(lambda v: matrix @ v, matrix @ start, start, 5)
+    return bool((found.v == start).all()) and not found.broken.any()
+
+
+def noise_is_uniform() -> bool:
+    """The check of test_solvers: Kolmogorov-Smirnov on radius and direction."""
+    return least_p_value(noise_of_a_run(3, 1000, "tape")) > 1e-3
+
+
+def subsets_have_the_same_bits() -> bool:
+    """The check of test_solvers: members 1 and 2 alone, with their seeds."""
+    p, algorithm = zoo.get("saddle", d=2).problem, Perturbed(AID(1, 1, 0.25), 0.2, 0.5, 0.3, 2)
+    whole = solve(p, algorithm, np.zeros((4, 2)), steps=5, rng=3, backend="tape")
+    part = solve(p, algorithm, np.zeros((2, 2)), steps=5, rng=list(whole.seed[1:3]), backend="tape")
+    return bool((part.trajectory.x == whole.trajectory.x[1:3]).all())
+
+
+SOLVER_CHECKS = [
+    trajectory_is_rational,
+    one_step_is_exact_for_two_times_the_identity,
+    an_exact_start_stays,
+    noise_is_uniform,
+    subsets_have_the_same_bits,
+]
+
+
+@pytest.mark.parametrize("check", SOLVER_CHECKS)
+def test_the_solvers_pass_when_nothing_is_broken(check: Callable[[], bool]) -> None:
+    assert check()
+
+
+def _stale_v(self: AID, oracle: Any, x: Any, y: Any, v: Any, lanes: Any) -> Any:
+    return CHUNK(self, oracle, x, y, v, lanes)._replace(v=v)
+
+
+def _without_the_last_iterate(product: Any, right: Any, start: Any, steps: int) -> Any:
+    return CONJUGATE_GRADIENTS(product, right, start, steps - 1)
+
+
+def _one_step_more(oracle: Any, x: Any, y: Any, lanes: Any, steps: int, tau: float) -> Any:
+    return DESCENDED(oracle, x, y, lanes, steps + 1, tau)
+
+
+def _other_sign(*arguments: Any) -> Any:
+    return -IMPLICIT_PART(*arguments)
+
+
+def _unscaled(rng: Any, d: int, radius: float) -> Any:
+    return UNIFORM(rng, d, radius) / 0.125  # eta of the check
+
+
+def _uniform_radius(rng: Any, d: int, radius: float) -> Any:
+    direction = rng.standard_normal(d)
+    return direction * (radius * rng.random() / np.linalg.norm(direction))
+
+
+def _on_the_sphere(rng: Any, d: int, radius: float) -> Any:
+    direction = rng.standard_normal(d)
+    return direction * (radius / np.linalg.norm(direction))
+
+
+def _in_the_cube(rng: Any, d: int, radius: float) -> Any:
+    return rng.uniform(-1, 1, d) * radius / np.sqrt(d)
+
+
+def _seeds_of_the_ensemble(x: Any, y: Any, v: Any, clock: int, streams: Any) -> Any:
+    return GATHER(x, y, v, clock, [np.random.default_rng(1000 * len(streams) + k) for k in range(len(streams))])
+
+
+def _one_stream_for_all(x: Any, y: Any, v: Any, clock: int, streams: Any) -> Any:
+    return GATHER(x, y, v, clock, [streams[0]] * len(streams))
+
+
+CHUNK, CONJUGATE_GRADIENTS, UNIFORM, GATHER = (
+    AID._chunk,
+    linear_system.conjugate_gradients,
+    uniform_in_ball,
+    Team.gather,
+)
+DESCENDED, IMPLICIT_PART = hypergradient._descended, hypergradient._implicit_part
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "defect", "check"),
+    [
+        (AID, "_chunk", _stale_v, trajectory_is_rational),
+        (hypergradient, "conjugate_gradients", _without_the_last_iterate, one_step_is_exact_for_two_times_the_identity),
+        (hypergradient, "conjugate_gradients", _without_the_last_iterate, trajectory_is_rational),
+        (linear_system, "NOTHING", -1.0, an_exact_start_stays),
+        (hypergradient, "_descended", _one_step_more, trajectory_is_rational),
+        (hypergradient, "_implicit_part", _other_sign, one_step_is_exact_for_two_times_the_identity),
+        (perturbed, "uniform_in_ball", _unscaled, noise_is_uniform),
+        (perturbed, "uniform_in_ball", _uniform_radius, noise_is_uniform),
+        (perturbed, "uniform_in_ball", _on_the_sphere, noise_is_uniform),
+        (perturbed, "uniform_in_ball", _in_the_cube, noise_is_uniform),
+        (Team, "gather", _seeds_of_the_ensemble, subsets_have_the_same_bits),
+        (Team, "gather", _one_stream_for_all, subsets_have_the_same_bits),
+    ],
+    ids=[
+        "stale v", "dropped iterate, isotropic", "dropped iterate", "no guard at an exact start", "D + 1 steps", "sign of the implicit term",
+        "unscaled noise", "uniform radius", "on the sphere", "in the cube", "seeds of the ensemble", "one stream for all",
+    ],
+)  # fmt: skip
+def test_a_planted_defect_in_the_solvers_is_seen(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, defect: object, check: Callable[[], bool]
+) -> None:
+    monkeypatch.setattr(where, name, defect)
+    assert not check()
 
 
 # ---- imports ---------------------------------------------------------------------------------------------

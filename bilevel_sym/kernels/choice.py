@@ -21,7 +21,7 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.model import Model
 
-__all__ = ["Backend", "choose_engine"]
+__all__ = ["Backend", "choose_engine", "choose_steady_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
@@ -48,6 +48,16 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
 
     return CompiledEngine(problem.tape)
+
+
+def choose_steady_engine(engine: Engine, problem: BilevelProblem) -> Engine:
+    """The engine itself if a lane has the same bits in every batch, or else its steady counterpart.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> choose_steady_engine(choose_engine(problem, "tape"), problem).steady
+    True
+    """
+    return engine if engine.steady else TapeEngine(problem.tape, steady=True)
 
 
 def _numba_found(backend: Backend) -> bool:

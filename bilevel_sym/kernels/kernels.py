@@ -14,7 +14,7 @@ from bilevel_sym import implicit
 from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.kernels.arguments import Shape, joined
-from bilevel_sym.kernels.choice import Backend, choose_engine
+from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.lower_level import NEWTON, solve_lower_level
@@ -66,6 +66,11 @@ class Kernels:
     def _engine(self) -> Engine:
         engine: Engine = self.__dict__["_engine"]
         return engine
+
+    @cached_property
+    def steady(self) -> Engine:
+        """An engine in which a point has the same bits alone and in any batch: what solvers run on."""
+        return choose_steady_engine(self._engine, self.problem)
 
     def counting(self) -> AbstractContextManager[Counts]:
         """Count oracle calls as the paper does (G_f, G_g, JV_g, HV_g), for each member of the batch.

@@ -6,9 +6,10 @@ renamed before code is generated, so that no name of the user's ever reaches it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
-from itertools import product
+from itertools import accumulate, product
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,7 @@ from bilevel_sym.engine import Expansion, Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.functions import sigmoid, softplus
+from bilevel_sym.tape.arrays import whole_blocks
 from bilevel_sym.tape.convert import no_value
 
 __all__ = ["LambdifyEngine"]
@@ -41,6 +43,7 @@ class LambdifyEngine:
     """
 
     name = "lambdify"
+    steady = True
 
     def __init__(self, f: sp.Expr, g: sp.Expr, x: Sequence[sp.Symbol], y: Sequence[sp.Symbol]) -> None:
         d, n = len(x), len(y)
@@ -48,6 +51,7 @@ class LambdifyEngine:
         self._named = {
             group: tuple(sp.Symbol(f"{group}_{k}", real=True) for k in range(width)) for group, width in widths.items()
         }
+        self._widths = (d + n, n, 2 * (d + n))  # of the stages
         renamed = dict(zip((*x, *y), (*self._named["x"], *self._named["y"]), strict=True))
         if unknown := (symbols_in(f) | symbols_in(g)) - set(renamed):
             raise no_value(min(unknown, key=str))
@@ -57,7 +61,7 @@ class LambdifyEngine:
 
     def session(self, names: Sequence[str], lanes: int) -> LambdifySession:
         """Lanes in which any block can be computed."""
-        return LambdifySession(self._compiled)
+        return LambdifySession(self._compiled, self._widths, lanes)
 
     def lanes(self, names: Sequence[str]) -> int:
         """Temporary arrays of this length stay in the cache."""
@@ -108,23 +112,42 @@ class LambdifyEngine:
 
 
 class LambdifySession:
-    """The inputs of some lanes; blocks are computed when they are taken."""
+    """The inputs of some lanes; blocks are computed when they are taken.
 
-    def __init__(self, compiled: Callable[[str], Function]) -> None:
-        self._compiled = compiled
-        self._inputs: dict[int, Floats] = {}
+    Lanes are filled up to whole blocks: NumPy computes what is left over of a vector register by another route.
+    """
+
+    def __init__(self, compiled: Callable[[str], Function], widths: Sequence[int], lanes: int) -> None:
+        self._compiled, self._lanes = compiled, lanes
+        self._bounds = list(accumulate(widths, initial=0))
+        self._table = np.zeros((self._bounds[-1], whole_blocks(lanes)))
+
+    def inputs(self, stage: int) -> Floats:
+        """The inputs of one stage, (inputs, lanes)."""
+        return self._table[self._bounds[stage] : self._bounds[stage + 1]]
+
+    def perform(self, stage: int) -> None:
+        """Nothing is computed before it is asked for."""
 
     def put(self, stage: int, values: Floats) -> None:
         """Keep the inputs of a stage."""
-        self._inputs[stage] = values
+        inputs = self.inputs(stage)
+        inputs[:, : self._lanes] = values.T
+        inputs[:, self._lanes :] = inputs[:, :1]
+        self.perform(stage)
+
+    def rows(self, name: str) -> Floats:
+        """One block, (entries, lanes)."""
+        block = self._compiled(name)(self._table)
+        return np.ascontiguousarray(block.reshape(len(block), math.prod(block.shape[1:])).T)
 
     def take(self, name: str) -> Floats:
         """One block, (lanes, ...)."""
-        return self._compiled(name)(np.concatenate([self._inputs[k] for k in sorted(self._inputs)], axis=1))
+        return self._compiled(name)(self._table)[: self._lanes]
 
 
 def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: Sequence[sp.Expr]) -> Function:
-    """(lanes, inputs) -> (lanes, ...). Constant entries stay out of the code; each distinct entry is computed once."""
+    """(inputs, lanes) -> (lanes, ...). Constant entries stay out of the code; each distinct entry is computed once."""
     varying = list(dict.fromkeys(entry for entry in entries if symbols_in(entry)))
     position = {entry: k for k, entry in enumerate(varying)}
     columns = [k for k, entry in enumerate(entries) if entry in position]
@@ -134,10 +157,10 @@ def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: S
     code = _lambdified([arguments[k] for k in used], varying)
 
     def function(inputs: Floats) -> Floats:
-        lanes = len(inputs)
+        lanes = inputs.shape[1]
         result = np.tile(template, (lanes, 1))
         with np.errstate(all="ignore"):
-            values = code(*(np.ascontiguousarray(inputs[:, k]) for k in used))
+            values = code(*(inputs[k] for k in used))
         for column, source in zip(columns, sources, strict=True):
             result[:, column] = values[source]
         return result.reshape((lanes, *shape))

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevel_sym import implicit
 from bilevel_sym.engine import Expansion, Floats, keep_memory
-from bilevel_sym.tape.arrays import ArrayProgram, ArraySession, Encode
+from bilevel_sym.tape.arrays import ArrayProgram, ArraySession, Encode, steady_calls
 from bilevel_sym.tape.model import Model
 
 __all__ = ["TapeEngine"]
@@ -33,9 +33,13 @@ class TapeEngine:
 
     name = "numpy"
 
-    def __init__(self, model: Model, encode: Encode | None = None) -> None:
-        """``encode``: how the steps of a stage become a call; by default one NumPy call a step."""
-        self._model, self._encode = model, encode
+    def __init__(self, model: Model, encode: Encode | None = None, *, steady: bool = False) -> None:
+        """``encode``: how the steps of a stage become a call; by default one NumPy call a step.
+
+        ``steady``: a lane has the same bits alone and among others.
+        """
+        self._model, self.steady = model, steady
+        self._encode = encode or (steady_calls if steady else None)
         # one program for each set of blocks that was ever asked for
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
         self._lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
@@ -46,7 +50,7 @@ class TapeEngine:
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
-        return self._program(tuple(names)).session(lanes)
+        return self._program(tuple(names)).session(lanes, steady=self.steady)
 
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""

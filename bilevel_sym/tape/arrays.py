@@ -1,6 +1,10 @@
 """Float64 arrays: a program as a list of NumPy calls over (places, lanes), one call for each step.
 
 Nothing raises on overflow or outside a domain: IEEE infinities and NaN are what the callers look for.
+
+A library's matrix product may sum in another order when the number of lanes changes, so a lane alone and the same lane
+among others can differ in the last bit. ``steady`` programs take lanes by whole blocks of STEADY and multiply block by
+block: every lane then has the same bits wherever it stands, which solvers need.
 """
 
 from __future__ import annotations
@@ -18,13 +22,25 @@ from numpy.typing import NDArray
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
 
-__all__ = ["ArrayProgram", "ArraySession", "Encode", "Floats", "dense", "dense_or_sparse", "nearest"]
+__all__ = [
+    "STEADY",
+    "ArrayProgram",
+    "ArraySession",
+    "Encode",
+    "Floats",
+    "dense",
+    "dense_or_sparse",
+    "nearest",
+    "steady_calls",
+    "whole_blocks",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Call = Callable[[Floats], object]
 Encode = Callable[[Sequence[Step]], Call]  # the steps of a stage -> what performs them
 Index = slice | NDArray[np.intp]
 
+STEADY = 16  # lanes of a block: whole vector registers, and enough for a matrix product
 CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest float
 
 
@@ -38,6 +54,15 @@ def nearest(value: fmpq) -> float:
         return int(value.p) / int(value.q)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def whole_blocks(lanes: int) -> int:
+    """The number of lanes, rounded up to whole blocks.
+
+    >>> whole_blocks(1), whole_blocks(16), whole_blocks(17)
+    (16, 16, 32)
+    """
+    return -(-lanes // STEADY) * STEADY
 
 
 class ArrayProgram:
@@ -63,25 +88,35 @@ class ArrayProgram:
         self.stages = tuple((encode or _calls)(stage) for stage in program.stages)
         self.outputs = {name: _Scatter(program, name, self.constant_places, self.constants) for name in program.outputs}
 
-    def session(self, lanes: int) -> ArraySession:
-        """A new table of values for so many lanes."""
-        return ArraySession(self, lanes)
+    def session(self, lanes: int, *, steady: bool = False) -> ArraySession:
+        """A new table of values for so many lanes; steady ones are filled up to whole blocks."""
+        return ArraySession(self, lanes, whole_blocks(lanes) if steady else lanes)
 
 
 class ArraySession:
-    """The values of one run: one row a place, one column a lane. See ``ArrayProgram``."""
+    """The values of one run: one row a place, one column a lane. See ``ArrayProgram``.
 
-    def __init__(self, ready: ArrayProgram, lanes: int) -> None:
-        self._ready = ready
-        self.work = np.empty((ready.program.size, lanes))
+    Columns beyond the lanes asked for are filling: they repeat the first lane.
+    """
+
+    def __init__(self, ready: ArrayProgram, lanes: int, width: int) -> None:
+        self._ready, self._lanes = ready, lanes
+        self.work = np.empty((ready.program.size, width))
         self.work[ready.constant_places] = ready.constants[:, None]
         self._buffers: dict[str, Floats] = {}
 
     def put(self, stage: int, values: Floats) -> None:
         """Give the inputs of one stage, (lanes, inputs), and perform it; earlier stages must have been performed."""
-        inputs = self._ready.program.inputs[stage]
-        self.work[inputs.start : inputs.stop] = values.T
+        inputs = self.inputs(stage)
+        inputs[:, : self._lanes] = values.T
+        if self._lanes < inputs.shape[1]:
+            inputs[:, self._lanes :] = inputs[:, :1]
         self.perform(stage)
+
+    def inputs(self, stage: int) -> Floats:
+        """The inputs of one stage, (inputs, lanes), to be written before it is performed."""
+        inputs = self._ready.program.inputs[stage]
+        return self.work[inputs.start : inputs.stop]
 
     def perform(self, stage: int) -> None:
         """Perform one stage whose inputs are in their places."""
@@ -93,7 +128,11 @@ class ArraySession:
         scatter = self._ready.outputs[name]
         if name not in self._buffers:
             self._buffers[name] = scatter.buffer(self.work.shape[1])
-        return scatter.fill(self.work, self._buffers[name])
+        return scatter.fill(self.work, self._buffers[name])[: self._lanes]
+
+    def rows(self, name: str) -> Floats:
+        """One output, lanes last: (entries, lanes). Perhaps a view: valid until the next stage is performed."""
+        return self.work[self._ready.outputs[name].index]
 
 
 class _Scatter:
@@ -103,6 +142,7 @@ class _Scatter:
         output = program.outputs[name]
         places = np.array(output.places, dtype=np.intp)
         fixed = dict(zip(constant_places.tolist(), constants.tolist(), strict=True))
+        self.index = _index(output.places) if output.places else slice(0, 0)
         self._shape = output.shape
         self._template = np.array([fixed.get(place, 0.0) for place in output.places])
         self._columns = np.array([k for k, place in enumerate(output.places) if place not in fixed], dtype=np.intp)
@@ -127,8 +167,26 @@ class _Scatter:
 # ---- one call a step ------------------------------------------------------------------------------------
 
 
+Product = Callable[[Floats], Callable[[Floats, Floats], object]]  # matrix -> what multiplies (columns, out) by it
+
+
 def _calls(steps: Sequence[Step]) -> Call:
-    calls = [_call(step) for step in steps]
+    return _with_products(steps, _library_product)
+
+
+def steady_calls(steps: Sequence[Step]) -> Call:
+    """One NumPy call a step, every lane with the same bits wherever it stands; lanes come in whole blocks.
+
+    >>> work = np.ones((2, STEADY))
+    >>> steady_calls([Step("exp", 1, 1, (), ((0,),))])(work)
+    >>> len(set(work[1]))
+    1
+    """
+    return _with_products(steps, _steady_product)
+
+
+def _with_products(steps: Sequence[Step], product: Product) -> Call:
+    calls = [_call(step, product) for step in steps]
 
     def all_of_them(work: Floats) -> None:
         for call in calls:
@@ -137,9 +195,9 @@ def _calls(steps: Sequence[Step]) -> Call:
     return all_of_them
 
 
-def _call(step: Step) -> Call:
+def _call(step: Step, product: Product) -> Call:
     if step.op == "lin":
-        return _linear(step.first, step.rows)
+        return _linear(step.first, step.rows, product)
     to = slice(step.first, step.first + step.size)
     sources = [_index(source) for source in step.sources]
     if step.op == "ipow":
@@ -235,17 +293,17 @@ def dense_or_sparse(rows: Sequence[Row]) -> bool:
     return len(rows) * len(columns) <= max(DENSE_ALWAYS, DENSE_FILL * entries)
 
 
-def _linear(first: int, rows: Sequence[Row]) -> Call:
+def _linear(first: int, rows: Sequence[Row], product: Product) -> Call:
     if dense_or_sparse(rows):
-        return _matrix_product(range(first, first + len(rows)), rows)
+        return _matrix_product(first, rows, product)
     # columns that many rows read make a matrix; of what remains, long rows make another, short ones go term by term
     readers = Counter(place for row in rows for place, _ in row)
     heavy = {place for place, count in readers.items() if HEAVY * count >= len(rows)}
     rest = [tuple(term for term in row if term[0] not in heavy) for row in rows]
     order = sorted(range(len(rows)), key=lambda k: -len(rest[k]))
     long = sum(len(rest[k]) > SHORT for k in order)
-    common = _product_of([tuple(term for term in rows[k] if term[0] in heavy) for k in order])
-    others = _product_of([rest[k] for k in order[:long]])
+    common = _product_of([tuple(term for term in rows[k] if term[0] in heavy) for k in order], product)
+    others = _product_of([rest[k] for k in order[:long]], product)
     terms = _terms([rest[k] for k in order[long:]])
     to = np.array(order, dtype=np.intp) + first
 
@@ -271,22 +329,55 @@ def dense(rows: Sequence[Row], rounded: Callable[[fmpq], float] = nearest) -> tu
     return columns, matrix
 
 
-def _product_of(rows: Sequence[Row]) -> Callable[[Floats], Floats]:
+def _product_of(rows: Sequence[Row], product: Product) -> Callable[[Floats], Floats]:
     columns, matrix = dense(rows)
     if not columns:
         return lambda work: np.zeros((len(rows), work.shape[1]))
-    source = _index(columns)
-    return lambda work: matrix @ work[source]
+    source, multiply = _index(columns), product(matrix)
 
-
-def _matrix_product(places: Sequence[int], rows: Sequence[Row]) -> Call:
-    columns, matrix = dense(rows)
-    source, to = _index(columns), _index(places)
-
-    def call(work: Floats) -> None:
-        np.dot(matrix, work[source], out=work[to])
+    def call(work: Floats) -> Floats:
+        result = np.empty((len(rows), work.shape[1]))
+        multiply(work[source], result)
+        return result
 
     return call
+
+
+def _matrix_product(first: int, rows: Sequence[Row], product: Product) -> Call:
+    columns, matrix = dense(rows)
+    source, to, multiply = _index(columns), slice(first, first + len(rows)), product(matrix)
+
+    def call(work: Floats) -> None:
+        multiply(work[source], work[to])
+
+    return call
+
+
+def _library_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
+    return lambda columns, out: np.dot(matrix, columns, out=out)
+
+
+def _steady_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
+    """Block by block; term by term if this machine's library should treat the lanes of a block differently."""
+
+    def by_blocks(columns: Floats, out: Floats) -> None:
+        np.matmul(matrix, _blocks_of(columns), out=_blocks_of(out))
+
+    def by_terms(columns: Floats, out: Floats) -> None:
+        out[...] = 0.0
+        for k, column in enumerate(columns):
+            out += matrix[:, k : k + 1] * column
+
+    probe = np.repeat(np.random.default_rng(0).standard_normal((matrix.shape[1], 1)), STEADY, axis=1)
+    result = np.empty((len(matrix), STEADY))
+    by_blocks(probe, result)
+    return by_blocks if (result == result[:, :1]).all() else by_terms
+
+
+def _blocks_of(table: Floats) -> Floats:
+    """A view (block, row, lane) of a table (row, lane)."""
+    rows, lanes = table.shape
+    return table.reshape(rows, lanes // STEADY, STEADY).transpose(1, 0, 2)
 
 
 def _terms(rows: Sequence[Row]) -> list[tuple[int, NDArray[np.intp], Floats]]:

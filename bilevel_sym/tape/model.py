@@ -42,12 +42,13 @@ class Model:
         *,
         parameters: Sequence[sp.Symbol] = (),
     ) -> None:
-        """``parameters`` are symbols that stay symbols: such a model can be differentiated, not run."""
+        """``parameters`` are symbols that are not differentiated by: further inputs of the first stage."""
         d, n = len(x), len(y)
         self.d, self.n = d, n
         self.graph = Graph(3 * d + 4 * n + len(parameters))
         bounds = [0, d, d + n, d + 2 * n, 2 * d + 3 * n, 3 * d + 4 * n]
         self.x, self.y, self.v, self.u, self.w = (range(low, high) for low, high in pairwise(bounds))
+        self.parameters = range(bounds[-1], bounds[-1] + len(parameters))
         self._symbols, self._parameters = (*x, *y), tuple(parameters)
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
         known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
@@ -59,8 +60,8 @@ class Model:
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:
-        """The variables that become known together: (x, y), then v, then the directions."""
-        return (*self.x, *self.y), tuple(self.v), (*self.u, *self.w)
+        """The variables that become known together: (x, y) and the parameters, then v, then the directions."""
+        return (*self.x, *self.y, *self.parameters), tuple(self.v), (*self.u, *self.w)
 
     def program(self, names: Iterable[str]) -> Program:
         """The program that computes these blocks together, built once."""
@@ -84,7 +85,7 @@ class Model:
     def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
         """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""
         symbols = dict(enumerate((*self._symbols, *v)))
-        symbols |= dict(zip(range(self.w.stop, len(self.graph)), self._parameters, strict=False))
+        symbols |= dict(zip(self.parameters, self._parameters, strict=True))
         return to_sympy(self.graph, self.block(name)[1], symbols)
 
     def block(self, name: str) -> Block:

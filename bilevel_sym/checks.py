@@ -1,0 +1,59 @@
+"""Checks of the numbers that algorithms are made of: one clear error, naming the field."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from bilevel_sym.errors import InvalidProblem
+
+__all__ = ["count", "positive", "settle_counts", "settle_positive"]
+
+
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least ``least``.
+
+    >>> count("D", 3)
+    3
+    >>> count("D", 0)
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: D must be a whole number of at least 1, but is 0
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise InvalidProblem(f"{name} must be a whole number of at least {least}, but is {value!r}")
+    return int(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above zero, of any kind, as a float.
+
+    >>> positive("tau", 0.5)
+    0.5
+    >>> positive("tau", -1)
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: tau must be a positive finite number, but is -1
+    """
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise InvalidProblem(f"{name} must be a positive finite number, but is {value!r}")
+    return number
+
+
+def settle_counts(owner: object, *names: str, least: int = 1) -> None:
+    """Check fields of a frozen object that are whole numbers, and keep them as plain integers."""
+    for name in names:
+        object.__setattr__(owner, name, count(name, getattr(owner, name), least=least))
+
+
+def settle_positive(owner: object, *names: str, optional: bool = False) -> None:
+    """Check fields of a frozen object that are positive numbers, and keep them as floats; None may stay."""
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None or not optional:
+            object.__setattr__(owner, name, positive(name, value))

@@ -1,0 +1,166 @@
+"""One command's worth of solving: choose an algorithm, run it, say what happened. What ``bilevel-sym solve`` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.checks import count
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.exact import rational
+from bilevel_sym.hypergradient import Exact
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.solution import COUNTERS, Solution
+from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
+from bilevel_sym.solvers.local_minimum import curvature_at
+
+__all__ = ["ALGORITHMS", "SolveJob", "check_output", "write_solution"]
+
+Options = dict[str, Any]
+
+
+def _with_ineon(problem: BilevelProblem, options: Options) -> Descent:
+    return replace(Descent.auto(problem, **options), escape=INeon.auto(problem, **options))
+
+
+def _gdmax(problem: BilevelProblem, options: Options) -> Perturbed:
+    if not isinstance(problem, MinimaxProblem):
+        raise InvalidProblem("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
+    return Perturbed.auto(problem, **options)
+
+
+def _stocbio(problem: BilevelProblem, options: Options) -> StocBiO:
+    if not isinstance(problem, StochasticProblem):
+        raise InvalidProblem("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
+    return StocBiO.auto(problem, **options)
+
+
+ALGORITHMS: Mapping[str, Callable[[BilevelProblem, Options], Any]] = MappingProxyType(
+    {
+        "perturbed-aid": lambda problem, options: Perturbed.auto(problem, **options),
+        "perturbed-gdmax": _gdmax,
+        "perturbed-exact": lambda problem, options: replace(Perturbed.auto(problem, **options), estimator=Exact()),
+        "descent": lambda problem, options: Descent.auto(problem, **options),
+        "descent-ineon": _with_ineon,
+        "stocbio": lambda problem, options: replace(_stocbio(problem, options), escape=None),
+        "stocbio-ineon": _stocbio,
+    }
+)
+
+
+@dataclass(frozen=True)
+class SolveJob:
+    """A problem, and how to solve it; what is None is chosen.
+
+    >>> from bilevel_sym import zoo
+    >>> job = SolveJob(zoo.get("saddle", d=2).problem, steps=500)
+    >>> print(next(job.report(job.run())))  # doctest: +ELLIPSIS
+    1 trajectory reached an eps-local minimum (checked) (... steps)
+    """
+
+    problem: BilevelProblem
+    algorithm: str | None = None
+    start: Mapping[str, str] | None = None
+    seed: int = 0
+    seeds: int = 1
+    steps: int = 1000
+    eps: float = 1e-3
+    eta: float | None = None
+
+    def run(self, *, progress: bool = False, record: bool = False) -> Solution:
+        """Solve."""
+        x0 = self._x0()
+        algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
+        if self.eta is not None:
+            step = "beta" if isinstance(algorithm, StocBiO) else "eta"
+            algorithm = replace(algorithm, **{step: self.eta})
+        rho_phi = getattr(algorithm, "rho_phi", None)
+        # iNEON and StocBiO decide for themselves when they have arrived
+        judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
+        seeds = count("--seeds", self.seeds)
+        return solve(
+            self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
+            rng=self.seed, progress=progress, record="all" if record else "last",
+            stop=LocalMinimum(self.eps, rho_phi) if judged else None,
+        )  # fmt: skip
+
+    def _suitable(self) -> str:
+        if isinstance(self.problem, StochasticProblem):
+            return "stocbio-ineon"
+        return "perturbed-gdmax" if isinstance(self.problem, MinimaxProblem) else "perturbed-aid"
+
+    def _x0(self) -> Floats:
+        names = [s.name for s in self.problem.x]
+        if self.start is None:
+            ends = {} if self.problem.box is None else dict(self.problem.box.items())
+            return np.array([float(sum(ends[name])) / 2 if name in ends else 0.0 for name in names])
+        if unknown := sorted(set(self.start) - set(names)):
+            raise InvalidProblem(f"--x0: {unknown[0]} is not a variable of x", hint=f"x is {', '.join(names)}")
+        if absent := [name for name in names if name not in self.start]:
+            raise InvalidProblem(f"--x0: no value for {', '.join(absent)}")
+        return np.array([float(rational(self.start[name], f"--x0: {name}")) for name in names])
+
+    def report(self, solution: Solution) -> Iterator[str]:
+        """What happened, line by line."""
+        yield from solution.describe().splitlines()
+        phi = np.atleast_1d(solution.phi)
+        k = 0 if np.isnan(phi).all() else int(np.nanargmin(phi))
+        x = np.atleast_2d(solution.x)[k]
+        if len(phi) > 1:
+            low, high = np.nanmin(phi), np.nanmax(phi)
+            yield f"Phi at the last points: {low:.8g} to {high:.8g}; the lowest is trajectory {k}, seed {solution.seed[k]}:"
+        yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
+        yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
+        calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
+        yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
+        yield f"algorithm: {solution.schedule}"
+
+    def _judgement(self, solution: Solution, x: Floats, y: Floats) -> Iterator[str]:
+        rho_phi = getattr(solution.schedule, "rho_phi", None)
+        try:
+            here = curvature_at(solution.kernels, x, y, rho_phi)
+        except BilevelError as error:
+            yield f"Phi could not be evaluated there: {str(error).splitlines()[0]}"
+            return
+        yield f"Phi = {float(solution.kernels.phi(x, y0=y)):.10g}, |grad Phi| = {here.grad_norm:.3g}"
+        holds = LocalMinimum(self.eps, rho_phi).holds(solution.kernels, x, y)
+        verdict = "an eps-local minimum" if holds else "not an eps-local minimum"
+        bound = -np.sqrt(here.rho_phi * self.eps)
+        yield (
+            f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
+            f"{verdict} for eps = {self.eps:g}"
+        )
+
+
+WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
+    {
+        ".csv": lambda solution, path: solution.to_csv(path),
+        ".json": lambda solution, path: path.write_text(json.dumps(solution.to_dict()) + "\n", encoding="utf-8"),
+        ".png": lambda solution, path: solution.plot().figure.savefig(path, dpi=150),
+    }
+)
+
+
+def check_output(path: str | None) -> None:
+    """Refuse, before any work, a file that could not be written in the end."""
+    if path is None:
+        return
+    if Path(path).suffix not in WRITERS:
+        raise InvalidProblem(f"--out {path}: the ending says the format", hint=", ".join(WRITERS))
+    if not Path(path).resolve().parent.is_dir():
+        raise InvalidProblem(f"--out {path}: there is no such directory")
+
+
+def write_solution(solution: Solution, path: str) -> None:
+    """Write the trajectories in the format that the ending of the path names."""
+    try:
+        WRITERS[Path(path).suffix](solution, Path(path))
+    except OSError as error:
+        raise InvalidProblem(f"--out {path}: {error.strerror}") from None

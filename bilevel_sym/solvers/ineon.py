@@ -1,0 +1,207 @@
+"""Algorithm 2, iNEON: a direction of negative curvature at a point, from noise and differences of hypergradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bilevel_sym.checks import settle_positive
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import InvalidProblem, KernelError, LinearSystemFailure
+from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
+from bilevel_sym.kernels import compile_kernels
+from bilevel_sym.kernels.arguments import joined
+from bilevel_sym.linear_system import dots
+from bilevel_sym.oracle import ExactOracle, Oracle
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers.algorithm import Flags, Move, Team
+from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.noise import Seeds, seeds_for, uniform_in_ball
+from bilevel_sym.status import Status
+from bilevel_sym.tape.arrays import whole_blocks
+
+__all__ = ["INeon"]
+
+FOUND = 11519 / 12800  # the part of F_escape by which the test of step 15 must fall
+
+
+class _Found(NamedTuple):
+    """u (d, lanes), of norm 1 or 0; failures; the oracle calls of each lane."""
+
+    u: Floats
+    failed: Codes
+    calls: Calls
+
+
+@dataclass(frozen=True)
+class INeon:
+    """iNEON: u_0 uniform in the ball of radius eta r, then T_escape steps of
+    u <- u - eta (grad_phi_hat(x + u) - grad_phi_hat(x)), an inexact power method for I - eta Hess Phi(x).
+
+    As soon as phi_hat(x + u) - phi_hat(x) - grad_phi_hat(x)^T u <= -(11519/12800) F_escape, u/|u| is returned: a
+    direction of curvature at most -sqrt(rho_phi eps)/(40 iota). If that never happens, 0 is.
+
+    As the escape of ``Descent`` or ``StocBiO``, x moves by ``step`` along u or -u, whichever has the lower phi_hat.
+    The step that the lemma allows is its curvature over rho_phi, which in the lemma's parameters is
+    sqrt(eps/rho_phi)/(40 iota) = sqrt(eta T_escape F_escape)/4; that is the default.
+
+    Paper: Algorithm 2 [alg:iNEON], Lemma 4.1 [lem:neon]
+    Deviation: T_escape steps, as the lemma has; ``as_printed=True`` takes T_escape + 1 (k = 0, ..., T), D + 1
+    lower-level steps (t = 0, ..., D), and draws the sign of the escape step.
+
+    >>> from bilevel_sym import AID, zoo
+    >>> saddle = zoo.get("saddle", d=2).problem
+    >>> neon = INeon(AID(D=5, N=2, tau=0.5), eta=0.1, eps=0.1, r=0.1, T_escape=80, F_escape=1e-4)
+    >>> u = neon.direction(saddle, [0.0, 0.0], rng=0)
+    >>> float(u @ saddle.kernels.hess_phi([0.0, 0.0]) @ u) < 0
+    True
+    """
+
+    estimator: Estimator
+    eta: float
+    eps: float
+    r: float
+    T_escape: int
+    F_escape: float
+    rho_phi: float | None = None
+    step: float | None = None
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.estimator, Estimator):
+            raise InvalidProblem(f"estimator must be an estimator such as AID, but is {self.estimator!r}")
+        settle_positive(self, "eta", "eps", "r", "T_escape", "F_escape")
+        settle_positive(self, "rho_phi", "step", optional=True)
+        object.__setattr__(self, "T_escape", math.ceil(self.T_escape))
+
+    @classmethod
+    def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> INeon:
+        """Practical parameters for a problem, from a given Smoothness or from sampled curvature; nothing is proved.
+
+        Options: ``eps`` (the accuracy, 1e-3), ``x0`` and ``radius`` (sample around x0 where the problem has no box),
+        ``points`` (how many, 64), ``rng``.
+
+        >>> from bilevel_sym import zoo
+        >>> INeon.auto(zoo.get("saddle", d=2).problem, eps=0.01).eps
+        0.01
+        """
+        p = practical(problem, smoothness, **options)
+        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.F_escape, p.rho_phi)
+
+    @property
+    def escape_step(self) -> float:
+        """How far x moves along u."""
+        return math.sqrt(self.eta * self.T_escape * self.F_escape) / 4 if self.step is None else self.step
+
+    @property
+    def region(self) -> float:
+        """sqrt(eps/rho_phi), as the lemma's T_escape and F_escape imply it."""
+        time = self.eta * self.T_escape
+        iota = math.sqrt(math.sqrt(4 * time * self.eps**2 / (25 * self.F_escape)))
+        return 4 * time * self.eps / iota
+
+    def direction(
+        self, problem: BilevelProblem, x: ArrayLike, *, y0: ArrayLike | None = None, rng: Seeds = None
+    ) -> Floats:
+        """A unit vector (d,) of negative curvature of Phi at x, or zeros."""
+        self.estimator.check(problem)
+        d, n = problem.d, problem.n
+        point, shape = joined({"x": (x, d)} if y0 is None else {"x": (x, d), "y0": (y0, n)})
+        if shape:
+            raise KernelError(f"x has shape {(*shape, d)}, but one point of shape ({d},) is expected")
+        seed = seeds_for(rng, 1)[0]
+        start = point[:, d:] if y0 is not None else np.zeros((1, n))
+        team = Team.gather(point[:, :d], start, np.zeros((1, n)), 0, [np.random.default_rng(seed)])
+        found = self.search(ExactOracle(compile_kernels(problem)), team, np.array([0]))
+        if found.failed[0]:
+            raise LinearSystemFailure(Status(int(found.failed[0])).message, hint="a smaller tau, eta or r")
+        return np.ascontiguousarray(found.u[:, 0])
+
+    # ---- in lanes ---------------------------------------------------------------------------------------
+
+    def search(self, oracle: Oracle, team: Team, lanes: NDArray[np.intp], here: Estimate | None = None) -> _Found:
+        """iNEON for some lanes of a team, from their y and v; ``here`` is the estimate at x, if it is known."""
+        estimator = self.estimator.longer() if self.as_printed else self.estimator
+        steps = self.T_escape + 1 if self.as_printed else self.T_escape
+        size = len(lanes)
+        filled = np.concatenate([lanes, np.full(whole_blocks(size) - size, lanes[0])])
+        x, y, v = (np.ascontiguousarray(part[:, filled]) for part in (team.x, team.y, team.v))
+        calls: Calls = {}
+        if here is None:
+            base = estimator.in_lanes(oracle, x, y, v)
+            calls = _more(calls, np.arange(len(filled)), base, len(filled))
+            y, v = base.y, base.v
+            base_grad, base_phi, failed = base.grad, base.phi, base.failed.copy()
+        else:
+            base_grad, base_phi = here.grad[:, filled], here.phi[filled]
+            failed = np.zeros(len(filled), dtype=np.int8)
+        result = np.zeros_like(x)
+        u = np.zeros_like(x)
+        for lane, member in enumerate(team.members[lanes]):
+            u[:, lane] = uniform_in_ball(team.streams[member], len(x), self.eta * self.r)
+        u[:, size:] = u[:, :1]
+        going = np.arange(len(filled))[:size][failed[:size] == 0]
+        for k in range(steps + 1):
+            if not len(going):
+                break
+            pick = np.concatenate([going, np.full(whole_blocks(len(going)) - len(going), going[0])])
+            there = estimator.in_lanes(oracle, *(np.ascontiguousarray(a[:, pick]) for a in (x + u, y, v)))
+            calls = _more(calls, going, there, len(filled))
+            y[:, pick], v[:, pick] = there.y, there.v
+            fall = there.phi - base_phi[pick] - dots(base_grad[:, pick], u[:, pick])
+            found = (fall <= -FOUND * self.F_escape) & (k > 0)
+            failed[going] = there.failed[: len(going)]
+            for j in np.flatnonzero(found[: len(going)]):
+                result[:, pick[j]] = u[:, pick[j]] / math.sqrt(float(u[:, pick[j]] @ u[:, pick[j]]))
+            u[:, pick] -= self.eta * (there.grad - base_grad[:, pick])
+            going = going[~found[: len(going)] & (there.failed[: len(going)] == 0)]
+        return _Found(result[:, :size], failed[:size], {name: c[:size] for name, c in calls.items()})
+
+    def escape(self, oracle: Oracle, team: Team, estimate: Estimate | None, x: Floats, flat: Flags) -> Move:
+        """Where the flat lanes of a team go; the others go to ``x``. Without negative curvature, a lane is finished."""
+        finished = np.zeros(x.shape[1], dtype=np.int8)
+        lanes = np.flatnonzero(flat)
+        if not len(lanes):
+            return Move(x, flat, finished, {})
+        found = self.search(oracle, team, lanes, estimate)
+        here = np.linalg.norm(found.u, axis=0) == 0
+        finished[lanes[here]] = Status.LOCAL_MINIMUM
+        finished[lanes] = np.where(found.failed != 0, found.failed, finished[lanes])
+        spent = _more({}, lanes, found, x.shape[1])
+        moving = np.flatnonzero(~here & (found.failed == 0))
+        if len(moving):
+            signs, looks = self._signs(oracle, team, lanes[moving], found.u[:, moving])
+            for look in looks:
+                spent = _more(spent, lanes[moving], look, x.shape[1])
+            x[:, lanes[moving]] = team.x[:, lanes[moving]] + signs * self.escape_step * found.u[:, moving]
+        moved = flat.copy()
+        moved[lanes[here | (found.failed != 0)]] = False
+        return Move(x, moved, finished, spent)
+
+    def _signs(self, oracle: Oracle, team: Team, lanes: NDArray[np.intp], u: Floats) -> tuple[Floats, list[Estimate]]:
+        """+1 or -1 for each lane: the side with the lower phi_hat, or a coin; and the estimates that this took."""
+        if self.as_printed:
+            coins = [team.streams[member].integers(2) for member in team.members[lanes]]
+            return 2.0 * np.array(coins) - 1.0, []
+        size = len(lanes)
+        pick = np.concatenate([lanes, np.full(whole_blocks(size) - size, lanes[0])])
+        ahead = self.escape_step * np.concatenate([u, np.repeat(u[:, :1], len(pick) - size, axis=1)], axis=1)
+        x, y, v = (np.ascontiguousarray(part[:, pick]) for part in (team.x, team.y, team.v))
+        looks = [self.estimator.in_lanes(oracle, x + sign * ahead, y, v) for sign in (1, -1)]
+        plus, minus = (look.phi[:size] for look in looks)
+        # where only one side exists, that side
+        return np.where((plus <= minus) | np.isnan(minus), 1.0, -1.0), looks
+
+
+def _more(calls: Calls, lanes: NDArray[np.intp], found: Any, width: int) -> Calls:
+    """The calls so far, and those of an estimate in some lanes of ``width``."""
+    total = dict(calls)
+    for name, number in found.calls.items():
+        each = np.zeros(width, dtype=np.int64)
+        each[lanes] = np.broadcast_to(number, max(len(lanes), np.size(number)))[: len(lanes)]
+        total[name] = total.get(name, 0) + each
+    return total

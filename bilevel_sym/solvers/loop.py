@@ -1,0 +1,232 @@
+"""``solve``: the loop, and all that algorithms need not know: recording, counters, progress, stopping, interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bilevel_sym.checks import count
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.hypergradient import Estimate
+from bilevel_sym.kernels import Kernels, compile_kernels
+from bilevel_sym.kernels.arguments import joined
+from bilevel_sym.kernels.choice import Backend
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solution import Solution
+from bilevel_sym.solvers.algorithm import Algorithm, Flags, Run, Team
+from bilevel_sym.solvers.compiled import CompiledRun
+from bilevel_sym.solvers.local_minimum import LocalMinimum
+from bilevel_sym.solvers.noise import Seeds, seeds_for
+from bilevel_sym.solvers.perturbed import SMALL, norms
+from bilevel_sym.solvers.progress import Meter
+from bilevel_sym.solvers.recording import Ledger
+from bilevel_sym.status import Status
+
+__all__ = ["State", "solve"]
+
+MAX_WAIT = 64  # iterations between two checks of a point that failed them
+
+
+@dataclass(frozen=True)
+class State:
+    """What a stopping rule sees of one trajectory: its k-th point and the estimates there."""
+
+    k: int
+    x: Floats
+    y: Floats
+    grad_phi_hat: Floats
+    phi_hat: float
+
+
+Rule: TypeAlias = Callable[[State], bool]
+
+
+def solve(
+    problem: BilevelProblem,
+    algorithm: Algorithm,
+    x0: ArrayLike,
+    *,
+    y0: ArrayLike | None = None,
+    v0: ArrayLike | None = None,
+    steps: int = 1000,
+    rng: Seeds = None,
+    record: Literal["all", "last"] = "all",
+    progress: bool = False,
+    stop: Rule | LocalMinimum | Literal["local minimum"] | None = None,
+    backend: Backend = "auto",
+) -> Solution:
+    """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
+
+    y0 and v0 are (n,) or (S, n), zero unless given. ``rng``: a seed, a generator, or one seed for each trajectory.
+    ``record="last"`` keeps nothing that grows with the steps. ``stop``: a function of State, or "local minimum" (see
+    ``LocalMinimum``). A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what there is.
+    Every trajectory is bitwise the same alone and in any ensemble.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [[1.0], [2.0]], steps=2)
+    >>> solution.x.tolist(), solution.trajectory.phi.tolist()
+    ([[0.25], [0.5]], [[1.0, 0.25, 0.0625], [4.0, 1.0, 0.25]])
+    """
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(f"solve wants a problem first, but was given a {type(problem).__name__}")
+    if isinstance(algorithm, type) or not hasattr(algorithm, "start"):
+        raise InvalidProblem(
+            f"{algorithm!r} is not an algorithm",
+            hint="Perturbed.auto(problem), or Descent(AID(D=10, N=5, tau=0.1), eta=0.1)",
+        )
+    if record not in ("all", "last"):
+        raise InvalidProblem(f"record={record!r}", hint='"all" or "last"')
+    steps = count("steps", steps, least=0)
+    x, shape = joined({"x0": (x0, problem.d)})
+    if len(shape) > 1:
+        raise InvalidProblem(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
+    size = len(x)
+    y, v = (_starts(name, given, problem.n, size) for name, given in (("y0", y0), ("v0", v0)))
+    seeds = seeds_for(rng, size)
+    kernels = compile_kernels(problem, backend=backend)
+    run = algorithm.start(problem, kernels)
+    rule = _rule(stop, algorithm, kernels, size)
+    ledger = Ledger(kernels, x, y, steps, record == "all")
+    if size:
+        streams = [np.random.default_rng(seed) for seed in seeds]
+        compiled = CompiledRun.of(algorithm, kernels) if rule is None else None
+        with Meter("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
+            try:
+                if compiled is not None:
+                    compiled.run(x, y, v, streams, ledger, steps, meter)
+                else:
+                    _loop(run, Team.gather(x, y, v, run.clock, streams), ledger, steps, rule, meter)
+            except KeyboardInterrupt:
+                ledger.close(np.flatnonzero(ledger.status == Status.RUNNING), Status.INTERRUPTED)
+    return ledger.solution(shape, seeds, algorithm)
+
+
+def _starts(name: str, given: ArrayLike | None, n: int, size: int) -> Floats:
+    if given is None:
+        return np.zeros((size, n))
+    rows, shape = joined({name: (given, n)})
+    if shape not in ((), (size,)):
+        raise InvalidProblem(f"{name} has shape {(*shape, n)}, but ({n},) or ({size}, {n}) is expected")
+    return np.ascontiguousarray(np.broadcast_to(rows, (size, n)))
+
+
+def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: _Rule | None, meter: Meter) -> None:
+    for k in range(steps + 1):
+        meter.at(k, f", {team.size} running")
+        estimate = run.estimate(team)
+        ledger.count(team.members, estimate.calls)
+        healthy = estimate.failed == 0
+        if not healthy[: team.size].all():
+            _fail(team, ledger, k, estimate)
+            team.keep(healthy)
+            estimate = _only(estimate, healthy, team)
+            if not team.size:
+                return
+        team.y, team.v = estimate.y, estimate.v
+        x, y, v, grad = (team.rows(part) for part in (team.x, team.y, team.v, estimate.grad))
+        ledger.note(team.members, k, x, y, v, grad, estimate.phi[: team.size])
+        if k == steps:
+            break
+        if rule is not None and (ended := rule(k, team, estimate)).any():
+            staying = ended == 0
+            _retire(team, ledger, ~staying, ended)
+            estimate = _only(estimate, staying, team)
+            if not team.size:
+                return
+        move = run.move(team, estimate)
+        ledger.count(team.members, {name: np.asarray(c)[: team.size] for name, c in move.calls.items()})
+        ledger.mark(team.members[move.perturbed[: team.size]], k)
+        team.x = move.x
+        if move.finished[: team.size].any():
+            _retire(team, ledger, move.finished != 0, move.finished)
+            if not team.size:
+                return
+    ledger.close(team.members, Status.OUT_OF_STEPS)
+
+
+def _fail(team: Team, ledger: Ledger, k: int, estimate: Estimate) -> None:
+    """Note where trajectories stand that could not be estimated there: y and v are those of before."""
+    lanes = np.flatnonzero(estimate.failed[: team.size])
+    x, y, v = (np.ascontiguousarray(part[:, lanes].T) for part in (team.x, team.y, team.v))
+    ledger.fail(team.members[lanes], estimate.failed[lanes], k, x, y, v)
+
+
+def _retire(team: Team, ledger: Ledger, leaving: Flags, codes: Any) -> None:
+    lanes = np.flatnonzero(leaving[: team.size])
+    ledger.close(team.members[lanes], np.asarray(codes)[lanes])
+    team.keep(~leaving)
+
+
+def _only(estimate: Estimate, staying: Flags, team: Team) -> Estimate:
+    """The estimate in the lanes of those who stay, laid out as the team now is."""
+    if not team.size:
+        return estimate
+    chosen = np.flatnonzero(staying)[: team.size]
+    lanes = np.concatenate([chosen, np.full(team.x.shape[1] - len(chosen), chosen[0])])
+    calls = {name: c if np.ndim(c) == 0 else np.asarray(c)[lanes] for name, c in estimate.calls.items()}
+    return Estimate._make([*(np.ascontiguousarray(part[..., lanes]) for part in estimate[:5]), calls])
+
+
+# ---- stopping -------------------------------------------------------------------------------------------
+
+_Rule = Callable[[int, Team, Estimate], Any]
+
+
+def _rule(stop: Any, algorithm: Any, kernels: Kernels, size: int) -> _Rule | None:
+    if stop is None:
+        return None
+    if isinstance(stop, str):
+        if stop != "local minimum":
+            raise InvalidProblem(f"stop={stop!r}", hint='stop="local minimum", or a function of the state')
+        eps = getattr(algorithm, "eps", None)
+        if eps is None:
+            raise InvalidProblem(
+                "this algorithm has no eps to judge a local minimum by", hint="stop=LocalMinimum(eps=1e-3)"
+            )
+        stop = LocalMinimum(eps, getattr(algorithm, "rho_phi", None))
+    if isinstance(stop, LocalMinimum):
+        return _Checked(stop, kernels, size)
+    if not callable(stop):
+        raise InvalidProblem(
+            f"stop={stop!r} cannot be called", hint="a function of the state that returns True or False"
+        )
+
+    def by_caller(k: int, team: Team, estimate: Estimate) -> Any:
+        points = zip(*(team.rows(part) for part in (team.x, team.y, estimate.grad)), estimate.phi, strict=False)
+        ended = [bool(stop(State(k, x, y, grad, float(phi)))) for x, y, grad, phi in points]
+        codes = np.zeros(team.x.shape[1], dtype=np.int8)
+        codes[: team.size][ended] = Status.STOPPED
+        return codes
+
+    return by_caller
+
+
+class _Checked:
+    """Ends trajectories at eps-local minima; one that fails the check is asked again after 1, 2, 4, ... iterations.
+
+    Points are checked one by one, so that the answer for one never depends on which others are asked.
+    """
+
+    def __init__(self, rule: LocalMinimum, kernels: Kernels, size: int) -> None:
+        self._rule, self._kernels = rule, kernels
+        self._next, self._wait = np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.int64)
+
+    def __call__(self, k: int, team: Team, estimate: Estimate) -> Any:
+        codes = np.zeros(team.x.shape[1], dtype=np.int8)
+        flat = norms(estimate.grad)[: team.size] <= SMALL * self._rule.eps
+        self._wait[team.members[~flat]] = 1
+        self._next[team.members[~flat]] = 0
+        for lane in np.flatnonzero(flat & (self._next[team.members] <= k)):
+            member = team.members[lane]
+            x, y = (np.ascontiguousarray(part[:, lane]) for part in (team.x, team.y))
+            if self._rule.holds(self._kernels, x, y, rng=k):
+                codes[lane] = Status.LOCAL_MINIMUM
+            self._next[member] = k + self._wait[member]
+            self._wait[member] = min(2 * self._wait[member], MAX_WAIT)
+        return codes

@@ -1,0 +1,210 @@
+"""Algorithm 1: descent along an estimated hypergradient, with perturbations that escape saddle points."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.checks import settle_positive
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.hypergradient import Estimate, Estimator
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.linear_system import dots
+from bilevel_sym.oracle import ExactOracle
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.solvers.noise import uniform_in_ball
+from bilevel_sym.status import Status
+
+__all__ = ["SMALL", "Descent", "Perturbed", "norms"]
+
+SMALL = 0.8  # an estimate below 4/5 of eps counts as stationary
+
+
+def norms(table: Floats) -> Floats:
+    """The Euclidean norm of each lane.
+
+    >>> norms(np.array([[3.0], [4.0]]))
+    array([5.])
+    """
+    return np.sqrt(dots(table, table))
+
+
+def require_estimator(value: object) -> None:
+    """Refuse what is not an estimator, with a hint."""
+    if not isinstance(value, Estimator):
+        raise InvalidProblem(
+            f"estimator must be AID, ITD, Neumann, GDmax or Exact, but is {value!r}", hint="AID(D=10, N=5, tau=0.1)"
+        )
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The unperturbed baseline ("BO"): x_(k+1) = x_k - eta grad_phi_hat(x_k).
+
+    With ``escape=INeon(...)``, a point whose estimate is at most 4/5 of its eps is handed to iNEON: where that finds
+    negative curvature x moves along it, and where it does not the trajectory ends as an eps-local minimum.
+
+    >>> from bilevel_sym import AID, BilevelProblem, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=2).x
+    array([0.25])
+    """
+
+    estimator: Estimator
+    eta: float
+    escape: INeon | None = None
+
+    def __post_init__(self) -> None:
+        require_estimator(self.estimator)
+        settle_positive(self, "eta")
+        if self.escape is not None and not isinstance(self.escape, INeon):
+            raise InvalidProblem(f"escape must be an INeon, but is {self.escape!r}")
+
+    @classmethod
+    def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> Descent:
+        """Practical parameters for a problem, from a given Smoothness or from sampled curvature; nothing is proved.
+
+        Options: ``eps`` (the accuracy, 1e-3), ``x0`` and ``radius`` (sample around x0 where the problem has no box),
+        ``points`` (how many, 64), ``rng``.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> Descent.auto(BilevelProblem("x*y", "2*y**2 - x*y", "x", "y")).eta  # Phi = x^2/4
+        1.0
+        """
+        p = practical(problem, smoothness, **options)
+        return cls(p.estimator, p.eta)
+
+    @property
+    def eps(self) -> float | None:
+        """The accuracy that the escape works to, if there is one."""
+        return None if self.escape is None else self.escape.eps
+
+    @property
+    def rho_phi(self) -> float | None:
+        """The Lipschitz constant of Hess Phi that the escape knows, if any."""
+        return None if self.escape is None else self.escape.rho_phi
+
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> _DescentRun:
+        """Set to work on a problem."""
+        self.estimator.check(problem)
+        if self.escape is not None:
+            self.escape.estimator.check(problem)
+        return _DescentRun(self, ExactOracle(kernels))
+
+
+class _DescentRun:
+    clock = 0
+
+    def __init__(self, algorithm: Descent, oracle: ExactOracle) -> None:
+        self._algorithm, self._oracle = algorithm, oracle
+
+    def estimate(self, team: Team) -> Estimate:
+        return self._algorithm.estimator.in_lanes(self._oracle, team.x, team.y, team.v)
+
+    def move(self, team: Team, estimate: Estimate) -> Move:
+        algorithm = self._algorithm
+        x = team.x - algorithm.eta * estimate.grad
+        nobody = np.zeros(x.shape[1], dtype=np.bool_)
+        if algorithm.escape is None:
+            return Move(x, nobody, np.zeros(len(nobody), dtype=np.int8), {})
+        flat = norms(estimate.grad) <= SMALL * algorithm.escape.eps
+        flat[team.size :] = False
+        # differences only make sense between estimates of one kind
+        same = algorithm.escape.estimator == algorithm.estimator and not algorithm.escape.as_printed
+        return algorithm.escape.escape(self._oracle, team, estimate if same else None, x, flat)
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Algorithm 1: where the estimate is at most 4/5 of eps, and the last perturbation is more than T_escape
+    iterations ago, x moves by -eta u with u uniform in the ball of radius r; otherwise by -eta grad_phi_hat.
+
+    With AID this is perturbed AID, with GDmax perturbed GDmax. T_escape is rounded up. ``rho_phi``, if known, is the
+    Lipschitz constant of Hess Phi that ``stop="local minimum"`` measures curvature by.
+
+    Paper: Algorithm 1 [alg:perturbedalg], Lemma 2.9 [lem:escapesaddle]
+    Deviation: a perturbation takes an iteration of its own, so that the descent that follows starts at the perturbed
+    point with its own gradient, as the lemma has it, and the first one may come at k = 0. ``as_printed=True`` follows
+    the printed lines: the gradient of before the perturbation is used in the same iteration, none is allowed while
+    k <= T_escape, and the lower level takes D + 1 steps (t = 0, ..., D).
+
+    >>> from bilevel_sym import AID, solve, zoo
+    >>> saddle = zoo.get("saddle", d=2).problem
+    >>> algorithm = Perturbed(AID(D=5, N=2, tau=0.5), eta=0.1, eps=0.1, r=0.1, T_escape=20)
+    >>> solution = solve(saddle, algorithm, [0.0, 0.0], steps=60, rng=0)
+    >>> bool(solution.trajectory.perturbed[0])
+    True
+    """
+
+    estimator: Estimator
+    eta: float
+    eps: float
+    r: float
+    T_escape: int
+    rho_phi: float | None = None
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        require_estimator(self.estimator)
+        settle_positive(self, "eta", "eps", "r", "T_escape")
+        settle_positive(self, "rho_phi", optional=True)
+        object.__setattr__(self, "T_escape", math.ceil(self.T_escape))
+
+    @classmethod
+    def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> Perturbed:
+        """Practical parameters for a problem, from a given Smoothness or from sampled curvature; nothing is proved.
+
+        Options: ``eps`` (the accuracy, 1e-3), ``x0`` and ``radius`` (sample around x0 where the problem has no box),
+        ``points`` (how many, 64), ``rng``.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> problem = BilevelProblem("x*y", "2*y**2 - x*y", "x", "y")  # Phi = x^2/4
+        >>> Perturbed.auto(problem).eta
+        1.0
+        """
+        p = practical(problem, smoothness, **options)
+        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.rho_phi)
+
+    @property
+    def estimates(self) -> Estimator:
+        """The estimator as it is run."""
+        return self.estimator.longer() if self.as_printed else self.estimator
+
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> _PerturbedRun:
+        """Set to work on a problem."""
+        self.estimator.check(problem)
+        return _PerturbedRun(self, ExactOracle(kernels))
+
+    @property
+    def clock(self) -> int:
+        """k - k_perturb at the start: as printed 0; otherwise a perturbation may come at once."""
+        return 0 if self.as_printed else self.T_escape + 1
+
+
+class _PerturbedRun:
+    """``team.clock`` is k - k_perturb."""
+
+    def __init__(self, algorithm: Perturbed, oracle: ExactOracle) -> None:
+        self._algorithm, self._oracle = algorithm, oracle
+        self.clock = algorithm.clock
+
+    def estimate(self, team: Team) -> Estimate:
+        return self._algorithm.estimates.in_lanes(self._oracle, team.x, team.y, team.v)
+
+    def move(self, team: Team, estimate: Estimate) -> Move:
+        algorithm = self._algorithm
+        perturbed = (norms(estimate.grad) <= SMALL * algorithm.eps) & (team.clock > algorithm.T_escape)
+        perturbed[team.size :] = False
+        x = team.x - algorithm.eta * estimate.grad
+        for lane in np.flatnonzero(perturbed):
+            u = uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
+            x[:, lane] = (x if algorithm.as_printed else team.x)[:, lane] - algorithm.eta * u
+        team.clock = np.where(perturbed, 1, team.clock + 1)
+        return Move(x, perturbed, np.full(len(perturbed), Status.RUNNING, dtype=np.int8), {})

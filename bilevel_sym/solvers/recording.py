@@ -1,0 +1,140 @@
+"""What is kept of a run: the last estimate and the best point of each trajectory, and all of them if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.kernels import Counts, Kernels
+from bilevel_sym.solution import COUNTERS, Best, Solution, Trajectory
+from bilevel_sym.status import Status
+
+__all__ = ["History", "Ledger"]
+
+Members = NDArray[np.intp]
+FAR = 1e50  # what is beyond this when numbers end has run away
+MAX_BYTES = 8 * 2**30
+
+
+@dataclass(frozen=True)
+class History:
+    """Arrays (S, K+1, ...) to be filled; NaN where nothing was."""
+
+    x: Floats
+    y: Floats
+    v: Floats
+    grad: Floats
+    phi: Floats
+    perturbed: NDArray[np.bool_]
+    calls: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, size: int, steps: int, d: int, n: int) -> History:
+        """Room for ``steps`` moves of ``size`` trajectories."""
+        shape = (size, steps + 1)
+        if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_BYTES:
+            raise InvalidProblem(
+                f"recording {size} trajectories of {steps} steps would take more than {MAX_BYTES >> 30} GB",
+                hint='record="last", fewer steps, or fewer trajectories at a time',
+            )
+        x, y, v, grad = (np.full((*shape, width), np.nan) for width in (d, n, n, d))
+        flags, calls = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
+        return cls(x, y, v, grad, np.full(shape, np.nan), flags, calls)
+
+
+class Ledger:
+    """The books of one run, a row for each trajectory."""
+
+    def __init__(self, kernels: Kernels, x: Floats, y: Floats, steps: int, record: bool) -> None:
+        size, (d, n) = len(x), (x.shape[1], y.shape[1])
+        self._kernels = kernels
+        self.x, self.y = x.copy(), y.copy()
+        self.v = np.full((size, n), np.nan)
+        self.grad, self.phi = np.full((size, d), np.nan), np.full(size, np.nan)
+        self.status = np.full(size, Status.RUNNING, dtype=np.int8)
+        self.steps = np.zeros(size, dtype=np.int64)
+        self.calls = {name: np.zeros(size, dtype=np.int64) for name in COUNTERS}
+        self.best_x, self.best_y = x.copy(), y.copy()
+        self.best_phi, self.best_k = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
+        self.history = History.empty(size, steps, d, n) if record else None
+
+    def count(self, members: Members, calls: Mapping[str, Any]) -> None:
+        """Note oracle calls: one number for all members, or one each."""
+        for name, number in calls.items():
+            self.calls[name][members] += np.broadcast_to(number, max(len(members), np.size(number)))[: len(members)]
+
+    def note(self, members: Members, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
+        """The estimates of some trajectories at their k-th point (rows)."""
+        self.x[members], self.y[members], self.v[members], self.grad[members], self.phi[members] = x, y, v, grad, phi
+        self.steps[members] = k
+        better = phi < self.best_phi[members]
+        who = members[better]
+        self.best_x[who], self.best_y[who], self.best_phi[who], self.best_k[who] = x[better], y[better], phi[better], k
+        if self.history is not None:
+            h = self.history
+            h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
+            h.grad[members, k], h.phi[members, k] = grad, phi
+            h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
+
+    def fail(self, members: Members, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
+        """Trajectories that could not be estimated at their k-th point; y and v are those of before."""
+        self.x[members], self.y[members], self.v[members], self.steps[members] = x, y, v, k
+        self.grad[members], self.phi[members] = np.nan, np.nan
+        far = ~(np.abs(np.concatenate([x, y], axis=1)).max(axis=1, initial=0.0) <= FAR)
+        self.status[members] = np.where(far & (codes == Status.NOT_FINITE), Status.DIVERGED, codes)
+        if self.history is not None:
+            h = self.history
+            h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
+            h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
+
+    def mark(self, members: Members, k: int) -> None:
+        """These trajectories leave their k-th point by a perturbation."""
+        if self.history is not None:
+            self.history.perturbed[members, k] = True
+
+    def close(self, members: Members, status: Status | NDArray[np.int8]) -> None:
+        """These trajectories have ended."""
+        self.status[members] = status
+
+    def solution(self, shape: tuple[int, ...], seeds: tuple[int, ...], schedule: Any) -> Solution:
+        """The frozen outcome."""
+        counters = Counts()
+        counters.add(shape, **{name: self.calls[name].reshape(shape) for name in COUNTERS})
+        statuses = tuple(Status(int(code)) for code in self.status)
+        unseen = ~np.isfinite(self.best_phi)
+        best_phi = np.where(unseen, np.nan, self.best_phi)
+        return Solution(
+            x=self._shaped(self.x, shape), y=self._shaped(self.y, shape),
+            status=statuses if shape else statuses[0], steps=self.steps.reshape(shape)[()],
+            best=Best(
+                self._shaped(self.best_x, shape), self._shaped(self.best_y, shape),
+                best_phi.reshape(shape)[()], self.best_k.reshape(shape)[()],
+            ),
+            counters=counters, seed=seeds, schedule=schedule,
+            grad_phi_hat=self._shaped(self.grad, shape), phi_hat=self.phi.reshape(shape)[()],
+            kernels=self._kernels, recorded=self._trajectory(shape),
+        )  # fmt: skip
+
+    def _trajectory(self, shape: tuple[int, ...]) -> Trajectory | None:
+        if self.history is None:
+            return None
+        h, length = self.history, self.steps + 1
+        stop = int(length.max(initial=1))
+
+        def cut(table: Any) -> Any:
+            return table[:, :stop] if shape else table[0, :stop]
+
+        return Trajectory(
+            cut(h.x), cut(h.y), cut(h.v), cut(h.grad), cut(h.phi), cut(h.perturbed), cut(h.calls),
+            length.reshape(shape)[()], self._kernels,
+        )  # fmt: skip
+
+    @staticmethod
+    def _shaped(rows: Floats, shape: tuple[int, ...]) -> Floats:
+        return rows.reshape((*shape, rows.shape[1]))

@@ -1,0 +1,273 @@
+"""Algorithm 3: StocBiO, with or without iNEON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
+from bilevel_sym.checks import count, settle_counts, settle_positive
+from bilevel_sym.engine import Floats
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.hypergradient import Estimate, Exact
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.solvers.local_minimum import LocalMinimum
+from bilevel_sym.solvers.perturbed import SMALL, norms
+from bilevel_sym.status import Status
+
+__all__ = ["StocBiO", "neumann_batch_sizes"]
+
+
+def neumann_batch_sizes(B: float, Q: int, eta_neumann: float, mu: float) -> tuple[int, ...]:
+    """The theorem's batches for the Neumann series, in the order in which they are applied: B Q (1 - eta mu)^(j-1).
+
+    The first is applied to the gradient and matters most; each is rounded up.
+
+    Paper: Theorem 4.5 [thm:stocneon]
+
+    >>> neumann_batch_sizes(10, 3, 0.5, 1.0)
+    (30, 15, 8)
+    """
+    return tuple(max(1, math.ceil(B * Q * (1 - eta_neumann * mu) ** j)) for j in range(Q))
+
+
+@dataclass(frozen=True)
+class StocBiO:
+    """StocBiO: D steps of stochastic gradients (size alpha, batches of S) for y, a stochastic Neumann series with Q
+    products for v, and x_(k+1) = x_k - beta grad_phi_hat(x_k). For a StochasticProblem; batches are data rows.
+
+    ``neumann_batches``: the sizes of the Q batches of the series in the order in which they are applied (see
+    ``neumann_batch_sizes``), or one size for all; batch_g unless given. With ``escape=INeon(...)``, batches D_F and
+    D_G of batch_f and batch_g rows are drawn and frozen at each point that descent has reached; where their own
+    hypergradient (by the escape's estimator) is at most 4/5 of eps, iNEON searches f_D, g_D: x moves along what it
+    finds, and where it finds nothing the trajectory ends.
+
+    Paper: Algorithm 3 [alg:INEONstocbio], Equation 4.7 [est-vq], Equation 4.8 [estG]
+    Deviation: the step of the series is eta_neumann, not the outer eta of the print. The escape step carries the
+    factor 1/iota that the lemma's decrease needs and the print lacks, and takes the side with the lower phi_hat on
+    the frozen batch (the lemma's expectation is over a random sign). ``as_printed=True`` takes sqrt(eps/rho_phi)/80
+    with a random sign, and makes no check at x_0.
+
+    >>> from bilevel_sym import solve, zoo
+    >>> problem = zoo.get("stochastic_noise").problem
+    >>> algorithm = StocBiO(D=5, Q=5, S=8, alpha=0.2, beta=0.02, eta_neumann=0.2, batch_f=8, batch_g=8)
+    >>> solve(problem, algorithm, [0.5, 0.5], steps=5, rng=0).status
+    <Status.OUT_OF_STEPS: 5>
+    """
+
+    D: int
+    Q: int
+    S: int
+    alpha: float
+    beta: float
+    eta_neumann: float
+    batch_f: int
+    batch_g: int
+    escape: INeon | None = None
+    eps: float | None = None
+    neumann_batches: tuple[int, ...] | int | None = None
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        settle_counts(self, "D", "S", "batch_f", "batch_g")
+        settle_counts(self, "Q", least=0)
+        settle_positive(self, "alpha", "beta", "eta_neumann")
+        if self.escape is not None and not isinstance(self.escape, INeon):
+            raise InvalidProblem(f"escape must be an INeon, but is {self.escape!r}")
+        if self.eps is None and self.escape is not None:
+            object.__setattr__(self, "eps", self.escape.eps)
+        settle_positive(self, "eps", optional=True)
+        self._check_batches()
+
+    def _check_batches(self) -> None:
+        given = self.batch_g if self.neumann_batches is None else self.neumann_batches
+        sizes = (given,) * self.Q if isinstance(given, int) else tuple(given)
+        if len(sizes) != self.Q:
+            raise InvalidProblem(f"neumann_batches has {len(sizes)} sizes, but Q = {self.Q} are needed")
+        for size in sizes:
+            count("neumann_batches", size)
+        object.__setattr__(self, "neumann_batches", sizes)
+
+    @classmethod
+    def auto(cls, problem: StochasticProblem, smoothness: Any = None, *, batch: int = 64, **options: Any) -> StocBiO:
+        """Practical parameters for the mean problem with batches of ``batch`` rows, and iNEON to escape by.
+
+        Options as in ``Perturbed.auto``; nothing is proved.
+
+        >>> from bilevel_sym import zoo
+        >>> StocBiO.auto(zoo.get("stochastic_noise").problem, batch=16).S
+        16
+        """
+        if not isinstance(problem, StochasticProblem):
+            raise InvalidProblem("StocBiO is for stochastic problems", hint="Perturbed.auto(problem)")
+        p = practical(problem, smoothness, **options)
+        escape = INeon.auto(problem, smoothness, **options)
+        steps = math.ceil(3 * p.ell / p.mu)
+        return cls(steps, steps, batch, 1 / p.ell, p.eta / 4, 1 / p.ell, batch, batch, escape=escape)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The batches of the Neumann series, in the order in which they are applied."""
+        sizes = self.neumann_batches
+        return sizes if isinstance(sizes, tuple) else ()
+
+    @property
+    def rho_phi(self) -> float | None:
+        """The Lipschitz constant of Hess Phi that the escape knows, if any."""
+        return None if self.escape is None else self.escape.rho_phi
+
+    @property
+    def escape_step(self) -> float:
+        """How far an escape moves: half of what iNEON allows, as a batch's curvature is off by up to half of it."""
+        if self.escape is None:
+            return math.nan
+        if self.as_printed:
+            ratio = self.escape.region if self.rho_phi is None else math.sqrt(self.escape.eps / self.rho_phi)
+            return ratio / 80
+        return self.escape.escape_step / 2 if self.escape.step is None else self.escape.step
+
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> _StocBiORun:
+        """Set to work on a stochastic problem."""
+        if not isinstance(problem, StochasticProblem):
+            raise InvalidProblem(
+                "StocBiO is for stochastic problems", hint="StochasticProblem(F, G, x, y, xi, zeta, ...)"
+            )
+        if self.escape is not None:
+            self.escape.estimator.check(problem)
+            if isinstance(self.escape.estimator, Exact):
+                raise InvalidProblem("an escape on batches cannot be Exact()", hint="AID(D, N, tau) in the escape")
+        return _StocBiORun(self, Data(problem), kernels)
+
+
+class _StocBiORun:
+    """``team.clock`` is 0 after an escape: the next point is reached by descent before it is looked at again."""
+
+    def __init__(self, algorithm: StocBiO, data: Data, kernels: Kernels) -> None:
+        self._algorithm, self._data, self._kernels = algorithm, data, kernels
+        self.clock = 0 if algorithm.as_printed else 1
+
+    # ---- the stochastic hypergradient ---------------------------------------------------------------------
+
+    def estimate(self, team: Team) -> Estimate:
+        a, data = self._algorithm, self._data
+        streams = [team.streams[member] for member in team.members]
+        y = self._descended(team, streams)
+        batches = {"f": data.draw("f", streams, a.batch_f), "g": data.draw("g", streams, a.batch_g)}
+        session = BatchSession(data, ("f", "f_x", "f_y", "g_xy_v"), team.x.shape[1], batches)
+        _fill(session, team.x, y)
+        session.perform(0)
+        v = self._neumann(team.x, y, session.rows("f_y"), streams)
+        session.inputs(1)[:] = v
+        session.perform(1)
+        grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
+        finite = np.isfinite(phi + np.add.reduce(np.abs(grad)) + np.add.reduce(np.abs(y)) + np.add.reduce(np.abs(v)))
+        failed = np.where(finite, np.int8(0), np.int8(Status.NOT_FINITE))
+        calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
+        return Estimate(grad, phi, y, v, failed, calls)
+
+    def _descended(self, team: Team, streams: list[np.random.Generator]) -> Floats:
+        a, data = self._algorithm, self._data
+        session: BatchSession | None = None
+        y = team.y.copy()
+        for _ in range(a.D):
+            batch = data.draw("g", streams, a.S)
+            session = _session(session, data, ("g_y",), team.x.shape[1], batch)
+            _fill(session, team.x, y)
+            session.perform(0)
+            y -= a.alpha * session.rows("g_y")
+        return y
+
+    def _neumann(self, x: Floats, y: Floats, f_y: Floats, streams: list[np.random.Generator]) -> Floats:
+        """eta times the sum of the partial products of I - eta g_yy(batch), each factor with its own batch."""
+        eta = self._algorithm.eta_neumann
+        power, total = f_y.copy(), f_y.copy()
+        session: BatchSession | None = None
+        before = 0
+        for size in self._algorithm.sizes:
+            batch = self._data.draw("g", streams, size)
+            session = _session(session if size == before else None, self._data, ("g_yy_v",), x.shape[1], batch)
+            before = size
+            _fill(session, x, y)
+            session.perform(0)
+            session.inputs(1)[:] = power
+            session.perform(1)
+            power = power - eta * session.rows("g_yy_v")
+            total += power
+        return eta * total
+
+    # ---- descent and escape -------------------------------------------------------------------------------
+
+    def move(self, team: Team, estimate: Estimate) -> Move:
+        a = self._algorithm
+        x = team.x - a.beta * estimate.grad
+        lanes = x.shape[1]
+        moved, finished = np.zeros(lanes, dtype=np.bool_), np.zeros(lanes, dtype=np.int8)
+        calls = {name: np.zeros(lanes, dtype=np.int64) for name in ("G_f", "G_g", "JV_g", "HV_g")}
+        if a.escape is not None:
+            for lane in np.flatnonzero(team.clock[: team.size] > 0):
+                self._look(team, int(lane), x, moved, finished, calls)
+        team.clock = np.where(moved, 0, 1)
+        return Move(x, moved, finished, calls)
+
+    def _look(
+        self, team: Team, lane: int, x: Floats, moved: Any, finished: Any, calls: Mapping[str, NDArray[np.int64]]
+    ) -> None:
+        """Freeze batches for one trajectory; where their hypergradient is small, let iNEON search."""
+        a, data = self._algorithm, self._data
+        if a.escape is None or a.eps is None:
+            return
+        stream = team.streams[team.members[lane]]
+        oracle = BatchOracle(data, *(data.draw(k, [stream], size) for k, size in (("f", a.batch_f), ("g", a.batch_g))))
+        points = [np.repeat(part[:, lane : lane + 1], oracle.width, axis=1) for part in (team.x, team.y, team.v)]
+        here = a.escape.estimator.in_lanes(oracle, *points)
+        _add(calls, lane, here.calls, a)
+        if here.failed[0]:
+            finished[lane] = here.failed[0]
+        if here.failed[0] or not norms(here.grad)[0] <= SMALL * a.eps:
+            return
+        alone = Team(team.members[lane : lane + 1], points[0], here.y, here.v, team.clock[:1], team.streams)
+        only = np.zeros(oracle.width, dtype=np.bool_)
+        only[0] = True
+        escape = replace(a.escape, step=a.escape_step, as_printed=a.as_printed)
+        move = escape.escape(oracle, alone, None if a.as_printed else here, points[0].copy(), only)
+        _add(calls, lane, {name: np.asarray(c)[0] for name, c in move.calls.items()}, a)
+        x[:, lane], moved[lane], finished[lane] = move.x[:, 0], move.perturbed[0], move.finished[0]
+        if finished[lane] == Status.LOCAL_MINIMUM and not self._confirmed(team, lane):
+            finished[lane] = Status.NO_CURVATURE
+
+    def _confirmed(self, team: Team, lane: int) -> bool:
+        """Whether the mean problem agrees with what iNEON found on a batch."""
+        x, y = (np.ascontiguousarray(part[:, lane]) for part in (team.x, team.y))
+        eps = math.inf if self._algorithm.eps is None else self._algorithm.eps
+        return LocalMinimum(eps, self._algorithm.rho_phi).holds(self._kernels, x, y)
+
+
+def _session(
+    session: BatchSession | None, data: Data, names: tuple[str, ...], lanes: int, batch: Batch
+) -> BatchSession:
+    """The session again with another batch, or a new one."""
+    if session is None:
+        return BatchSession(data, names, lanes, {"g": batch})
+    session.reload("g", batch)
+    return session
+
+
+def _fill(session: BatchSession, x: Floats, y: Floats) -> None:
+    inputs = session.inputs(0)
+    inputs[: len(x)] = x
+    inputs[len(x) :] = y
+
+
+def _add(calls: Mapping[str, NDArray[np.int64]], lane: int, more: Mapping[str, Any], a: StocBiO) -> None:
+    """An oracle call on a batch is one call for each of its rows."""
+    for name, number in more.items():
+        calls[name][lane] += int(np.ravel(number)[0]) * (a.batch_f if name == "G_f" else a.batch_g)

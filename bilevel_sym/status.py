@@ -1,0 +1,55 @@
+"""How a trajectory ended. Running out of steps is a status, not an exception, and so is every failure on the way."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["Status"]
+
+
+class Status(enum.IntEnum):
+    """How a trajectory ended; ``message`` says it to people.
+
+    >>> Status.OUT_OF_STEPS.message
+    'ran all of its steps'
+    >>> Status.LOCAL_MINIMUM.ok, Status.NOT_FINITE.ok
+    (True, False)
+    """
+
+    RUNNING = 0
+    NOT_FINITE = 1
+    BREAKDOWN = 2
+    LOWER_LEVEL_FAILURE = 3
+    DIVERGED = 4
+    OUT_OF_STEPS = 5
+    LOCAL_MINIMUM = 6
+    STOPPED = 7
+    INTERRUPTED = 8
+    NO_CURVATURE = 9
+
+    @property
+    def message(self) -> str:
+        """What happened, and where it helps, what to try."""
+        return _MESSAGES[self]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the trajectory ended as it was meant to, not by a failure."""
+        return self >= Status.OUT_OF_STEPS
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+_MESSAGES = {
+    Status.RUNNING: "is running",
+    Status.NOT_FINITE: "met a value that is not a number: f or g is not defined there, or tau or eta is too large",
+    Status.BREAKDOWN: "conjugate gradients broke down: g_yy is not positive definite at the point reached",
+    Status.LOWER_LEVEL_FAILURE: "the lower level could not be solved at the point reached",
+    Status.DIVERGED: "diverged: x, y or the estimate grew beyond all bounds; try a smaller eta, or tau below 2/ell",
+    Status.OUT_OF_STEPS: "ran all of its steps",
+    Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
+    Status.NO_CURVATURE: "ended where iNEON found no negative curvature on its batch, but the exact check fails",
+    Status.STOPPED: "was stopped by the caller's rule",
+    Status.INTERRUPTED: "was interrupted; what it had is kept",
+}

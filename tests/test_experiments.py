@@ -1,0 +1,262 @@
+"""The experiments, small; the paper's figure in full where slow tests run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from bilevel_sym import experiments, zoo
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.experiments import complexity, coupled, figure1, reporting
+
+SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
+SMALL2 = coupled.Settings(d=3, kappa=10.0, inner=(1, 10, 100), products=(1, 3), steps=60, seeds=3)
+SMALL3 = complexity.Settings(
+    d=3, accuracies=(1e-1, 1e-2), conditions=(2, 4), kappa=2, eps=1e-1, fit_below=1.0, seeds=3
+)  # fmt: skip
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def check_files(out: Path, name: str, lines: list[str]) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """The three files are there, and told of; the JSON is strict and says where the settings come from."""
+    written = {f"{name}.png", f"{name}.csv", f"{name}.json"}
+    assert {path.name for path in out.iterdir()} == written
+    assert {line.rpartition("/")[2] for line in lines if line.startswith("wrote ")} == written
+    assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    record = json.loads((out / f"{name}.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert record["schema"] == f"bilevel-sym/{name}/1"
+    assert record["as_in_the_paper"]
+    assert record["chosen_here"]
+    assert record["versions"]["numpy"] == np.__version__
+    assert set(record["findings"]) <= set(lines)
+    return rows(out / f"{name}.csv"), record
+
+
+# ---- figure 1 -----------------------------------------------------------------------------------------------
+
+
+def test_figure1_small(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = list(figure1.report(tmp_path, settings=SMALL1))
+    table, record = check_files(tmp_path, "figure1", lines)
+    assert list(table[0]) == ["panel", "method", "iteration", "median", "q25", "q75"]
+    assert len(table) == 2 * 2 * (SMALL1.steps + 1)
+    for row in table:
+        assert float(row["q25"]) <= float(row["median"]) <= float(row["q75"])
+    assert record["parameters"]["eps"] == 1.0
+    assert record["independence"]["moved"] == 0.0
+    steep = record["panels"][1]
+    assert steep["PBO"]["arrived"] == 1.0
+    assert steep["BO"]["arrived"] == 0.0
+    assert any("D and N ≥ 1 change nothing" in line for line in lines)
+
+
+def test_both_methods_start_from_the_same_points() -> None:
+    panel = figure1.compute(figure1.Settings(dimensions=(3,), curvatures=(1.5,), steps=2, seeds=3)).panels[0]
+    for pbo, bo in zip(panel.PBO.gap, panel.BO.gap, strict=True):
+        assert pbo[0] == bo[0]
+
+
+def test_the_minimum_and_the_drop_are_exact() -> None:
+    panel = figure1.compute(figure1.Settings(dimensions=(2,), curvatures=(1.5,), steps=1, seeds=1)).panels[0]
+    shape = zoo.tube_shape.TubeShape(sp.Rational(3, 2), sp.Integer(1))
+    assert panel.nu == pytest.approx(float(shape.nu), rel=1e-14)
+    assert panel.phi_min == pytest.approx(-2 * float(shape.nu), rel=1e-14)
+
+
+def test_the_same_settings_give_the_same_numbers() -> None:
+    settings = figure1.Settings(dimensions=(2,), curvatures=(1.0,), steps=60, seeds=2)
+    first, second = (figure1.compute(settings).panels[0].PBO.gap for _ in range(2))
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_inner_steps_matter_where_the_estimate_depends_on_y(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: on the coupled tube it does, in each of its ways."""
+
+    def coupled_instead(name: str, *, d: int, L: float, gamma: float) -> Any:
+        return zoo.get("tube_coupled", d=d, L=L, gamma=gamma)
+
+    monkeypatch.setattr(figure1, "get", coupled_instead)
+    found = figure1.inner_steps_matter(figure1.Settings(steps=20, seeds=2), 2, 1.0)
+    assert found.moved > 1e-3
+    assert not found.blocks_without_y
+    assert not found.unit_system
+    assert found.gradient_change > 0
+    assert not found.holds
+
+
+def test_the_printed_domain_is_where_the_printed_tube_is_defined() -> None:
+    example = zoo.get("tube_printed", d=3)
+    x = np.random.default_rng(0).uniform(-1, 18, (60, 3))
+    x[:30] *= np.random.default_rng(1).choice([1.0, 0.12], (30, 3))
+    inside = figure1.in_printed_domain(x)
+    assert example.phi is not None
+    assert 5 < inside.sum() < 55
+    defined = [sp.nan != example.phi.subs(dict(zip(example.problem.x, map(float, p), strict=True))) for p in x]
+    np.testing.assert_array_equal(inside, defined)
+
+
+@pytest.mark.slow
+def test_figure1_in_full(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    began = time.process_time()  # not the clock on the wall: other work on the machine is none of its business
+    lines = list(experiments.reproduce("figure1", tmp_path / "new"))
+    assert time.process_time() - began < 120
+    table, record = check_files(tmp_path / "new", "figure1", lines)
+    assert len(table) == 12 * 2 * 1001
+    panels = {(p["d"], p["L"]): p for p in record["panels"]}
+    assert len(panels) == 12
+    for (d, L), panel in panels.items():
+        assert panel["PBO"]["ahead"] <= panel["BO"]["ahead"]
+        assert panel["PBO"]["arrived"] == (0 if d == 20 else 1)
+        if L > 1:
+            assert panel["BO"]["arrived"] == 0
+    assert record["independence"]["moved"] == 0.0
+
+
+# ---- figure 2 -----------------------------------------------------------------------------------------------
+
+
+def test_figure2_small(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = list(coupled.report(tmp_path, settings=SMALL2))
+    table, record = check_files(tmp_path, "figure2", lines)
+    assert len(table) == 2 + 2 * 3 * 2
+    assert [r["N"] for r in record["rounding"]] == [1, 3]
+    for r in record["rounding"]:
+        assert 0 < r["first"] < 1e-13
+        assert r["moved"] >= r["first"]
+    error = {(row["method"], row["D"], row["N"]): float(row["rms_error"]) for row in table}
+    assert error["PBO", "exact", "exact"] < 1e-12
+    # both D and N matter, and N = n with large D is nearly exact
+    assert error["PBO", "100", "3"] < 0.1 * error["PBO", "100", "1"]
+    assert error["PBO", "100", "3"] < error["PBO", "10", "3"] < error["PBO", "1", "3"]
+
+
+def test_the_error_is_measured_against_the_exact_gradient() -> None:
+    exact = coupled.compute(coupled.Settings(d=2, inner=(1,), products=(1,), steps=20, seeds=2)).exact[0]
+    assert exact.error < 1e-12
+    assert exact.D == 0
+
+
+def test_never_settled_is_not_a_number() -> None:
+    outcome = coupled.Outcome("BO", 1, 1, 0.0, np.array([10.0, np.nan, np.nan]))
+    assert outcome.fraction == pytest.approx(1 / 3)
+    assert outcome.median == np.inf
+
+
+# ---- figure 3 -----------------------------------------------------------------------------------------------
+
+
+def test_figure3_small(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = list(complexity.report(tmp_path, settings=SMALL3))
+    table, record = check_files(tmp_path, "figure3", lines)
+    assert len(table) == 4 * 4
+    assert all(row["checked"] == row["seeds"] == "3" for row in table)
+    assert any("depends on where it is fitted" in line for line in lines)
+    for row in table:
+        calls = {"G_f": 2, "G_g": int(row["D"]), "JV_g": 1, "HV_g": int(row["N"]) + 1}[row["oracle"]]
+        assert float(row["median"]) == calls * (float(row["iterations"]) + 1)
+    for name in complexity.COUNTERS:
+        exponents = record["exponents"][name]
+        assert 0 < exponents["measured"]["kappa"] < exponents["corollary"]["kappa"]
+        assert 0 < exponents["measured"]["eps"] < exponents["corollary"]["eps"]
+
+
+def test_the_family_is_what_it_says() -> None:
+    family = complexity.Family(3, sp.Integer(6))
+    k = family.problem.kernels
+    Q, eigenvalues = np.array(family.reflection, dtype=float), np.array(family.eigenvalues, dtype=float)
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 3)) / 6
+    u = x @ Q
+    phi = (1 - u[:, 0] ** 2) ** 4 / 8 + ((u / eigenvalues)[:, 1:] ** 2).sum(axis=1) / 2
+    np.testing.assert_allclose(k.phi(x), phi, rtol=1e-13)
+    np.testing.assert_allclose(np.linalg.eigvalsh(k.g_yy(x[0], x[0])), [1 / 6, 7 / 12, 1], rtol=1e-13)
+    np.testing.assert_allclose(np.linalg.eigvalsh(k.hess_phi(np.zeros(3)))[[0, -1]], [-1, 36], rtol=1e-13)
+    third = k.third_phi(np.linspace(-1, 1, 201)[:, None] * Q[0])
+    along = np.abs(np.einsum("sabc,a,b,c->s", third, Q[0], Q[0], Q[0]))
+    assert 0.98 * complexity.RHO_PHI < along.max() <= complexity.RHO_PHI
+
+
+def test_the_starts_lead_into_the_saddle() -> None:
+    family = complexity.Family(3, sp.Integer(6))
+    x0, y0 = family.starts(4, 0)
+    k = family.problem.kernels
+    np.testing.assert_allclose(k.y_star(x0), y0, rtol=1e-12, atol=1e-14)
+    unstable = np.array(family.reflection, dtype=float)[0]
+    np.testing.assert_allclose(x0 @ unstable, 0, atol=1e-15)
+    np.testing.assert_allclose(k.grad_phi(x0) @ unstable, 0, atol=1e-13)
+
+
+def test_a_power_law_has_its_exponent() -> None:
+    at = [1.0, 3.0, 10.0]
+    assert complexity.slope(at, [5 * a**1.75 for a in at]) == pytest.approx(1.75)
+    assert np.isnan(complexity.slope([1.0], [1.0]))
+
+
+def test_the_family_refuses_what_it_is_not_made_for() -> None:
+    with pytest.raises(InvalidProblem, match="kappa > 1"):
+        complexity.Family(3, sp.Integer(1))
+
+
+# ---- the door -----------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_experiment_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match="one of figure1, figure2, figure3"):
+        experiments.reproduce("figure4", tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_file_in_the_way_is_a_typed_error(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InvalidProblem, match="cannot be made a directory"):
+        experiments.reproduce("figure1", tmp_path / "taken")
+
+
+def test_progress_is_on_standard_error_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bilevel_sym.solvers.progress.PAUSE", 0.0)
+    settings = figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=2, seeds=1)
+    figure1.compute(settings, progress=True)
+    shown = capsys.readouterr()
+    assert "figure1: 1/2" in shown.err
+    assert shown.out == ""
+    figure1.compute(settings)
+    assert capsys.readouterr().err == ""
+
+
+def test_no_footer_runs_over_the_edge() -> None:
+    pytest.importorskip("matplotlib")
+    figure = reporting.new_figure(6, 3)
+    figure.subplots()
+    reporting.add_footer(figure, ["many words " * 40])
+    figure.draw_without_rendering()
+    box = figure.texts[0].get_window_extent()
+    assert 0 < box.x0 < box.x1 < figure.bbox.x1
+    panel = figure.axes[0].get_tightbbox()
+    assert panel is not None
+    assert box.y1 < panel.y0
+
+
+def test_footers_break_into_lines() -> None:
+    parts = tuple(f"part {i}" for i in range(20))
+    lines = reporting.Provenance(parts, ()).lines(width=40)
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 40
+    assert " ".join(line.strip() for line in lines) == f"As in the paper: {'; '.join(parts)}."

@@ -1,0 +1,147 @@
+"""Pictures of solutions: what is on the axes, and what is refused."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bilevel_sym import AID, BilevelProblem, Descent, LocalMinimum, Perturbed, Solution, solve, zoo
+from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.plotting import COLOURS, plot_solution, require_matplotlib, spread
+
+PROBLEM = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+DESCENT = Descent(AID(D=1, N=1, tau=1.0), eta=0.25)
+
+
+def axes() -> Any:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+def perturbed(x0: Any) -> Solution:
+    algorithm = Perturbed(AID(D=5, N=2, tau=0.5), eta=0.1, eps=0.1, r=0.1, T_escape=20)
+    return solve(zoo.get("saddle", d=2).problem, algorithm, x0, steps=60, rng=0)
+
+
+def lines(ax: Any) -> dict[str, Any]:
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_one_trajectory_is_a_line_of_exact_values() -> None:
+    ax = axes()
+    solution = solve(PROBLEM, DESCENT, [1.0], steps=4)
+    assert plot_solution(solution, ax) is ax
+    line = lines(ax)["trajectory"]
+    assert line.get_xdata().tolist() == [0, 1, 2, 3, 4]
+    assert line.get_ydata().tolist() == solution.trajectory.phi.tolist() == [0.25**k for k in range(5)]
+    assert ax.get_xlabel() == "iteration k"
+    assert ax.get_ylabel() == r"$\Phi(x_k)$"
+    assert ax.get_yscale() == "linear"
+    assert ax.get_legend() is not None
+
+
+def test_against_calls_and_as_a_gap() -> None:
+    ax = axes()
+    solution = solve(PROBLEM, DESCENT, [1.0], steps=4)
+    solution.plot(ax, against="calls", phi_min=-1.0)
+    line = lines(ax)["trajectory"]
+    assert line.get_xdata().tolist() == solution.trajectory.calls.tolist()
+    assert line.get_ydata().tolist() == [0.25**k + 1 for k in range(5)]
+    assert ax.get_yscale() == "log"
+    assert "calls" in ax.get_xlabel()
+
+
+def test_a_gap_below_rounding_is_drawn_at_rounding() -> None:
+    ax = axes()
+    plot_solution(solve(PROBLEM, DESCENT, [0.0], steps=2), ax, phi_min=0.0)
+    assert lines(ax)["trajectory"].get_ydata().tolist() == [2.0**-52] * 3
+
+
+def test_perturbations_are_marked_where_they_happen() -> None:
+    ax = axes()
+    solution = perturbed([0.0, 0.0])
+    plot_solution(solution, ax)
+    times = np.flatnonzero(solution.trajectory.perturbed)
+    assert len(times) >= 1
+    marks = lines(ax)[f"perturbations ({len(times)})"]
+    assert marks.get_xdata().tolist() == times.tolist()
+    assert marks.get_ydata().tolist() == solution.trajectory.phi[times].tolist()
+
+
+def test_several_trajectories_are_their_median_and_quartiles() -> None:
+    ax = axes()
+    solution = perturbed(np.zeros((5, 2)))
+    plot_solution(solution, ax)
+    median, low, high = spread(solution.trajectory.phi)
+    np.testing.assert_array_equal(lines(ax)["median of 5, and quartiles"].get_ydata(), median)
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == low.min()
+    assert band[:, 1].max() == high.max()
+    total = solution.trajectory.perturbed.sum()
+    assert len(lines(ax)[f"perturbations ({total} in all)"].get_xdata()) == total
+
+
+def test_trajectories_that_ended_stay_where_they_ended() -> None:
+    ax = axes()
+    solution = solve(PROBLEM, DESCENT, [[1e-5], [1e-5], [4.0]], steps=30, stop=LocalMinimum(eps=1e-3))
+    assert len(set(np.asarray(solution.steps).tolist())) == 2
+    plot_solution(solution, ax, against="calls")
+    line = lines(ax)["median of 3, and quartiles"]
+    # without the two that ended at once, the median would be the third one's
+    assert line.get_ydata() == pytest.approx(1e-10)
+    assert np.all(np.diff(line.get_xdata()) == 0)
+
+
+def test_what_cannot_be_solved_is_left_out() -> None:
+    median, low, high = spread(np.array([[1.0, np.nan, np.nan], [3.0, 5.0, np.nan]]))
+    np.testing.assert_array_equal(median, [2.0, 5.0, np.nan])
+    np.testing.assert_array_equal(low, [1.5, 5.0, np.nan])
+    np.testing.assert_array_equal(high, [2.5, 5.0, np.nan])
+
+
+def test_new_axes_are_made_where_none_are_given() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    ax = solve(PROBLEM, DESCENT, [1.0], steps=2).plot()
+    assert ax.get_figure() is not None
+    pyplot.close("all")
+
+
+def test_nothing_recorded_is_a_typed_error() -> None:
+    with pytest.raises(InvalidProblem, match='record="all"'):
+        plot_solution(solve(PROBLEM, DESCENT, [1.0], steps=2, record="last"))
+
+
+def test_what_is_refused() -> None:
+    solution = solve(PROBLEM, DESCENT, [1.0], steps=2)
+    with pytest.raises(InvalidProblem, match="against='time'"):
+        plot_solution(solution, against="time")  # type: ignore[arg-type]
+    with pytest.raises(InvalidProblem, match="is not the minimum"):
+        plot_solution(solution, phi_min=0.5)
+    with pytest.raises(InvalidProblem, match="at least one row"):
+        plot_solution(solve(PROBLEM, DESCENT, np.zeros((0, 1)), steps=2))
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refusing(name: str, *rest: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    for draw in (require_matplotlib, solve(PROBLEM, DESCENT, [1.0], steps=1).plot):
+        with pytest.raises(BilevelError, match=r"pip install 'bilevel-sym\[plot\]'"):
+            draw()
+
+
+def test_colours_are_distinct() -> None:
+    assert len(set(COLOURS)) == len(COLOURS) == 7
