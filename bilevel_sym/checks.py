@@ -8,6 +8,8 @@ from typing import Any
 
 from bilevel_sym.errors import InvalidProblem
 
+MOST = 10**18  # well inside of 64 bits
+
 __all__ = ["count", "positive", "settle_counts", "settle_positive"]
 
 
@@ -23,7 +25,10 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     """
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise InvalidProblem(f"{name} must be a whole number of at least {least}, but is {value!r}")
-    return int(value)
+    number = int(value)
+    if number > MOST:
+        raise InvalidProblem(f"{name} = {number} is more than anything can be counted to", hint="at most 10^18")
+    return number
 
 
 def positive(name: str, value: Any) -> float:

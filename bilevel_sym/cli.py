@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_solve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
     command = commands.add_parser(
         "solve",
         help="minimise Phi, escaping saddle points; steps are chosen unless given",

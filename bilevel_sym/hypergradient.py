@@ -117,9 +117,10 @@ class Estimator:
         lanes, width = x.shape[1], oracle.width
         bounds = [*range(0, lanes, width), lanes]
         if len(bounds) == 2:
-            return _judged(self._chunk(oracle, x, y, v, slice(0, lanes)))
+            return _judged(x, self._chunk(oracle, x, y, v, slice(0, lanes)))
         parts = [
-            _judged(self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b))) for a, b in pairwise(bounds)
+            _judged(x[:, a:b], self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b)))
+            for a, b in pairwise(bounds)
         ]
         calls = {
             name: np.concatenate([np.broadcast_to(p.calls[name], p.phi.shape) for p in parts])
@@ -136,12 +137,12 @@ class Estimator:
         return self
 
 
-def _judged(found: Estimate) -> Estimate:
-    """Mark the lanes in which something is not finite."""
+def _judged(x: Floats, found: Estimate) -> Estimate:
+    """Mark the lanes in which something is not finite; an infinite x can hide behind a bounded function."""
     # one sum a lane: it is finite only if everything is (or overflows, which is then looked at)
-    total = found.phi + sum(np.add.reduce(np.abs(part)) for part in (found.grad, found.y, found.v))
+    total = found.phi + sum(np.add.reduce(np.abs(part)) for part in (x, found.grad, found.y, found.v))
     for k in np.flatnonzero(~np.isfinite(total)):
-        values = np.concatenate([found.grad[:, k], found.y[:, k], found.v[:, k], found.phi[k : k + 1]])
+        values = np.concatenate([x[:, k], found.grad[:, k], found.y[:, k], found.v[:, k], found.phi[k : k + 1]])
         if not np.isfinite(values).all() and not found.failed[k]:
             found.failed[k] = Status.NOT_FINITE
     return found
@@ -379,18 +380,20 @@ class Exact(Estimator):
         calls: dict[str, Any] = {"G_f": 2, "JV_g": n} | {k: np.zeros(size, dtype=np.int64) for k in ("G_g", "HV_g")}
         failed = np.zeros(size, dtype=np.int8)
         result = Estimate(np.full(x.shape, np.nan), np.full(size, np.nan), y.copy(), v, failed, calls)
-        members = np.arange(size)
-        while len(members):
+        groups = [np.arange(size)]
+        while groups:
+            members = groups.pop()
             try:
                 solution = solve_lower_level(engine, x.T[members], y.T[members])
-            except LowerLevelFailure as failure:
-                result.failed[members[failure.member[0]]] = Status.LOWER_LEVEL_FAILURE
-                members = np.delete(members, failure.member[0])
+            except LowerLevelFailure:
+                if len(members) == 1:
+                    result.failed[members] = Status.LOWER_LEVEL_FAILURE
+                else:  # find the members at fault by halving
+                    groups += np.array_split(members, 2)
                 continue
             xy = np.concatenate([x.T[members], solution.y], axis=1)
             phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, steady=True)
             result.grad[:, members], result.phi[members], result.y[:, members] = grad.T, phi, solution.y.T
             calls["G_g"][members] = solution.evaluations
             calls["HV_g"][members] = n * (solution.evaluations + 1)
-            break
         return result

@@ -60,6 +60,11 @@ class _Point:
         largest: Floats = relative.max(axis=1)
         return largest
 
+    def tiny(self) -> NDArray[np.bool_]:
+        """Whose step is rounding beside y as a whole: a component that is zero, or nearly, would turn about it."""
+        small: NDArray[np.bool_] = np.abs(self.step).max(axis=1) <= NOTHING * self.scale.max(axis=1)
+        return small
+
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
         for name in ("y", "g_y", "g_yy", "step", "scale"):
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
@@ -88,14 +93,13 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
 
 
 def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
-    members = np.flatnonzero(at.sizes() > CLOSE)
+    members = np.flatnonzero((at.sizes() > CLOSE) & ~at.tiny())
     for _ in range(MAX_STEPS):
         if not len(members):
             return
         moved, trials = _line_search(engine, at, members)
         evaluations[members] += trials
-        members = members[moved & (at.sizes()[members] > CLOSE)]
-    # whoever is left is far, and found out by the caller, or turns about a component whose true value is zero
+        members = members[moved & ~at.tiny()[members] & (at.sizes()[members] > CLOSE)]
 
 
 def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:

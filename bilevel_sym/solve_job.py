@@ -16,6 +16,7 @@ from bilevel_sym.engine import Floats
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import Exact
+from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.solution import COUNTERS, Solution
 from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
@@ -139,11 +140,19 @@ class SolveJob:
         )
 
 
+def _save_plot(solution: Solution, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    solution.plot(figure.subplots())
+    figure.savefig(path, dpi=150)
+
+
 WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
     {
         ".csv": lambda solution, path: solution.to_csv(path),
         ".json": lambda solution, path: path.write_text(json.dumps(solution.to_dict()) + "\n", encoding="utf-8"),
-        ".png": lambda solution, path: solution.plot().figure.savefig(path, dpi=150),
+        ".png": lambda solution, path: _save_plot(solution, path),
     }
 )
 
@@ -154,6 +163,8 @@ def check_output(path: str | None) -> None:
         return
     if Path(path).suffix not in WRITERS:
         raise InvalidProblem(f"--out {path}: the ending says the format", hint=", ".join(WRITERS))
+    if Path(path).suffix == ".png":
+        require_matplotlib()
     if not Path(path).resolve().parent.is_dir():
         raise InvalidProblem(f"--out {path}: there is no such directory")
 

@@ -49,7 +49,7 @@ _MESSAGES = {
     Status.DIVERGED: "diverged: x, y or the estimate grew beyond all bounds; try a smaller eta, or tau below 2/ell",
     Status.OUT_OF_STEPS: "ran all of its steps",
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
-    Status.NO_CURVATURE: "ended where iNEON found no negative curvature on its batch, but the exact check fails",
+    Status.NO_CURVATURE: "ended where iNEON found no negative curvature, but the exact check fails",
     Status.STOPPED: "was stopped by the caller's rule",
     Status.INTERRUPTED: "was interrupted; what it had is kept",
 }

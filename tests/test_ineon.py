@@ -235,6 +235,13 @@ def test_a_start_in_a_minimum_ends_at_once() -> None:
     assert s.steps[1] > 0
 
 
+def test_a_search_that_was_too_short_does_not_make_a_saddle_a_minimum() -> None:
+    """LOCAL_MINIMUM is never said without a check: at a strict saddle with T_escape = 1 iNEON finds nothing."""
+    short = INeon(AID(60, 3, 0.5), 0.25, 0.2, 1e-6, 1, 1e-4)
+    s = solve(saddle(), Descent(AID(60, 3, 0.5), 0.25, escape=short), np.zeros(3), steps=3, rng=0)
+    assert s.status is not Status.LOCAL_MINIMUM
+
+
 def test_every_call_of_a_search_is_counted() -> None:
     """T_escape + 1 estimates at a minimum, none for the base, which is known; by the escape's own estimator."""
     neon = INeon(AID(50, 3, 0.5), 0.25, 0.2, 0.05, 60, 1e-4)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
+import bilevel_sym
+from bilevel_sym import BilevelProblem, Descent, Exact, Status, compile_kernels, evaluate, zoo
 from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
@@ -343,5 +344,14 @@ def test_a_component_whose_true_value_is_zero_does_not_keep_newton_turning() -> 
     for seed in range(330, 338):
         example = zoo.get("quadratic", d=3, n=3, spectrum="two", seed=seed)
         kernels = example.problem.kernels
-        wanted = [float(e.subs(dict.fromkeys(example.problem.x, 0))) for e in example.y_star]
+        wanted = [float(e.subs(dict.fromkeys(example.problem.x, 0))) for e in example.y_star or ()]
         np.testing.assert_allclose(kernels.y_star([0.0, 0.0, 0.0]), wanted, atol=1e-12)
+
+
+def test_components_far_below_the_others_do_not_cost_newton_its_speed() -> None:
+    """Along this run coordinates of y* fall below 1e-100 beside others of size one."""
+    problem = zoo.get("tube_coupled", d=5, kappa=10, L=2).problem
+    start = np.linspace(-1, 1, 5)
+    run = bilevel_sym.solve(problem, Descent(Exact(), 0.01), start, steps=300, record="last", backend="tape")
+    assert run.status is Status.OUT_OF_STEPS
+    assert run.counters.G_g < 6 * 300

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 import tracemalloc
 import warnings
 from collections.abc import Callable
@@ -36,6 +39,7 @@ from bilevel_sym import (
     Status,
     StocBiO,
     compile_kernels,
+    hypergradient,
     sigmoid,
     softplus,
     solve,
@@ -43,8 +47,12 @@ from bilevel_sym import (
 )
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem, KernelError
+from bilevel_sym.functions import softplus
 from bilevel_sym.hypergradient import Estimator
+from bilevel_sym.kernels.tape_engine import TapeEngine
+from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.solvers.noise import seeds_for, uniform_in_ball
+from bilevel_sym.tape.model import Model
 
 Floats = NDArray[np.float64]
 Rows = list[list[Fraction]]
@@ -57,6 +65,14 @@ STEP = Descent(AID(D=1, N=1, tau=1.0), eta=0.25)
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Any:
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    return request.param
+
+
+@pytest.fixture(params=BACKENDS[:2])
+def tape_backend(request: pytest.FixtureRequest) -> Any:
+    """For what does not depend on how blocks are computed: without SymPy's functions, which are slow."""
     if request.param == "compiled":
         pytest.importorskip("numba")
     return request.param
@@ -339,9 +355,9 @@ def noise_of_a_run(d: int, count: int, backend: Any = "auto") -> Floats:
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
-def test_the_noise_is_uniform_in_the_ball(backend: Any, d: int) -> None:
+def test_the_noise_is_uniform_in_the_ball(tape_backend: Any, d: int) -> None:
     """Of up to 12 tests with a fixed seed, none would fail at the level 1e-3 in 99 of 100 seeds."""
-    u = noise_of_a_run(d, 3000, backend)
+    u = noise_of_a_run(d, 3000, tape_backend)
     assert least_p_value(u) > 1e-3
     assert len(np.unique(u, axis=0)) == len(u)
 
@@ -488,8 +504,8 @@ def test_a_trajectory_has_the_same_bits_in_any_company(backend: Any, name: str, 
         assert np.array_equal(alone.phi_hat, whole.phi_hat[row], equal_nan=True)
 
 
-def test_the_company_really_meets_every_end(backend: Any) -> None:
-    ends = {name: set(whole_run(name, backend, "all").status) for name in RUNS}
+def test_the_company_really_meets_every_end(tape_backend: Any) -> None:
+    ends = {name: set(whole_run(name, tape_backend, "all").status) for name in RUNS}
     assert Status.NOT_FINITE in ends["AID"]
     assert Status.OUT_OF_STEPS in ends["AID"]
     assert {Status.DIVERGED, Status.BREAKDOWN, Status.OUT_OF_STEPS} <= ends["diverging"]
@@ -497,19 +513,19 @@ def test_the_company_really_meets_every_end(backend: Any) -> None:
     assert {Status.STOPPED, Status.OUT_OF_STEPS} <= ends["stopped"]
     assert Status.LOCAL_MINIMUM in ends["perturbed"]
     assert Status.LOCAL_MINIMUM in ends["iNEON"]
-    assert whole_run("perturbed", backend, "all").trajectory.perturbed.any()
-    assert whole_run("GDmax", backend, "all").trajectory.perturbed.any()
+    assert whole_run("perturbed", tape_backend, "all").trajectory.perturbed.any()
+    assert whole_run("GDmax", tape_backend, "all").trajectory.perturbed.any()
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_recording_changes_nothing(backend: Any, name: str) -> None:
-    everything, last = whole_run(name, backend, "all"), whole_run(name, backend, "last")
+def test_recording_changes_nothing(tape_backend: Any, name: str) -> None:
+    everything, last = whole_run(name, tape_backend, "all"), whole_run(name, tape_backend, "last")
     assert_same_rows(last, everything, list(range(37)))
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_last_recorded_point_is_the_result(backend: Any, name: str) -> None:
-    s = whole_run(name, backend, "all")
+def test_the_last_recorded_point_is_the_result(tape_backend: Any, name: str) -> None:
+    s = whole_run(name, tape_backend, "all")
     t = s.trajectory
     for row in range(37):
         if s.status[row].ok or s.steps[row]:
@@ -533,7 +549,17 @@ def test_the_backends_agree(name: str) -> None:
         assert np.array_equal(other.trajectory.perturbed, tape.trajectory.perturbed)
         np.testing.assert_allclose(other.trajectory.x, tape.trajectory.x, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(other.trajectory.grad_phi_hat, tape.trajectory.grad_phi_hat, rtol=1e-8, atol=1e-11)
-        assert np.array_equal(other.trajectory.calls, tape.trajectory.calls)
+        within = np.arange(13) < tape.trajectory.length[:, None]
+        assert np.array_equal(other.trajectory.length, tape.trajectory.length)
+        assert np.array_equal(other.trajectory.calls[within], tape.trajectory.calls[within])
+        for counter in ("G_f", "G_g", "JV_g", "HV_g"):
+            assert np.array_equal(getattr(other.counters, counter), getattr(tape.counters, counter))
+
+
+def test_beyond_the_end_of_a_trajectory_the_backends_agree_too() -> None:
+    pytest.importorskip("numba")
+    tape, compiled = (whole_run("AID", backend, "all").trajectory for backend in BACKENDS[:2])
+    assert np.array_equal(tape.calls, compiled.calls)
 
 
 @given(st.data())
@@ -547,11 +573,11 @@ def test_any_subset_in_any_order_has_the_same_bits(data: st.DataObject) -> None:
     assert_same_rows(part, whole, rows)
 
 
-def test_more_members_than_lanes_fit_a_chunk(backend: Any) -> None:
+def test_more_members_than_lanes_fit_a_chunk(tape_backend: Any) -> None:
     p, x = company("functions")
     many = np.tile(x, (60, 1))  # 2220 members
-    whole = solve(p, Descent(AID(2, 1, 0.05), 0.1), many, steps=3, rng=0, record="last", backend=backend)
-    few = solve(p, Descent(AID(2, 1, 0.05), 0.1), x, steps=3, rng=0, record="last", backend=backend)
+    whole = solve(p, Descent(AID(2, 1, 0.05), 0.1), many, steps=3, rng=0, record="last", backend=tape_backend)
+    few = solve(p, Descent(AID(2, 1, 0.05), 0.1), x, steps=3, rng=0, record="last", backend=tape_backend)
     assert np.array_equal(whole.x, np.tile(few.x, (60, 1)))
     assert whole.status == few.status * 60
 
@@ -666,6 +692,27 @@ def test_members_that_diverge_do_so_without_a_warning(backend: Any) -> None:
     assert s.status == (Status.DIVERGED, Status.OUT_OF_STEPS)
 
 
+def test_a_point_at_infinity_is_not_a_success(backend: Any) -> None:
+    """f is flat far out, so that everything but x itself is finite there."""
+    p = BilevelProblem("tanh(x)*y - 10000000000*tanh(x)", "y**2/2 - y", "x", "y")
+    s = solve(p, Descent(AID(1, 1, 1.0), 1e300), [[0.0], [400.0]], steps=5, backend=backend)
+    assert s.status == (Status.DIVERGED, Status.OUT_OF_STEPS)
+
+
+def test_members_that_fail_cost_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[int] = []
+
+    def counted(engine: Any, x: Any, y: Any, **options: Any) -> Any:
+        solved.append(len(x))
+        return solve_lower_level(engine, x, y, **options)
+
+    monkeypatch.setattr(hypergradient, "solve_lower_level", counted)
+    p = BilevelProblem("y", "x*y**2/2 - y", "x", "y")
+    s = solve(p, Descent(Exact(), 0.01), np.resize([1.0, -1.0], (64, 1)), steps=0, backend="tape")
+    assert s.status == (Status.OUT_OF_STEPS, Status.LOWER_LEVEL_FAILURE) * 32
+    assert sum(solved) <= 64 * 8  # halving is enough to find any number of them
+
+
 def test_the_point_of_a_member_that_fails_at_once_is_recorded(backend: Any) -> None:
     s = solve(BilevelProblem("log(x)*y", "y**2/2 - x*y", "x", "y"), STEP, [[-1.0], [1.0]], steps=2, backend=backend)
     assert s.trajectory.x[0, 0].tolist() == [-1.0]
@@ -764,6 +811,28 @@ def test_an_interrupt_inside_an_estimate_keeps_what_there_is(monkeypatch: pytest
     s = solve(TOY, STEP, [[1.0], [2.0]], steps=50, backend="tape")
     assert s.status == (Status.INTERRUPTED, Status.INTERRUPTED)
     assert s.x.tolist() == [[1.0], [2.0]]
+
+
+def test_a_real_interrupt_ends_a_long_run(tape_backend: Any) -> None:
+    """SIGINT from outside, while the loop is at work: in compiled code too it is seen soon, and nothing is lost."""
+    p = zoo.get("saddle", d=2).problem
+    a, x = Perturbed(AID(4, 2, 0.25), 0.2, 0.3, 0.1, 5), np.full((20, 2), 0.1)
+    solve(p, a, x, steps=2, rng=0, backend=tape_backend)  # compiled before the clock runs
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        s = solve(p, a, x, steps=10**8, rng=0, record="last", backend=tape_backend)
+    finally:
+        timer.cancel()
+    assert set(s.status) == {Status.INTERRUPTED}
+    assert s.steps.min() > 2
+    assert s.steps.max() - s.steps.min() <= 1
+    # the signal may come between noting x and noting its number
+    near = [
+        solve(p, a, x[0], steps=int(s.steps[0]) + k, rng=s.seed[0], record="last", backend=tape_backend).x
+        for k in (0, 1)
+    ]
+    assert any(np.array_equal(point, s.x[0]) for point in near)
 
 
 # ---- the escape lemma, literally ---------------------------------------------------------------------------------------
@@ -880,8 +949,8 @@ def _peak(steps: int, backend: Any) -> int:
         tracemalloc.stop()
 
 
-def test_what_is_kept_of_the_last_point_does_not_grow_with_the_steps(backend: Any) -> None:
-    short, long = _peak(20, backend), _peak(400, backend)
+def test_what_is_kept_of_the_last_point_does_not_grow_with_the_steps(tape_backend: Any) -> None:
+    short, long = _peak(20, tape_backend), _peak(400, tape_backend)
     assert long < short + 500_000  # garbage of SymPy's functions; all points would take 200 * 400 * 80 = 6.4 MB
 
 
@@ -960,6 +1029,7 @@ REFUSED: list[tuple[str, Callable[[], object], type[BilevelError], str]] = [
     ("r NaN", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, math.nan, 3), InvalidProblem, "r must be"),
     ("T_escape zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 0), InvalidProblem, "T_escape"),
     ("T_escape infinite", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, math.inf), InvalidProblem, "T_escape"),  # type: ignore[arg-type]
+    ("T_escape beyond int64", lambda: solve(TOY, Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 10**30), [1.0], steps=1), InvalidProblem, "T_escape"),
     ("rho_phi zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 3, rho_phi=0.0), InvalidProblem, "rho_phi"),
     ("escape by something else", lambda: Descent(AID(1, 1, 0.1), 0.1, escape=STEP), InvalidProblem, "escape"),  # type: ignore[arg-type]
     ("GDmax for a bilevel problem", lambda: solve(TOY, Descent(GDmax(1, 0.1), 0.1), [1.0]), InvalidProblem, "GDmax"),
@@ -997,3 +1067,24 @@ def test_the_estimate_of_one_problem_never_leaks_into_another(backend: Any) -> N
 
 def test_kernels_of_the_solution_are_those_of_the_backend(backend: Any) -> None:
     assert solve(TOY, STEP, [1.0], steps=1, backend=backend).kernels is compile_kernels(TOY, backend=backend)
+
+
+# ---- bits do not depend on what was asked before ---------------------------------------------------------------------
+
+
+def _programs(*asked: str) -> list[Any]:
+    """The steady and the ordinary program of g_y, in a problem of which other blocks were asked for first."""
+    x, y = sp.symbols("x1:4"), sp.symbols("y1:4")
+    rows = [[1, 2, 0], [0, 1, -1], [3, 0, 1]]
+    forms = [sum(c * v for c, v in zip(row, y, strict=True)) + x[k] for k, row in enumerate(rows)]
+    g = sum(softplus(form) + form**4 / 4 for form in forms) + sum(v**2 for v in y)
+    model = Model(x[0] * y[0] + sp.exp(y[1]), g, x, y)
+    for block in asked:
+        model.program([block])
+    return [TapeEngine(model, steady=steady)._program(("g_y",)).program for steady in (True, False)]
+
+
+def test_the_order_of_a_sum_does_not_depend_on_what_was_asked_before() -> None:
+    fresh, used = _programs(), _programs("g_yy_v", "L_xx", "f_y")
+    assert fresh[0] == used[0]
+    assert fresh[1] != used[1]  # without care it does, so that this test can fail

@@ -21,7 +21,7 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.model import Model
 
-__all__ = ["Backend", "choose_engine", "choose_steady_engine"]
+__all__ = ["Backend", "choose_engine", "choose_steady_engine", "say_if_slow"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
@@ -44,7 +44,7 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
         return LambdifyEngine(problem.f, problem.g, problem.x, problem.y)
     if backend == "tape" or not _numba_found(backend) or (backend == "auto" and not _pays(problem.tape)):
         return TapeEngine(problem.tape)
-    _say_if_slow()
+    say_if_slow("interpreter")
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
 
     return CompiledEngine(problem.tape)
@@ -57,7 +57,10 @@ def choose_steady_engine(engine: Engine, problem: BilevelProblem) -> Engine:
     >>> choose_steady_engine(choose_engine(problem, "tape"), problem).steady
     True
     """
-    return engine if engine.steady else TapeEngine(problem.tape, steady=True)
+    if engine.steady:
+        return engine
+    kind = type(engine) if isinstance(engine, TapeEngine) else TapeEngine
+    return kind(problem.tape, steady=True)
 
 
 def _numba_found(backend: Backend) -> bool:
@@ -79,10 +82,13 @@ def _pays(model: Model) -> bool:
     return DERIVATIVES * excess <= SAVED + SAVED_BY_SOLVES * model.n**2
 
 
-def _say_if_slow() -> None:
-    """One line on a terminal before the interpreter is compiled, which happens once an installation."""
-    if "bilevel_sym.tape.interpreter" in sys.modules or not sys.stderr.isatty():
+def say_if_slow(module: str) -> None:
+    """One line on a terminal before a module of the tape is compiled, which happens once an installation.
+
+    >>> say_if_slow("interpreter")  # says nothing where nobody reads
+    """
+    if f"bilevel_sym.tape.{module}" in sys.modules or not sys.stderr.isatty():
         return
     cache = Path(__file__).parent.parent / "tape" / "__pycache__"
-    if not any(cache.glob("interpreter.*.nbc")):
-        print("bilevel-sym: compiling the interpreter, once for this installation (about 20 s) ...", file=sys.stderr)
+    if not any(cache.glob(f"{module}.*.nbc")):
+        print(f"bilevel-sym: compiling the {module}, once for this installation (about 20 s) ...", file=sys.stderr)

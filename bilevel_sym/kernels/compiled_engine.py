@@ -26,8 +26,8 @@ class CompiledEngine(TapeEngine):
 
     name = "compiled"
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model, Encoded)
+    def __init__(self, model: Model, *, steady: bool = False) -> None:
+        super().__init__(model, Encoded, steady=steady)
 
     def lanes(self, names: Sequence[str]) -> int:
         """Enough to forget what Python costs around a program, few enough for the cache."""

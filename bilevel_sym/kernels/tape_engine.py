@@ -46,7 +46,9 @@ class TapeEngine:
         keep_memory()
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
-        return ArrayProgram(self._model.program(names), self._encode)
+        # the order of a sum must not depend on what was asked for before, either
+        model = self._model.alone() if self.steady else self._model
+        return ArrayProgram(model.program(names), self._encode)
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""

@@ -1,13 +1,14 @@
 """The loop inside the compiled interpreter (extra ``fast``), for descent and Algorithm 1 with AID or GDmax.
 
-It does what ``loop`` does with those, some steps at a time, and leaves compiled code to draw noise, to record, and to be
-interrupted.
+It does what ``loop`` does with those, some steps at a time, and leaves compiled code to draw noise, to record, and to
+be interrupted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ import numpy as np
 from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.kernels.choice import say_if_slow
+from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.progress import Meter
@@ -29,7 +32,19 @@ __all__ = ["CompiledRun"]
 
 SLICE = 0.1  # seconds that compiled code is left alone
 NOISE = 8  # perturbations that can be drawn beforehand
+MAX_LOOPS = 16
 MAX_NUMBERS = 4_000_000  # recorded in one slice
+
+
+@lru_cache(MAX_LOOPS)
+def _loop(problem: BilevelProblem, e: AID | GDmax) -> CompiledLoop:
+    """The compiled loop of an estimator on a problem; the last few are kept."""
+    from bilevel_sym.tape.compiled_loop import CompiledLoop
+
+    model = problem.tape.alone()  # bits that do not depend on what was asked of the problem before
+    if isinstance(e, AID):
+        return CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
+    return CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,7 @@ class CompiledRun:
         >>> CompiledRun.of(Descent(Exact(), eta=0.1), problem.kernels) is None
         True
         """
-        if True or kernels.engine != "compiled" or not isinstance(algorithm, (Descent, Perturbed)):
+        if kernels.engine != "compiled" or not isinstance(algorithm, (Descent, Perturbed)):
             return None
         if isinstance(algorithm, Descent):
             if algorithm.escape is not None:
@@ -64,20 +79,17 @@ class CompiledRun:
         meter: Meter,
     ) -> None:  # fmt: skip
         """All steps of all trajectories, from rows (S, d) and (S, n)."""
-        from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Rule
+        say_if_slow("trajectories")
+        from bilevel_sym.tape.compiled_loop import LoopState, Rule
 
-        a, e = self.algorithm, self.estimator
-        model = self.kernels.problem.tape
-        if isinstance(e, AID):
-            loop = CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
-        else:
-            loop = CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
+        a, loop = self.algorithm, _loop(self.kernels.problem, self.estimator)
         rule, clock = Rule(a.eta), 0
         if isinstance(a, Perturbed):
-            rule, clock = Rule(a.eta, SMALL * a.eps, a.T_escape, a.as_printed), a.clock
+            # compiled code counts from 0 after a perturbation, k - k_perturb from 1
+            rule, clock = Rule(a.eta, SMALL * a.eps, a.T_escape - 1, a.as_printed), a.clock - 1
         state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
         state.used[:] = NOISE
-        most = max(1, min(MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])), NOISE * (rule.T_escape + 1)))
+        most = max(1, min(MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])), NOISE * (rule.T_escape + 2)))
         k, size = 0, 1
         try:
             while k < steps and (state.status == 0).any():
@@ -114,7 +126,7 @@ class CompiledRun:
         if not isinstance(a, Perturbed):
             return
         need = -(-size // (a.T_escape + 1))
-        for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)):
+        for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)).tolist():
             left = state.noise[s, state.used[s] :]
             fresh = [uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
             state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])

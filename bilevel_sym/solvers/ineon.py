@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bilevel_sym.checks import settle_positive
+from bilevel_sym.checks import count, settle_positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem, KernelError, LinearSystemFailure
 from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
@@ -76,7 +76,7 @@ class INeon:
             raise InvalidProblem(f"estimator must be an estimator such as AID, but is {self.estimator!r}")
         settle_positive(self, "eta", "eps", "r", "T_escape", "F_escape")
         settle_positive(self, "rho_phi", "step", optional=True)
-        object.__setattr__(self, "T_escape", math.ceil(self.T_escape))
+        object.__setattr__(self, "T_escape", count("T_escape", math.ceil(self.T_escape)))
 
     @classmethod
     def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> INeon:

@@ -12,9 +12,11 @@ from bilevel_sym.checks import settle_positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.status import Status
 
-__all__ = ["Curvature", "LocalMinimum", "curvature_at"]
+__all__ = ["Curvature", "LocalMinimum", "confirm", "curvature_at"]
 
 
 class Curvature(NamedTuple):
@@ -43,6 +45,14 @@ def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: 
         # the norm over unit vectors lies between this spectral norm over sqrt(d) and the spectral norm
         rho_phi = float(np.linalg.norm(third.reshape(len(x), -1), 2)) / math.sqrt(len(x))
     return Curvature(float(np.linalg.norm(grad)), float(np.linalg.eigvalsh(hess)[0]), rho_phi)
+
+
+def confirm(kernels: Kernels, team: Team, move: Move, eps: float, rho_phi: float | None) -> None:
+    """Where iNEON claims a minimum and the exact gradient or Hessian disagrees, say only what iNEON found."""
+    for lane in np.flatnonzero(move.finished[: team.size] == Status.LOCAL_MINIMUM):
+        x, y = (np.array(part[:, lane]) for part in (team.x, team.y))
+        if not LocalMinimum(eps, rho_phi).holds(kernels, x, y):
+            move.finished[lane] = Status.NO_CURVATURE
 
 
 @dataclass(frozen=True)

@@ -131,14 +131,14 @@ def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: _Rule | None, 
         team.y, team.v = estimate.y, estimate.v
         x, y, v, grad = (team.rows(part) for part in (team.x, team.y, team.v, estimate.grad))
         ledger.note(team.members, k, x, y, v, grad, estimate.phi[: team.size])
-        if k == steps:
-            break
         if rule is not None and (ended := rule(k, team, estimate)).any():
             staying = ended == 0
             _retire(team, ledger, ~staying, ended)
             estimate = _only(estimate, staying, team)
             if not team.size:
                 return
+        if k == steps:
+            break
         move = run.move(team, estimate)
         ledger.count(team.members, {name: np.asarray(c)[: team.size] for name, c in move.calls.items()})
         ledger.mark(team.members[move.perturbed[: team.size]], k)

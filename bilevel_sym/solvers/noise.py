@@ -40,12 +40,16 @@ def seeds_for(rng: Seeds, size: int) -> tuple[int, ...]:
         given = () if isinstance(rng, bool) else tuple(rng)
     except TypeError:
         given = ()
-    if len(given) != size or not all(isinstance(s, (int, np.integer)) and s >= 0 for s in given):
+    if len(given) != size or not all(_is_seed(s) for s in given):
         raise InvalidProblem(
             f"rng must be a numpy Generator, a whole number, or a list of {size} of them",
             hint="rng=0, or rng=numpy.random.default_rng(0)",
         )
     return tuple(int(seed) for seed in given)
+
+
+def _is_seed(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def uniform_in_ball(rng: np.random.Generator, d: int, radius: float) -> Floats:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.checks import settle_positive
+from bilevel_sym.checks import count, settle_positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.hypergradient import Estimate, Estimator
@@ -19,6 +19,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.status import Status
 
@@ -49,7 +50,8 @@ class Descent:
     """The unperturbed baseline ("BO"): x_(k+1) = x_k - eta grad_phi_hat(x_k).
 
     With ``escape=INeon(...)``, a point whose estimate is at most 4/5 of its eps is handed to iNEON: where that finds
-    negative curvature x moves along it, and where it does not the trajectory ends as an eps-local minimum.
+    negative curvature x moves along it, and where it does not the trajectory ends: as an eps-local minimum if the
+    exact gradient and Hessian agree.
 
     >>> from bilevel_sym import AID, BilevelProblem, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -96,14 +98,14 @@ class Descent:
         self.estimator.check(problem)
         if self.escape is not None:
             self.escape.estimator.check(problem)
-        return _DescentRun(self, ExactOracle(kernels))
+        return _DescentRun(self, kernels)
 
 
 class _DescentRun:
     clock = 0
 
-    def __init__(self, algorithm: Descent, oracle: ExactOracle) -> None:
-        self._algorithm, self._oracle = algorithm, oracle
+    def __init__(self, algorithm: Descent, kernels: Kernels) -> None:
+        self._algorithm, self._kernels, self._oracle = algorithm, kernels, ExactOracle(kernels)
 
     def estimate(self, team: Team) -> Estimate:
         return self._algorithm.estimator.in_lanes(self._oracle, team.x, team.y, team.v)
@@ -118,7 +120,9 @@ class _DescentRun:
         flat[team.size :] = False
         # differences only make sense between estimates of one kind
         same = algorithm.escape.estimator == algorithm.estimator and not algorithm.escape.as_printed
-        return algorithm.escape.escape(self._oracle, team, estimate if same else None, x, flat)
+        move = algorithm.escape.escape(self._oracle, team, estimate if same else None, x, flat)
+        confirm(self._kernels, team, move, algorithm.escape.eps, algorithm.escape.rho_phi)
+        return move
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Perturbed:
         require_estimator(self.estimator)
         settle_positive(self, "eta", "eps", "r", "T_escape")
         settle_positive(self, "rho_phi", optional=True)
-        object.__setattr__(self, "T_escape", math.ceil(self.T_escape))
+        object.__setattr__(self, "T_escape", count("T_escape", math.ceil(self.T_escape)))
 
     @classmethod
     def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> Perturbed:

@@ -125,6 +125,7 @@ class Ledger:
         if self.history is None:
             return None
         h, length = self.history, self.steps + 1
+        np.maximum.accumulate(h.calls, axis=1, out=h.calls)  # beyond the end, the total
         stop = int(length.max(initial=1))
 
         def cut(table: Any) -> Any:

@@ -20,7 +20,7 @@ from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon
-from bilevel_sym.solvers.local_minimum import LocalMinimum
+from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.perturbed import SMALL, norms
 from bilevel_sym.status import Status
 
@@ -216,7 +216,10 @@ class _StocBiORun:
             for lane in np.flatnonzero(team.clock[: team.size] > 0):
                 self._look(team, int(lane), x, moved, finished, calls)
         team.clock = np.where(moved, 0, 1)
-        return Move(x, moved, finished, calls)
+        move = Move(x, moved, finished, calls)
+        if a.eps is not None:
+            confirm(self._kernels, team, move, a.eps, a.rho_phi)
+        return move
 
     def _look(
         self, team: Team, lane: int, x: Floats, moved: Any, finished: Any, calls: Mapping[str, NDArray[np.int64]]
@@ -241,14 +244,6 @@ class _StocBiORun:
         move = escape.escape(oracle, alone, None if a.as_printed else here, points[0].copy(), only)
         _add(calls, lane, {name: np.asarray(c)[0] for name, c in move.calls.items()}, a)
         x[:, lane], moved[lane], finished[lane] = move.x[:, 0], move.perturbed[0], move.finished[0]
-        if finished[lane] == Status.LOCAL_MINIMUM and not self._confirmed(team, lane):
-            finished[lane] = Status.NO_CURVATURE
-
-    def _confirmed(self, team: Team, lane: int) -> bool:
-        """Whether the mean problem agrees with what iNEON found on a batch."""
-        x, y = (np.ascontiguousarray(part[:, lane]) for part in (team.x, team.y))
-        eps = math.inf if self._algorithm.eps is None else self._algorithm.eps
-        return LocalMinimum(eps, self._algorithm.rho_phi).holds(self._kernels, x, y)
 
 
 def _session(

@@ -137,6 +137,22 @@ class Graph:
     def __len__(self) -> int:
         return len(self.op)
 
+    def copy(self) -> Graph:
+        """The same nodes in an arena of their own: what is added to one is not added to the other.
+
+        >>> graph = Graph(1)
+        >>> twin = graph.copy()
+        >>> _ = twin.apply("sin", twin.variables[0])
+        >>> len(graph), len(twin)
+        (1, 2)
+        """
+        twin = Graph(0)
+        for name in ("op", "args", "parameter", "support", "linear", "_known"):
+            setattr(twin, name, getattr(self, name).copy())
+        twin.variables = self.variables
+        twin._known_linear = {key: list(nodes) for key, nodes in self._known_linear.items()}
+        return twin
+
     # ---- nodes ------------------------------------------------------------------------------------
 
     def _node(self, op: str, args: tuple[int, ...], parameter: Parameter = ()) -> int:

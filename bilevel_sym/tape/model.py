@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from threading import RLock
@@ -53,10 +54,32 @@ class Model:
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
         known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
         self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
+        self._pristine = self.graph.copy()
+        self._forget()
+
+    def _forget(self) -> None:
         self._lock = RLock()  # the graph grows as blocks are asked for, perhaps by several threads
         self._blocks: dict[str, Block] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
         self._in_balls = lru_cache(8)(self._prepare_balls)
+
+    def alone(self) -> Model:
+        """The same f and g with nothing derived yet.
+
+        Nodes are numbered as they are first asked for, and sums are added up in that order: a program of a model of
+        its own does not depend, in its last bits, on what else was ever asked for.
+
+        >>> x, y = sp.symbols("x y")
+        >>> model = Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y])
+        >>> model.alone().program(["g_y"]) == model.program(["g_y"])
+        True
+        """
+        twin = copy(self)
+        for cached in ("_along_v", "lagrangian", "_lagrangian_hessian"):
+            twin.__dict__.pop(cached, None)
+        twin.graph = self._pristine.copy()
+        twin._forget()
+        return twin
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:

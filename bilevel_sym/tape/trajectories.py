@@ -255,7 +255,7 @@ def _estimate(tape, table, method, rows):
             slope = slope - get(table, at(cross, i), 0)
         put(table, rows.grad + i, 0, slope)
         squares = fma(slope, slope, squares)
-        wrong = _watched(slope, wrong)
+        wrong = _watched(get(table, rows.x + i, 0), _watched(slope, wrong))
     put(table, own + WRONG, 0, wrong)
     put(table, own + SQUARES, 0, squares)
 
