@@ -47,7 +47,6 @@ from bilevel_sym import (
 )
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem, KernelError
-from bilevel_sym.functions import softplus
 from bilevel_sym.hypergradient import Estimator
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.lower_level import solve_lower_level
