@@ -22,7 +22,7 @@ from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import conjugate_gradients, neumann_series
 from bilevel_sym.lower_level import solve_lower_level
-from bilevel_sym.oracle import ExactOracle, Oracle, in_lanes, out_of_lanes
+from bilevel_sym.oracle import ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.status import Status
 
@@ -148,16 +148,10 @@ def _judged(x: Floats, found: Estimate) -> Estimate:
     return found
 
 
-def _fill(session: Session, x: Floats, y: Floats) -> None:
-    inputs = session.inputs(0)
-    inputs[: len(x)] = x
-    inputs[len(x) : len(x) + len(y)] = y
-
-
 def _descended(oracle: Oracle, x: Floats, y: Floats, lanes: slice, steps: int, tau: float) -> Floats:
     """``steps`` gradient steps on the lower level from y."""
     session = oracle.session(("g_y",), lanes)
-    _fill(session, x, y)
+    fill(session, x, y)
     moving = session.inputs(0)[len(x) : len(x) + len(y)]
     for _ in range(steps):
         session.perform(0)
@@ -177,7 +171,7 @@ def _product(session: Session, name: str) -> Callable[[Floats], Floats]:
 def _implicit_part(oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Floats:
     """g_xy v."""
     session = oracle.session(("g_xy_v",), lanes)
-    _fill(session, x, y)
+    fill(session, x, y)
     session.perform(0)
     return _product(session, "g_xy_v")(v)
 
@@ -188,7 +182,7 @@ SYSTEM = ("f", "f_x", "f_y", "g_yy_v")
 def _system(oracle: Oracle, x: Floats, y: Floats, lanes: slice) -> tuple[Session, Floats, Floats, Floats]:
     """A session at (x, y) ready for products with g_yy; f, f_x and f_y."""
     session = oracle.session(SYSTEM, lanes)
-    _fill(session, x, y)
+    fill(session, x, y)
     session.perform(0)
     return session, session.rows("f")[0].copy(), session.rows("f_x").copy(), session.rows("f_y").copy()
 
@@ -264,14 +258,14 @@ class ITD(_WithLowerLevel):
         session = oracle.session(("f", "f_x", "f_y", "g_y", "g_yy_v", "g_xy_v"), lanes)
         path = [y]
         for _ in range(self.D):
-            _fill(session, x, path[-1])
+            fill(session, x, path[-1])
             session.perform(0)
             path.append(path[-1] - self.tau * session.rows("g_y"))
-        _fill(session, x, path[-1])
+        fill(session, x, path[-1])
         session.perform(0)
         f, grad, p = session.rows("f")[0].copy(), session.rows("f_x").copy(), session.rows("f_y").copy()
         for earlier in reversed(path[:-1]):
-            _fill(session, x, earlier)
+            fill(session, x, earlier)
             session.perform(0)
             image = _product(session, "g_yy_v")(p)
             grad -= self.tau * session.rows("g_xy_v")
@@ -350,7 +344,7 @@ class GDmax(_WithLowerLevel):
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         y = _descended(oracle, x, y, lanes, self.D, self.tau)
         session = oracle.session(("f", "f_x"), lanes)
-        _fill(session, x, y)
+        fill(session, x, y)
         session.perform(0)
         f, f_x = session.rows("f")[0].copy(), session.rows("f_x").copy()
         return Estimate(f_x, f, y, v, np.zeros(f.shape, dtype=np.int8), self.cost)

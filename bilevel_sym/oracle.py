@@ -16,7 +16,7 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import STEADY, whole_blocks
 
-__all__ = ["ExactOracle", "Oracle", "in_lanes", "out_of_lanes"]
+__all__ = ["ExactOracle", "Oracle", "fill", "in_lanes", "out_of_lanes"]
 
 
 class Oracle(Protocol):
@@ -61,6 +61,13 @@ class ExactOracle:
         if key not in self._sessions:
             self._sessions[key] = self.engine.session(*key)
         return self._sessions[key]
+
+
+def fill(session: Session, x: Floats, y: Floats) -> None:
+    """Write x and y, lanes last, into the inputs of the first stage."""
+    inputs = session.inputs(0)
+    inputs[: len(x)] = x
+    inputs[len(x) : len(x) + len(y)] = y
 
 
 def in_lanes(rows: Floats) -> Floats:

@@ -116,7 +116,7 @@ class SolveJob:
         x = np.atleast_2d(solution.x)[k]
         if len(phi) > 1:
             low, high = np.nanmin(phi), np.nanmax(phi)
-            yield f"Phi at the last points: {low:.8g} to {high:.8g}; the lowest is trajectory {k}, seed {solution.seed[k]}:"
+            yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
         yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
         yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
         calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}

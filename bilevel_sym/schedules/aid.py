@@ -53,20 +53,8 @@ class PerturbedAIDSchedule(Schedule):
         'Perturbed'
         """
         from bilevel_sym.hypergradient import AID
-        from bilevel_sym.solvers import Descent, Perturbed
 
-        estimator = AID(D=self.D, N=self.N, tau=self.tau)
-        if self.straightforward:
-            return Descent(estimator, self.eta)
-        return Perturbed(
-            estimator,
-            self.eta,
-            self.eps,
-            self.r,
-            self.T_escape,
-            rho_phi=self.rho_phi,
-            as_printed=self.variant == "printed",
-        )
+        return self._algorithm_1(AID(D=self.D, N=self.N, tau=self.tau))
 
 
 def perturbed_aid(

@@ -41,20 +41,8 @@ class PerturbedGDmaxSchedule(Schedule):
         'Perturbed'
         """
         from bilevel_sym.hypergradient import GDmax
-        from bilevel_sym.solvers import Descent, Perturbed
 
-        estimator = GDmax(D=self.D, tau=self.tau)
-        if self.straightforward:
-            return Descent(estimator, self.eta)
-        return Perturbed(
-            estimator,
-            self.eta,
-            self.eps,
-            self.r,
-            self.T_escape,
-            rho_phi=self.rho_phi,
-            as_printed=self.variant == "printed",
-        )
+        return self._algorithm_1(GDmax(D=self.D, tau=self.tau))
 
 
 def perturbed_gdmax(

@@ -61,19 +61,8 @@ class INeonSchedule(Schedule):
         86
         """
         from bilevel_sym.hypergradient import AID
-        from bilevel_sym.solvers import INeon
 
-        return INeon(
-            AID(D=self.D, N=self.N, tau=self.tau),
-            self.eta,
-            self.eps,
-            self.r,
-            self.T_escape,
-            self.F_escape,
-            rho_phi=self.rho_phi,
-            step=self.step,
-            as_printed=self.variant == "printed",
-        )
+        return self._algorithm_2(AID(D=self.D, N=self.N, tau=self.tau), self.step)
 
     def algorithm(self) -> Descent:
         """Descent that hands every point with a small gradient to iNEON; plain where there is nothing to escape from.

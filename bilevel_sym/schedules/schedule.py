@@ -6,11 +6,16 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.schedules.escape import Escape
 from bilevel_sym.schedules.goal import Goal
+
+if TYPE_CHECKING:
+    from bilevel_sym.hypergradient import Estimator
+    from bilevel_sym.solvers import Descent, INeon, Perturbed
 
 __all__ = ["Schedule", "ScheduleWarning", "positive_accuracy", "warn_about"]
 
@@ -60,6 +65,24 @@ class Schedule:
     K: int
     straightforward: bool
     variant: Variant
+
+    def _algorithm_1(self, estimator: Estimator) -> Perturbed | Descent:
+        """Perturbed with these parameters; plain descent where there is nothing to escape from."""
+        from bilevel_sym.solvers import Descent, Perturbed
+
+        if self.straightforward:
+            return Descent(estimator, self.eta)
+        printed = self.variant == "printed"
+        return Perturbed(estimator, self.eta, self.eps, self.r, self.T_escape, self.rho_phi, as_printed=printed)
+
+    def _algorithm_2(self, estimator: Estimator, step: float) -> INeon:
+        """iNEON with these parameters."""
+        from bilevel_sym.solvers import INeon
+
+        return INeon(
+            estimator, self.eta, self.eps, self.r, self.T_escape, self.F_escape, self.rho_phi, step,
+            as_printed=self.variant == "printed",
+        )  # fmt: skip
 
 
 def positive_accuracy(accuracy: float, iota: float) -> float:

@@ -105,19 +105,8 @@ class StocBiOSchedule(Schedule):
         True
         """
         from bilevel_sym.hypergradient import AID
-        from bilevel_sym.solvers import INeon
 
-        return INeon(
-            AID(D=self.D_aid, N=self.N, tau=self.tau),
-            self.eta,
-            self.eps,
-            self.r,
-            self.T_escape,
-            self.F_escape,
-            rho_phi=self.rho_phi,
-            step=self.step,
-            as_printed=self.variant == "printed",
-        )
+        return self._algorithm_2(AID(D=self.D_aid, N=self.N, tau=self.tau), self.step)
 
     def algorithm(self) -> StocBiO:
         """Algorithm 3 with these parameters; without iNEON where there is nothing to escape from.

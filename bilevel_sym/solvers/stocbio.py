@@ -16,6 +16,7 @@ from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.hypergradient import Estimate, Exact
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.oracle import fill
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.auto import practical
@@ -163,7 +164,7 @@ class _StocBiORun:
         y = self._descended(team, streams)
         batches = {"f": data.draw("f", streams, a.batch_f), "g": data.draw("g", streams, a.batch_g)}
         session = BatchSession(data, ("f", "f_x", "f_y", "g_xy_v"), team.x.shape[1], batches)
-        _fill(session, team.x, y)
+        fill(session, team.x, y)
         session.perform(0)
         v = self._neumann(team.x, y, session.rows("f_y"), streams)
         session.inputs(1)[:] = v
@@ -181,7 +182,7 @@ class _StocBiORun:
         for _ in range(a.D):
             batch = data.draw("g", streams, a.S)
             session = _session(session, data, ("g_y",), team.x.shape[1], batch)
-            _fill(session, team.x, y)
+            fill(session, team.x, y)
             session.perform(0)
             y -= a.alpha * session.rows("g_y")
         return y
@@ -196,7 +197,7 @@ class _StocBiORun:
             batch = self._data.draw("g", streams, size)
             session = _session(session if size == before else None, self._data, ("g_yy_v",), x.shape[1], batch)
             before = size
-            _fill(session, x, y)
+            fill(session, x, y)
             session.perform(0)
             session.inputs(1)[:] = power
             session.perform(1)
@@ -254,12 +255,6 @@ def _session(
         return BatchSession(data, names, lanes, {"g": batch})
     session.reload("g", batch)
     return session
-
-
-def _fill(session: BatchSession, x: Floats, y: Floats) -> None:
-    inputs = session.inputs(0)
-    inputs[: len(x)] = x
-    inputs[len(x) :] = y
 
 
 def _add(calls: Mapping[str, NDArray[np.int64]], lane: int, more: Mapping[str, Any], a: StocBiO) -> None:

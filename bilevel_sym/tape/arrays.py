@@ -111,7 +111,8 @@ class ArraySession:
         inputs[:, : self._lanes] = values.T
         if self._lanes < inputs.shape[1]:
             inputs[:, self._lanes :] = inputs[:, :1]
-        self.perform(stage)
+        with np.errstate(all="ignore"):
+            self.perform(stage)
 
     def inputs(self, stage: int) -> Floats:
         """The inputs of one stage, (inputs, lanes), to be written before it is performed."""
@@ -119,9 +120,8 @@ class ArraySession:
         return self.work[inputs.start : inputs.stop]
 
     def perform(self, stage: int) -> None:
-        """Perform one stage whose inputs are in their places."""
-        with np.errstate(all="ignore"):
-            self._ready.stages[stage](self.work)
+        """Perform one stage whose inputs are in their places. What NumPy thinks of overflows is the caller's choice."""
+        self._ready.stages[stage](self.work)
 
     def take(self, name: str) -> Floats:
         """One output, lanes first: (lanes, ...). Valid until it is taken again."""
@@ -253,6 +253,8 @@ def _whole_power(to: slice, source: Index, exponent: int) -> Call:
 def _power_into(base: Floats, exponent: int, out: Floats) -> None:
     if exponent == 1:
         np.copyto(out, base)
+    elif exponent == 2:
+        np.multiply(base, base, out=out)
     elif exponent % 2:
         _power_into(base, exponent - 1, out)
         np.multiply(out, base, out=out)
@@ -361,17 +363,21 @@ def _steady_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
     """Block by block; term by term if this machine's library should treat the lanes of a block differently."""
 
     def by_blocks(columns: Floats, out: Floats) -> None:
-        np.matmul(matrix, _blocks_of(columns), out=_blocks_of(out))
+        if columns.shape[1] == STEADY:  # the same product of the same shape, without views
+            np.dot(matrix, columns, out=out)
+        else:
+            np.matmul(matrix, _blocks_of(columns), out=_blocks_of(out))
 
     def by_terms(columns: Floats, out: Floats) -> None:
         out[...] = 0.0
         for k, column in enumerate(columns):
             out += matrix[:, k : k + 1] * column
 
-    probe = np.repeat(np.random.default_rng(0).standard_normal((matrix.shape[1], 1)), STEADY, axis=1)
-    result = np.empty((len(matrix), STEADY))
-    by_blocks(probe, result)
-    return by_blocks if (result == result[:, :1]).all() else by_terms
+    probe = np.repeat(np.random.default_rng(0).standard_normal((matrix.shape[1], 1)), 3 * STEADY, axis=1)
+    wide, one = np.empty((len(matrix), 3 * STEADY)), np.empty((len(matrix), STEADY))
+    by_blocks(probe, wide)
+    by_blocks(probe[:, :STEADY].copy(), one)
+    return by_blocks if (wide == one[:, :1]).all() and (one == one[:, :1]).all() else by_terms
 
 
 def _blocks_of(table: Floats) -> Floats:
