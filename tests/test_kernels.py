@@ -821,6 +821,7 @@ def test_pitfall_log_one_plus_exp_neither_overflows_nor_cancels(kind: int, backe
             assert abs(got[order][k] - truth) <= 1e-12 * abs(truth) + 1e-300, (z, order, got[order][k])
 
 
+@pytest.mark.slow
 def test_lambdify_never_uses_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = logistic(3, 130)  # so large that the blocks of a derivation come from the tape
 
