@@ -63,6 +63,7 @@ def at(expression: sp.Expr, point: dict[sp.Symbol, sp.Rational]) -> sp.Expr:
 
 @pytest.mark.parametrize(("d", "n"), SHAPES)
 @given(data=st.data())
+@pytest.mark.slow
 def test_linear_systems_with_symbolic_parameters(d: int, n: int, data: st.DataObject) -> None:
     letters = [*X[:d], a]
     lower = sp.Matrix(
@@ -554,6 +555,7 @@ NASTY = nasty()
 
 
 @pytest.mark.parametrize("name", NASTY)
+@pytest.mark.slow
 def test_every_call_is_bounded_in_time(name: str) -> None:
     g, unknowns, closes = NASTY[name]
     start = time.process_time()

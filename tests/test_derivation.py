@@ -38,6 +38,7 @@ def test_both_forms_of_the_hessian_and_direct_differentiation_agree_exactly(
 @pytest.mark.parametrize(("d", "n"), EVERY_SHAPE)
 @FEW
 @given(data=st.data())
+@pytest.mark.slow
 def test_the_response_and_its_derivative_are_those_of_the_known_solution(d: int, n: int, data: st.DataObject) -> None:
     solved = data.draw(solved_problems(d, n))
     derivation, point = derive(solved.problem, closed_form=False), solved.solution

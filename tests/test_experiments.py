@@ -129,6 +129,7 @@ def test_figure1_in_full(tmp_path: Path) -> None:
 # ---- figure 2 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure2_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(coupled.report(tmp_path, settings=SMALL2))
@@ -160,6 +161,7 @@ def test_never_settled_is_not_a_number() -> None:
 # ---- figure 3 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure3_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(complexity.report(tmp_path, settings=SMALL3))

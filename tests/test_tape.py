@@ -536,6 +536,7 @@ def deep() -> Program:
     return BilevelProblem(nested_sine(x, 10_000), y**2 / 2 - x * y, [x], [y]).tape.program(("f", "f_x"))
 
 
+@pytest.mark.slow
 def test_ten_thousand_nested_functions_with_gradient(deep: Program) -> None:
     point = [Q(1), Q(0)]
     value, slope = 1.0, 1.0

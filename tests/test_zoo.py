@@ -574,6 +574,7 @@ def test_the_box_of_the_printed_tube_lies_in_its_domain() -> None:
 
 
 @pytest.mark.parametrize("face", [1, 2, -1, -2])
+@pytest.mark.slow
 def test_the_tube_is_twice_but_not_three_times_differentiable(face: int) -> None:
     example = zoo.get("tube", d=3, L=2, gamma="1/3")
     x, jumps = example.problem.x, [mp.mpf(0)] * 4
