@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.engine import Engine, Floats, Session
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import STEADY, whole_blocks
 
-__all__ = ["ExactOracle", "Oracle", "fill", "in_lanes", "out_of_lanes"]
+__all__ = ["ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
 
 
 class Oracle(Protocol):
@@ -68,6 +69,15 @@ def fill(session: Session, x: Floats, y: Floats) -> None:
     inputs = session.inputs(0)
     inputs[: len(x)] = x
     inputs[len(x) : len(x) + len(y)] = y
+
+
+def filled(lanes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Some lanes, and the first of them again until the block is whole.
+
+    >>> filled(np.array([3, 5]))[:4].tolist(), len(filled(np.array([3, 5])))
+    ([3, 5, 3, 3], 16)
+    """
+    return np.concatenate([lanes, np.full(whole_blocks(len(lanes)) - len(lanes), lanes[0])])
 
 
 def in_lanes(rows: Floats) -> Floats:

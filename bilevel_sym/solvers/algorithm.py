@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import Calls, Codes, Estimate
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.oracle import in_lanes, out_of_lanes
+from bilevel_sym.oracle import filled, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import whole_blocks
 
@@ -57,7 +57,7 @@ class Team:
         self.members = self.members[chosen]
         if not len(chosen):
             return
-        lanes = np.concatenate([chosen, np.full(whole_blocks(len(chosen)) - len(chosen), chosen[0])])
+        lanes = filled(chosen)
         self.x, self.y, self.v = (np.ascontiguousarray(part[:, lanes]) for part in (self.x, self.y, self.v))
         self.clock = self.clock[lanes]
 

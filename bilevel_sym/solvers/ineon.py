@@ -16,13 +16,12 @@ from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import dots
-from bilevel_sym.oracle import ExactOracle, Oracle
+from bilevel_sym.oracle import ExactOracle, Oracle, filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Flags, Move, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.noise import Seeds, seeds_for, uniform_in_ball
 from bilevel_sym.status import Status
-from bilevel_sym.tape.arrays import whole_blocks
 
 __all__ = ["INeon"]
 
@@ -126,40 +125,41 @@ class INeon:
     def search(self, oracle: Oracle, team: Team, lanes: NDArray[np.intp], here: Estimate | None = None) -> _Found:
         """iNEON for some lanes of a team, from their y and v; ``here`` is the estimate at x, if it is known."""
         estimator = self.estimator.longer() if self.as_printed else self.estimator
-        steps = self.T_escape + 1 if self.as_printed else self.T_escape
-        size = len(lanes)
-        filled = np.concatenate([lanes, np.full(whole_blocks(size) - size, lanes[0])])
-        x, y, v = (np.ascontiguousarray(part[:, filled]) for part in (team.x, team.y, team.v))
-        calls: Calls = {}
+        size, chosen = len(lanes), filled(lanes)
+        width = len(chosen)
+        x, y, v = (np.ascontiguousarray(part[:, chosen]) for part in (team.x, team.y, team.v))
         if here is None:
             base = estimator.in_lanes(oracle, x, y, v)
-            calls = _more(calls, np.arange(len(filled)), base, len(filled))
-            y, v = base.y, base.v
-            base_grad, base_phi, failed = base.grad, base.phi, base.failed.copy()
+            y, v, calls = base.y, base.v, _more({}, np.arange(width), base, width)
+            slope, level, failed = base.grad, base.phi, base.failed.copy()
         else:
-            base_grad, base_phi = here.grad[:, filled], here.phi[filled]
-            failed = np.zeros(len(filled), dtype=np.int8)
-        result = np.zeros_like(x)
-        u = np.zeros_like(x)
-        for lane, member in enumerate(team.members[lanes]):
-            u[:, lane] = uniform_in_ball(team.streams[member], len(x), self.eta * self.r)
-        u[:, size:] = u[:, :1]
-        going = np.arange(len(filled))[:size][failed[:size] == 0]
-        for k in range(steps + 1):
+            slope, level, failed = here.grad[:, chosen], here.phi[chosen], np.zeros(width, dtype=np.int8)
+            calls = {}
+        u, result = self._noise(team, lanes, x.shape), np.zeros_like(x)
+        going = np.flatnonzero(failed[:size] == 0)
+        for k in range(self.T_escape + (2 if self.as_printed else 1)):
             if not len(going):
                 break
-            pick = np.concatenate([going, np.full(whole_blocks(len(going)) - len(going), going[0])])
+            pick = filled(going)
             there = estimator.in_lanes(oracle, *(np.ascontiguousarray(a[:, pick]) for a in (x + u, y, v)))
-            calls = _more(calls, going, there, len(filled))
+            calls = _more(calls, going, there, width)
             y[:, pick], v[:, pick] = there.y, there.v
-            fall = there.phi - base_phi[pick] - dots(base_grad[:, pick], u[:, pick])
-            found = (fall <= -FOUND * self.F_escape) & (k > 0)
             failed[going] = there.failed[: len(going)]
-            for j in np.flatnonzero(found[: len(going)]):
-                result[:, pick[j]] = u[:, pick[j]] / math.sqrt(float(u[:, pick[j]] @ u[:, pick[j]]))
-            u[:, pick] -= self.eta * (there.grad - base_grad[:, pick])
-            going = going[~found[: len(going)] & (there.failed[: len(going)] == 0)]
+            fall = there.phi - level[pick] - dots(slope[:, pick], u[:, pick])
+            found = ((fall <= -FOUND * self.F_escape) & (k > 0))[: len(going)]
+            for lane in going[found]:
+                result[:, lane] = u[:, lane] / math.sqrt(float(u[:, lane] @ u[:, lane]))
+            u[:, pick] -= self.eta * (there.grad - slope[:, pick])
+            going = going[~found & (failed[going] == 0)]
         return _Found(result[:, :size], failed[:size], {name: c[:size] for name, c in calls.items()})
+
+    def _noise(self, team: Team, lanes: NDArray[np.intp], shape: tuple[int, ...]) -> Floats:
+        """u_0 of each lane, from its trajectory's own stream."""
+        u = np.zeros(shape)
+        for k, member in enumerate(team.members[lanes]):
+            u[:, k] = uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
+        u[:, len(lanes) :] = u[:, :1]
+        return u
 
     def escape(self, oracle: Oracle, team: Team, estimate: Estimate | None, x: Floats, flat: Flags) -> Move:
         """Where the flat lanes of a team go; the others go to ``x``. Without negative curvature, a lane is finished."""
@@ -187,9 +187,8 @@ class INeon:
         if self.as_printed:
             coins = [team.streams[member].integers(2) for member in team.members[lanes]]
             return 2.0 * np.array(coins) - 1.0, []
-        size = len(lanes)
-        pick = np.concatenate([lanes, np.full(whole_blocks(size) - size, lanes[0])])
-        ahead = self.escape_step * np.concatenate([u, np.repeat(u[:, :1], len(pick) - size, axis=1)], axis=1)
+        size, pick = len(lanes), filled(lanes)
+        ahead = self.escape_step * u[:, filled(np.arange(size))]
         x, y, v = (np.ascontiguousarray(part[:, pick]) for part in (team.x, team.y, team.v))
         looks = [self.estimator.in_lanes(oracle, x + sign * ahead, y, v) for sign in (1, -1)]
         plus, minus = (look.phi[:size] for look in looks)

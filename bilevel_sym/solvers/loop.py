@@ -16,6 +16,7 @@ from bilevel_sym.hypergradient import Estimate
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.kernels.choice import Backend
+from bilevel_sym.oracle import filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers.algorithm import Algorithm, Flags, Run, Team
@@ -167,8 +168,7 @@ def _only(estimate: Estimate, staying: Flags, team: Team) -> Estimate:
     """The estimate in the lanes of those who stay, laid out as the team now is."""
     if not team.size:
         return estimate
-    chosen = np.flatnonzero(staying)[: team.size]
-    lanes = np.concatenate([chosen, np.full(team.x.shape[1] - len(chosen), chosen[0])])
+    lanes = filled(np.flatnonzero(staying)[: team.size])
     calls = {name: c if np.ndim(c) == 0 else np.asarray(c)[lanes] for name, c in estimate.calls.items()}
     return Estimate._make([*(np.ascontiguousarray(part[..., lanes]) for part in estimate[:5]), calls])
 

@@ -21,7 +21,6 @@ from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.noise import uniform_in_ball
-from bilevel_sym.status import Status
 
 __all__ = ["SMALL", "Descent", "Perturbed", "norms"]
 
@@ -211,4 +210,4 @@ class _PerturbedRun:
             u = uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
             x[:, lane] = (x if algorithm.as_printed else team.x)[:, lane] - algorithm.eta * u
         team.clock = np.where(perturbed, 1, team.clock + 1)
-        return Move(x, perturbed, np.full(len(perturbed), Status.RUNNING, dtype=np.int8), {})
+        return Move(x, perturbed, np.zeros(len(perturbed), dtype=np.int8), {})
