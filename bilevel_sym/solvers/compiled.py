@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CompiledRun"]
 
 SLICE = 0.1  # seconds that compiled code is left alone
+FIRST_SLICE = 8  # steps, before it is known how long they take
 NOISE = 8  # perturbations that can be drawn beforehand
 MAX_LOOPS = 16
 MAX_NUMBERS = 4_000_000  # recorded in one slice
@@ -90,7 +91,7 @@ class CompiledRun:
         state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
         state.used[:] = NOISE
         most = max(1, min(MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])), NOISE * (rule.T_escape + 2)))
-        k, size = 0, 1
+        k, size = 0, FIRST_SLICE
         try:
             while k < steps and (state.status == 0).any():
                 size = min(size, steps - k, most)
@@ -100,7 +101,7 @@ class CompiledRun:
                 spent = perf_counter() - begun
                 k += size
                 meter.at(k, f", {int((state.status == 0).sum())} running")
-                size = max(1, min(2 * size, int(size * SLICE / max(spent, 1e-6))))
+                size = max(1, min(4 * size, int(size * SLICE / max(spent, 1e-6))))
             # the estimate at the last point, from which nobody moves
             self._advance(loop, state, 1, Rule(0.0), ledger, k)
         finally:

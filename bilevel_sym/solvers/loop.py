@@ -22,7 +22,7 @@ from bilevel_sym.solution import Solution
 from bilevel_sym.solvers.algorithm import Algorithm, Flags, Run, Team
 from bilevel_sym.solvers.compiled import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
-from bilevel_sym.solvers.noise import Seeds, seeds_for
+from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
 from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.solvers.recording import Ledger
@@ -95,7 +95,7 @@ def solve(
     rule = _rule(stop, algorithm, kernels, size)
     ledger = Ledger(kernels, x, y, steps, record == "all")
     if size:
-        streams = [np.random.default_rng(seed) for seed in seeds]
+        streams = Streams(seeds)
         compiled = CompiledRun.of(algorithm, kernels) if rule is None else None
         with Meter("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
             try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["Seeds", "seeds_for", "uniform_in_ball"]
+__all__ = ["Seeds", "Streams", "seeds_for", "uniform_in_ball"]
 
 Seeds = np.random.Generator | int | Sequence[int] | None
 
@@ -46,6 +47,26 @@ def seeds_for(rng: Seeds, size: int) -> tuple[int, ...]:
             hint="rng=0, or rng=numpy.random.default_rng(0)",
         )
     return tuple(int(seed) for seed in given)
+
+
+class Streams(Sequence[np.random.Generator]):
+    """The random streams of trajectories by their seeds, each made when first used: making one costs 10 µs.
+
+    >>> Streams([3, 4])[1].integers(10) == np.random.default_rng(4).integers(10)
+    np.True_
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = seeds
+        self._made: dict[int, np.random.Generator] = {}
+
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def __getitem__(self, k: Any) -> Any:
+        if k not in self._made:
+            self._made[k] = np.random.default_rng(self._seeds[k])
+        return self._made[k]
 
 
 def _is_seed(value: object) -> bool:
