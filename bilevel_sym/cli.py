@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints; no mathematics.
 
-Exit codes: 0 done, 1 something is violated, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 something is violated or every trajectory failed, 2 bad input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     options = _parser().parse_args(arguments)
+    options.code = 0
     try:
         for line in options.run(options):
             print(line, flush=sys.stdout.isatty())
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return int(options.code)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -149,6 +150,7 @@ def _solve(options: argparse.Namespace) -> Iterable[str]:
     solution = job.run(progress=sys.stderr.isatty(), record=options.out is not None)
     if options.out is not None:
         write_solution(solution, options.out)
+    options.code = 0 if any(status.ok for status in solution.statuses) else 1
     if options.format == "json":
         return [json.dumps(solution.to_dict(), indent=2)]
     written = [] if options.out is None else [f"written: {options.out}"]

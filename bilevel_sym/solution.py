@@ -139,7 +139,7 @@ class Solution:
         >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
         >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
         >>> print(solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).describe())
-        1 trajectory ran all of its steps (3 steps)
+        1 trajectory ran out of steps (3 steps)
         """
         lines = []
         for status in sorted(set(self.statuses)):

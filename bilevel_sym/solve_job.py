@@ -15,12 +15,13 @@ from bilevel_sym.checks import count
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational
-from bilevel_sym.hypergradient import Exact
+from bilevel_sym.hypergradient import AID, Exact, GDmax
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.solution import COUNTERS, Solution
 from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.local_minimum import curvature_at
+from bilevel_sym.status import Status
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "write_solution"]
 
@@ -29,6 +30,13 @@ Options = dict[str, Any]
 
 def _with_ineon(problem: BilevelProblem, options: Options) -> Descent:
     return replace(Descent.auto(problem, **options), escape=INeon.auto(problem, **options))
+
+
+def _aid(problem: BilevelProblem, options: Options) -> Perturbed:
+    chosen = Perturbed.auto(problem, **options)
+    if isinstance(chosen.estimator, GDmax):  # what suits a minimax problem better, but was not asked for
+        chosen = replace(chosen, estimator=AID(chosen.estimator.D, problem.n, chosen.estimator.tau))
+    return chosen
 
 
 def _gdmax(problem: BilevelProblem, options: Options) -> Perturbed:
@@ -45,7 +53,7 @@ def _stocbio(problem: BilevelProblem, options: Options) -> StocBiO:
 
 ALGORITHMS: Mapping[str, Callable[[BilevelProblem, Options], Any]] = MappingProxyType(
     {
-        "perturbed-aid": lambda problem, options: Perturbed.auto(problem, **options),
+        "perturbed-aid": _aid,
         "perturbed-gdmax": _gdmax,
         "perturbed-exact": lambda problem, options: replace(Perturbed.auto(problem, **options), estimator=Exact()),
         "descent": lambda problem, options: Descent.auto(problem, **options),
@@ -119,9 +127,23 @@ class SolveJob:
             yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
         yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
         yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
+        yield from self._hints(solution, x)
         calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
         yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
         yield f"algorithm: {solution.schedule}"
+
+    def _hints(self, solution: Solution, x: Floats) -> Iterator[str]:
+        """What to try where the outcome is not what was hoped for."""
+        if self.problem.box is not None:
+            ends = dict(self.problem.box.items())
+            if any(not ends[s.name][0] <= v <= ends[s.name][1] for s, v in zip(self.problem.x, x, strict=True)):
+                yield "  note: this point lies outside of the problem's box"
+        failed = [status for status in solution.statuses if not status.ok]
+        stuck = [status for status in solution.statuses if status is Status.OUT_OF_STEPS]
+        if failed:
+            yield "  try: --algorithm perturbed-exact, as tau fits only the region sampled; or a smaller --eta"
+        elif stuck:
+            yield "  try: more --steps, another --eta, or a larger --eps"
 
     def _judgement(self, solution: Solution, x: Floats, y: Floats) -> Iterator[str]:
         rho_phi = getattr(solution.schedule, "rho_phi", None)
@@ -133,7 +155,7 @@ class SolveJob:
         yield f"Phi = {float(solution.kernels.phi(x, y0=y)):.10g}, |grad Phi| = {here.grad_norm:.3g}"
         holds = LocalMinimum(self.eps, rho_phi).holds(solution.kernels, x, y)
         verdict = "an eps-local minimum" if holds else "not an eps-local minimum"
-        bound = -np.sqrt(here.rho_phi * self.eps)
+        bound = -np.sqrt(here.rho_phi * self.eps) or 0.0
         yield (
             f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
             f"{verdict} for eps = {self.eps:g}"

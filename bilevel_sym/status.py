@@ -11,7 +11,7 @@ class Status(enum.IntEnum):
     """How a trajectory ended; ``message`` says it to people.
 
     >>> Status.OUT_OF_STEPS.message
-    'ran all of its steps'
+    'ran out of steps'
     >>> Status.LOCAL_MINIMUM.ok, Status.NOT_FINITE.ok
     (True, False)
     """
@@ -47,9 +47,9 @@ _MESSAGES = {
     Status.BREAKDOWN: "conjugate gradients broke down: g_yy is not positive definite at the point reached",
     Status.LOWER_LEVEL_FAILURE: "the lower level could not be solved at the point reached",
     Status.DIVERGED: "diverged: x, y or the estimate grew beyond all bounds; try a smaller eta, or tau below 2/ell",
-    Status.OUT_OF_STEPS: "ran all of its steps",
+    Status.OUT_OF_STEPS: "ran out of steps",
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
     Status.NO_CURVATURE: "ended where iNEON found no negative curvature, but the exact check fails",
-    Status.STOPPED: "was stopped by the caller's rule",
-    Status.INTERRUPTED: "was interrupted; what it had is kept",
+    Status.STOPPED: "stopped by the caller's rule",
+    Status.INTERRUPTED: "interrupted; what there was is kept",
 }

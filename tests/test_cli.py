@@ -253,7 +253,7 @@ def test_solve_as_json_is_reproducible_and_complete() -> None:
 def test_a_solve_that_runs_out_of_steps_is_done_and_says_so() -> None:
     done = run("solve", "zoo:saddle", "--steps", "3")
     assert done.returncode == 0
-    assert "ran all of its steps (3 steps)" in done.stdout
+    assert "ran out of steps (3 steps)" in done.stdout
     assert "not an eps-local minimum" in done.stdout
 
 

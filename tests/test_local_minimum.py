@@ -201,3 +201,15 @@ REFUSED: list[tuple[str, Callable[[], object], type[BilevelError]]] = [
 def test_what_makes_no_sense_is_refused(action: Callable[[], object], error: type[BilevelError]) -> None:
     with pytest.raises(error):
         action()
+
+
+def test_a_kink_is_never_called_a_minimum() -> None:
+    p = BilevelProblem("-abs(y)", "(y - x)**2/2", "x", "y")  # Phi = -|x|
+    assert not LocalMinimum(1e-3).holds(p.kernels, np.array([0.0]))
+    smooth = BilevelProblem("max(y, -1)**2", "(y - x)**2/2", "x", "y")
+    assert LocalMinimum(1e-3).holds(smooth.kernels, np.array([0.0]))
+
+
+def test_the_allowance_for_rounding_has_the_units_of_the_hessian() -> None:
+    p = BilevelProblem("(y**4/4 - y**2/2)/10000000000000", "(y - x)**2/2", "x", "y")
+    assert not LocalMinimum(1e-16, rho_phi=6e-13).holds(p.kernels, np.array([0.0]))

@@ -217,7 +217,7 @@ def test_a_table_reads_back(name: str, tmp_path: Path) -> None:
 def test_text_for_people() -> None:
     assert repr(run("one")).startswith("<Solution x=[")
     assert "7 trajectories" in repr(run("many"))
-    assert run("many").describe().startswith("7 trajectories ran all of")
+    assert run("many").describe().startswith("7 trajectories ran out of")
     assert len(run("failing").describe().splitlines()) == len(set(run("failing").status))
     assert "<table>" in run("one")._repr_html_()
     assert run("none").describe() == ""

@@ -26,7 +26,7 @@ _MAX_RUN = 1e9
 class ScheduleWarning(UserWarning):
     """A theorem's parameters that cannot be run as they stand, or that rest on a stand-in for a missing constant.
 
-    Cause: the message names the quantity and the numbers. Cure: a larger eps, fewer dimensions, or mpmath.
+    Cause: the message names the quantity and the numbers. Cure: a larger eps, or fewer dimensions.
 
     >>> issubclass(ScheduleWarning, UserWarning)
     True
@@ -124,7 +124,7 @@ def _out_of_reach(schedule: Schedule, escape: Escape, goal: Goal, gradient: floa
     if schedule.accuracy < noise:
         yield (
             f"accuracy = {schedule.accuracy:.3g} is out of reach of float64: a hypergradient of size {gradient:.3g} is "
-            f"rounded by about {noise:.3g}. Try a larger eps (now {goal.eps:.3g}), or mpmath"
+            f"rounded by about {noise:.3g}. Try a larger eps (now {goal.eps:.3g})"
         )
     if escape.straightforward:
         yield (
@@ -145,11 +145,11 @@ def _escape_out_of_reach(schedule: Schedule, goal: Goal) -> Iterator[str]:
     for name in (name for name, fall in falls.items() if fall < _ROUNDING * goal.gap):
         yield (
             f"{name} = {falls[name]:.3g} is out of reach of float64: values of Phi of size {goal.gap:.3g} are "
-            f"rounded by about {_ROUNDING * goal.gap:.3g}. Try a larger eps (now {goal.eps:.3g}), or mpmath"
+            f"rounded by about {_ROUNDING * goal.gap:.3g}. Try a larger eps (now {goal.eps:.3g})"
         )
     moved = schedule.eta * schedule.r
     if moved < _ROUNDING:
         yield (
             f"eta r = {moved:.3g} is out of reach of float64: a perturbation of x of size 1 is rounded by about "
-            f"{_ROUNDING:.3g}. Try a larger eps (now {goal.eps:.3g}), or mpmath"
+            f"{_ROUNDING:.3g}. Try a larger eps (now {goal.eps:.3g})"
         )

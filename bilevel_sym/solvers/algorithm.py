@@ -6,9 +6,9 @@ team stands, and moves it. The team is the loop's: the trajectories still runnin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from bilevel_sym.oracle import filled, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import whole_blocks
 
-__all__ = ["Algorithm", "Flags", "Move", "Run", "Team"]
+__all__ = ["Algorithm", "Ends", "Flags", "Move", "Run", "Team"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Members: TypeAlias = NDArray[np.intp]
@@ -73,6 +73,10 @@ class Move(NamedTuple):
     perturbed: Flags
     finished: Codes
     calls: Calls
+
+
+# (k, team, estimate) -> a Status for each lane that ends there, 0 for the others
+Ends: TypeAlias = Callable[[int, Team, Estimate], Any]
 
 
 class Run(Protocol):

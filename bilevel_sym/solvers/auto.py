@@ -12,23 +12,28 @@ from numpy.typing import ArrayLike
 from bilevel_sym.checks import count, positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem
-from bilevel_sym.hypergradient import AID, Estimator, GDmax
+from bilevel_sym.hypergradient import AID, Estimator, Exact, GDmax
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 
-__all__ = ["Practical", "practical"]
+__all__ = ["MAX_INNER", "Practical", "practical"]
 
 SAFETY = 2.0  # what was sampled is a lower bound
 ACCURACY = 1e-4  # of the lower level and the linear system in one iteration; warm starts do the rest
 MAX_INNER = 500
+FLAT = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
+TINY = 1e-4  # beside that, third derivatives of no account
 REACH = 100.0  # a perturbation is this part of the region in which the saddle's quadratic model holds
 
 
 @dataclass(frozen=True)
 class Practical:
-    """What the practical parameters are made of: constants, measured or given, and an estimator to match."""
+    """What the practical parameters are made of: constants, measured or given, and an estimator to match.
+
+    ``known_rho_phi`` is what a local minimum may be judged by: None where rho_phi was only sampled.
+    """
 
     estimator: Estimator
     mu: float
@@ -37,6 +42,7 @@ class Practical:
     rho_phi: float
     eps: float
     d: int
+    known_rho_phi: float | None = None
 
     @property
     def eta(self) -> float:
@@ -77,7 +83,8 @@ def practical(
 ) -> Practical:
     """Constants from a given Smoothness (brackets ``L_phi`` and ``rho_phi``), or from curvature sampled in the box.
 
-    Without a box, the samples lie within ``radius`` of x0. What was sampled is a lower bound, and is doubled.
+    Without a box, the samples lie within ``radius`` of x0. What was sampled is a lower bound, and is doubled; it sets
+    steps, and is never what a local minimum is judged by.
 
     >>> from bilevel_sym import zoo
     >>> practical(zoo.get("saddle", d=2).problem).T_escape > 10
@@ -85,69 +92,103 @@ def practical(
     """
     positive("eps", eps)
     kernels = compile_kernels(problem)
-    samples = _samples(problem, x0, positive("radius", radius), count("points", points), rng)
-    x, y = _solvable(kernels, samples)
-    eigenvalues = np.linalg.eigvalsh(kernels.g_yy(x, y))
-    mu, ell = float(eigenvalues[:, 0].min()), SAFETY * float(eigenvalues[:, -1].max())
-    L_phi, rho_phi = _measured(kernels, x, y) if smoothness is None else _given(smoothness)
-    L_phi = L_phi or 1.0  # a constant Phi: any step will do
-    rho_phi = rho_phi or L_phi**2 / eps  # a quadratic Phi has no scale of its own: one at which T_escape is shortest
-    return Practical(_estimator(problem, mu, ell), mu, ell, L_phi, rho_phi, eps, problem.d)
+    region = _region(problem, x0, positive("radius", radius))
+    sample = _sample(kernels, region, count("points", points), rng)
+    L_phi, rho_phi, known = sample.L_phi, sample.rho_phi, None
+    if smoothness is not None:
+        L_phi, rho_phi, known = _given(smoothness)
+    # a step should not jump beyond what was sampled, however flat Phi looks there; a constant Phi takes any step
+    L_phi = max(L_phi, sample.steepest / (2 * float(region.half.max()))) or 1.0
+    # a quadratic Phi has no scale of its own: look for curvature of at least a part of L_phi
+    scale = (FLAT * L_phi) ** 2 / eps
+    rho_phi = rho_phi if rho_phi > TINY * scale else scale
+    estimator = _estimator(problem, sample.mu, SAFETY * sample.ell)
+    return Practical(estimator, sample.mu, SAFETY * sample.ell, L_phi, rho_phi, eps, problem.d, known)
 
 
 def _estimator(problem: BilevelProblem, mu: float, ell: float) -> Estimator:
+    """AID or GDmax with steps to match the condition number; Newton's method where that would take too many."""
     kappa, tau = ell / mu, 1 / ell
     D = math.ceil(math.log(1 / ACCURACY) / -math.log1p(-1 / kappa)) if kappa > 1 else 1
+    if D > MAX_INNER:
+        return Exact()
     root = math.sqrt(kappa)
     N = math.ceil(math.log(2 * root / ACCURACY) / math.log((root + 1) / (root - 1))) if kappa > 1 else 1
-    D, N = min(D, MAX_INNER), min(N, problem.n, MAX_INNER)
-    return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else AID(D, N, tau)
+    return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else AID(D, min(N, problem.n), tau)
 
 
-def _samples(problem: BilevelProblem, x0: ArrayLike | None, radius: float, points: int, rng: Seeds) -> Floats:
-    draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, problem.d))
-    if problem.box is not None and x0 is None:
+# ---- sampling -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Region:
+    """A box in x: its centre and its half widths."""
+
+    centre: Floats
+    half: Floats
+
+
+def _region(problem: BilevelProblem, x0: ArrayLike | None, radius: float) -> _Region:
+    if problem.box is not None:
         ends = dict(problem.box.items())
         low, high = (np.array([float(ends[s.name][k]) for s in problem.x]) for k in (0, 1))
-        inside: Floats = (low + high) / 2 + draws * (high - low) / 2
-        return inside
+        return _Region((low + high) / 2, (high - low) / 2)
     centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.d)})[0]
     if len(centre) != 1:
         raise InvalidProblem(f"x0 must be one point of shape ({problem.d},)")
-    around: Floats = centre + radius * draws
-    return around
+    return _Region(centre[0], np.full(problem.d, radius))
 
 
-def _solvable(kernels: Kernels, x: Floats) -> tuple[Floats, Floats]:
-    """The points at which y* exists, and y* there."""
-    kept = []
-    for point in x:
+@dataclass(frozen=True)
+class _Sample:
+    """The extremes of what was seen: curvature of g, slope and two orders of curvature of Phi."""
+
+    mu: float
+    ell: float
+    steepest: float
+    L_phi: float
+    rho_phi: float
+
+
+def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Sample:
+    """Points at which Phi is not defined are left out; at least one must remain."""
+    draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, len(region.centre)))
+    seen = []
+    reason: BilevelError | None = None
+    for x in region.centre + draws * region.half:
         try:
-            kept.append((point, kernels.y_star(point)))
+            seen.append(_look(kernels, x))
         except BilevelError as error:
             reason = error
-    if not kept:
+    if not seen and reason is not None:
         raise AssumptionViolated(
-            f"the lower level could be solved at none of {len(x)} sampled points", label="assu:bilevel", point={},
-            value=str(reason).splitlines()[0], hint="give x0 and radius, or a box",
+            f"Phi could be evaluated at none of {points} sampled points", label="assu:bilevel", point={},
+            value=reason.args[0].splitlines()[0], hint=reason.hint,
         )  # fmt: skip
-    return np.array([point for point, _ in kept]), np.array([y for _, y in kept])
+    smallest, largest = (edge(axis=0) for edge in (np.array(seen).min, np.array(seen).max))
+    return _Sample(smallest[0], largest[1], largest[2], SAFETY * largest[3], SAFETY * largest[4])
 
 
-def _measured(kernels: Kernels, x: Floats, y: Floats) -> tuple[float, float]:
-    hess = kernels.hess_phi(x, y0=y)
-    third = kernels.third_phi(x, y0=y)
-    slope = np.linalg.norm(hess, 2, axis=(1, 2)).max()
-    curve = max(float(np.linalg.norm(t.reshape(len(t), -1), 2)) for t in third)
-    return SAFETY * float(slope), SAFETY * curve
+def _look(kernels: Kernels, x: Floats) -> list[float]:
+    y = kernels.y_star(x)
+    curvature = np.linalg.eigvalsh(kernels.g_yy(x, y))
+    _, grad, hess = kernels.expansion(x, y)
+    third = kernels.third_phi(x, y0=y).reshape(len(x), -1)
+    norms = (np.linalg.norm(grad), np.linalg.norm(hess, 2), np.linalg.norm(third, 2))
+    return [float(curvature[0]), float(curvature[-1]), *map(float, norms)]
 
 
-def _given(smoothness: Any) -> tuple[float, float]:
-    """From brackets, or from plain numbers."""
+def _given(smoothness: Any) -> tuple[float, float, float | None]:
+    """L_phi, rho_phi, and the rho_phi that curvature may be judged by: the lower end, where there are brackets."""
     try:
-        upper = [getattr(value, "upper", value) for value in (smoothness.L_phi, smoothness.rho_phi)]
+        L_phi, rho_phi = smoothness.L_phi, smoothness.rho_phi
     except AttributeError:
         raise InvalidProblem(
             f"smoothness={smoothness!r} has no L_phi and rho_phi", hint="verify.smoothness(problem)"
         ) from None
-    return positive("L_phi", upper[0]), positive("rho_phi", upper[1])
+    known = float(getattr(rho_phi, "lower", rho_phi))
+    steps, scale = (
+        positive("L_phi", getattr(L_phi, "upper", L_phi)),
+        positive("rho_phi", getattr(rho_phi, "upper", rho_phi)),
+    )
+    return steps, scale, known if known > 0 else None

@@ -13,12 +13,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.hypergradient import AID, GDmax
+from bilevel_sym.hypergradient import AID, Estimate, GDmax
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels.choice import say_if_slow
+from bilevel_sym.oracle import in_lanes
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers.algorithm import Ends, Team
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.progress import Meter
@@ -26,7 +29,7 @@ from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
 
 if TYPE_CHECKING:
-    from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Rule
+    from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Record, Rule
 
 __all__ = ["CompiledRun"]
 
@@ -77,9 +80,9 @@ class CompiledRun:
 
     def run(
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,
-        meter: Meter,
+        ends: Ends | None, meter: Meter,
     ) -> None:  # fmt: skip
-        """All steps of all trajectories, from rows (S, d) and (S, n)."""
+        """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
         say_if_slow("trajectories")
         from bilevel_sym.tape.compiled_loop import LoopState, Rule
 
@@ -91,35 +94,81 @@ class CompiledRun:
         state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
         state.used[:] = NOISE
         most = max(1, min(MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])), NOISE * (rule.T_escape + 2)))
-        k, size = 0, FIRST_SLICE
+        k, size, asking = 0, FIRST_SLICE, False
+        record: Record | None = None
         try:
             while k < steps and (state.status == 0).any():
-                size = min(size, steps - k, most)
+                size = min(size, steps - k, most) if ends is None else 1
                 self._supply(state, streams, size)
                 begun = perf_counter()
-                self._advance(loop, state, size, rule, ledger, k)
+                record = self._advance(loop, state, size, rule, ledger, k, ends is not None)
                 spent = perf_counter() - begun
+                if ends is not None and record is not None:
+                    asking = True
+                    self._ask(ends, k, state, record, ledger, back=True)
+                    asking = False
                 k += size
                 meter.at(k, f", {int((state.status == 0).sum())} running")
                 size = max(1, min(4 * size, int(size * SLICE / max(spent, 1e-6))))
-            # the estimate at the last point, from which nobody moves
-            self._advance(loop, state, 1, Rule(0.0), ledger, k)
+            self._look(loop, state, ledger, k, ends)
+        except KeyboardInterrupt:
+            if asking and record is not None:  # nobody has left the points that were asked about
+                self._back(np.flatnonzero(state.status == 0), k, state, record, ledger)
+            else:
+                self._look(loop, state, ledger, int(state.age[state.status == 0].max(initial=0)), None)
+            raise
         finally:
             self._close(state, ledger, steps)
 
-    def _advance(self, loop: CompiledLoop, state: LoopState, size: int, rule: Rule, ledger: Ledger, k: int) -> None:
+    def _advance(
+        self, loop: CompiledLoop, state: LoopState, size: int, rule: Rule, ledger: Ledger, k: int, wanted: bool
+    ) -> Record | None:
         from bilevel_sym.tape.compiled_loop import Record
 
-        if ledger.history is None:
+        if ledger.history is None and not wanted:
             loop.advance(state, size, rule)
-            return
+            return None
         record = Record.empty(len(state.x), size, state.x.shape[1], state.y.shape[1])
         try:
             loop.advance(state, size, rule, record)
         finally:  # an interruption comes when compiled code is left
-            h, now = ledger.history, slice(k, k + size)
-            h.x[:, now], h.y[:, now], h.v[:, now] = record.xs, record.ys, record.vs
-            h.grad[:, now], h.phi[:, now], h.perturbed[:, now] = record.grads, record.phis, record.perturbed
+            if ledger.history is not None:
+                h, now = ledger.reserve(k + size), slice(k, k + size)
+                h.x[:, now], h.y[:, now], h.v[:, now] = record.xs, record.ys, record.vs
+                h.grad[:, now], h.phi[:, now], h.perturbed[:, now] = record.grads, record.phis, record.perturbed
+        return record
+
+    def _look(self, loop: CompiledLoop, state: LoopState, ledger: Ledger, k: int, ends: Ends | None) -> None:
+        """The estimate at the last point, from which nobody moves."""
+        from bilevel_sym.tape.compiled_loop import Rule
+
+        record = self._advance(loop, state, 1, Rule(0.0), ledger, k, ends is not None)
+        state.age[state.status == 0] -= 1
+        if ends is not None and record is not None:
+            self._ask(ends, k, state, record, ledger, back=False)
+
+    def _ask(self, ends: Ends, k: int, state: LoopState, record: Record, ledger: Ledger, *, back: bool) -> None:
+        """Ask the rule about the k-th points; those who end there are taken ``back`` from where they moved since."""
+        members = np.flatnonzero(state.status == 0)
+        if not len(members):
+            return
+        x, y, v, grad = (in_lanes(a[members, 0]) for a in (record.xs, record.ys, record.vs, record.grads))
+        nothing = np.zeros(x.shape[1], dtype=np.int8)
+        team = Team(members, x, y, v, nothing.astype(np.int64), ())
+        phi = in_lanes(record.phis[members])[0]
+        codes = np.asarray(ends(k, team, Estimate(grad, phi, y, v, nothing, {})))[: len(members)]
+        ended = members[codes != 0]
+        state.status[ended] = codes[codes != 0]
+        if back:
+            self._back(ended, k, state, record, ledger)
+
+    @staticmethod
+    def _back(members: NDArray[np.intp], k: int, state: LoopState, record: Record, ledger: Ledger) -> None:
+        """Put trajectories back to their k-th points, from which they have just moved."""
+        state.x[members] = record.xs[members, 0]
+        state.age[members] -= 1
+        if ledger.history is not None:
+            ledger.history.perturbed[members, k] = False
 
     def _supply(self, state: LoopState, streams: Sequence[np.random.Generator], size: int) -> None:
         """As much noise as so many steps can use: one perturbation in T_escape + 1 of them. It ends the buffer."""
@@ -134,16 +183,21 @@ class CompiledRun:
             state.used[s] = NOISE - need
 
     def _close(self, state: LoopState, ledger: Ledger, steps: int) -> None:
-        everyone, failed = np.arange(len(state.x)), state.status != 0
-        reached = np.minimum(state.age, steps)
-        ledger.x[:], ledger.y[:], ledger.v[:], ledger.steps[:] = state.x, state.y, state.v, reached
+        """Enter what was reached: ``age`` moves, and one estimate more."""
+        everyone, failed = np.arange(len(state.x)), (state.status != 0) & (state.status < Status.OUT_OF_STEPS)
+        ledger.x[:], ledger.y[:], ledger.v[:], ledger.steps[:] = state.x, state.y, state.v, state.age
         ledger.grad[:], ledger.phi[:] = state.grad, state.phi
         ledger.best_x[:], ledger.best_y[:] = state.best_x, state.best_y
         ledger.best_phi[:], ledger.best_k[:] = state.best_phi, state.best_k
-        ledger.count(everyone, {name: c * (state.age + failed) for name, c in self.estimator.cost.items()})
-        ledger.close(everyone[~failed & (state.age > steps)], Status.OUT_OF_STEPS)
+        ledger.count(everyone, {name: c * (state.age + 1) for name, c in self.estimator.cost.items()})
+        ledger.close(everyone, np.where((state.status == 0) & (state.age >= steps), Status.OUT_OF_STEPS, state.status))
         lost = everyone[failed]
-        ledger.fail(lost, state.status[lost], reached[lost], state.x[lost], state.y[lost], state.v[lost])
+        ledger.fail(lost, state.status[lost], state.age[lost], state.x[lost], state.y[lost], state.v[lost])
         if ledger.history is not None:
+            h = ledger.reserve(int(state.age.max()) + 1)
             total = sum(self.estimator.cost.values())
-            ledger.history.calls[:] = total * (1 + np.minimum(np.arange(steps + 1), reached[:, None]))
+            h.calls[:] = total * (1 + np.minimum(np.arange(h.calls.shape[1]), state.age[:, None]))
+            # what was computed beyond a point at which somebody ended
+            beyond = np.arange(h.calls.shape[1]) > state.age[:, None]
+            for table in (h.x, h.y, h.v, h.grad, h.phi):
+                table[beyond] = np.nan

@@ -89,7 +89,7 @@ class INeon:
         0.01
         """
         p = practical(problem, smoothness, **options)
-        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.F_escape, p.rho_phi)
+        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.F_escape, p.known_rho_phi)
 
     @property
     def escape_step(self) -> float:

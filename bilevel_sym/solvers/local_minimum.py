@@ -8,22 +8,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bilevel_sym.certificate import evaluate
 from bilevel_sym.checks import settle_positive
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.status import Status
 
+ROUNDING = 1e-12  # of an eigenvalue, beside the norm of its matrix
+
 __all__ = ["Curvature", "LocalMinimum", "confirm", "curvature_at"]
 
 
 class Curvature(NamedTuple):
-    """|grad Phi|, the smallest eigenvalue of Hess Phi, and the rho_phi that curvature is measured by."""
+    """|grad Phi|, the smallest eigenvalue of Hess Phi, its norm, and the rho_phi that curvature is measured by."""
 
     grad_norm: float
     smallest_eigenvalue: float
+    hess_norm: float
     rho_phi: float
 
 
@@ -36,7 +40,7 @@ def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: 
     >>> from bilevel_sym import BilevelProblem
     >>> kernels = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels  # Phi = x^2
     >>> curvature_at(kernels, np.array([0.5]))
-    Curvature(grad_norm=1.0, smallest_eigenvalue=2.0, rho_phi=0.0)
+    Curvature(grad_norm=1.0, smallest_eigenvalue=2.0, hess_norm=2.0, rho_phi=0.0)
     """
     y_star = kernels.y_star(x, y0=y)
     _, grad, hess = kernels.expansion(x, y_star)
@@ -44,7 +48,19 @@ def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: 
         third = kernels.third_phi(x, y0=y_star)
         # the norm over unit vectors lies between this spectral norm over sqrt(d) and the spectral norm
         rho_phi = float(np.linalg.norm(third.reshape(len(x), -1), 2)) / math.sqrt(len(x))
-    return Curvature(float(np.linalg.norm(grad)), float(np.linalg.eigvalsh(hess)[0]), rho_phi)
+    eigenvalues = np.linalg.eigvalsh(hess)
+    return Curvature(float(np.linalg.norm(grad)), float(eigenvalues[0]), float(np.abs(eigenvalues).max()), rho_phi)
+
+
+def _smooth_at(kernels: Kernels, x: Floats) -> bool:
+    """Whether Phi has no kink at the point: there derivatives are those of one side, and say nothing."""
+    if not kernels.problem.tape.has_kinks:
+        return True
+    try:
+        evaluate(kernels.problem, x.tolist(), digits=6)
+    except CertificateFailure:
+        return False
+    return True
 
 
 def confirm(kernels: Kernels, team: Team, move: Move, eps: float, rho_phi: float | None) -> None:
@@ -61,7 +77,8 @@ class LocalMinimum:
 
     The check: |grad Phi(x)| <= eps and the smallest eigenvalue of Hess Phi(x) >= -sqrt(rho_phi eps), from the exact
     gradient and Hessian; with ``by=INeon(...)``, as the paper does: iNEON finds no negative curvature. It is made
-    where the estimate is at most 4/5 of eps, at first at once, then ever less often while it fails.
+    where the estimate is at most 4/5 of eps, at first at once, then ever less often while it fails. A kink is never
+    called a minimum: derivatives say nothing there.
 
     Paper: Definition 1.1 [def:local-min]
 
@@ -87,9 +104,10 @@ class LocalMinimum:
         try:
             here = curvature_at(kernels, x, y, self.rho_phi)
             if self.by is not None:
-                return here.grad_norm <= self.eps and not self.by.direction(kernels.problem, x, y0=y, rng=rng).any()
+                flat = here.grad_norm <= self.eps and not self.by.direction(kernels.problem, x, y0=y, rng=rng).any()
+                return flat and _smooth_at(kernels, x)
         except BilevelError:
             return False
         # a zero eigenvalue comes out of the computation as a rounding error of either sign
-        noise = 1e-12 * (1.0 + abs(here.smallest_eigenvalue))
-        return here.grad_norm <= self.eps and here.smallest_eigenvalue >= -math.sqrt(here.rho_phi * self.eps) - noise
+        allowed = math.sqrt(here.rho_phi * self.eps) + ROUNDING * here.hess_norm
+        return here.grad_norm <= self.eps and here.smallest_eigenvalue >= -allowed and _smooth_at(kernels, x)

@@ -19,7 +19,7 @@ from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.oracle import filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution
-from bilevel_sym.solvers.algorithm import Algorithm, Flags, Run, Team
+from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Run, Team
 from bilevel_sym.solvers.compiled import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
@@ -96,11 +96,11 @@ def solve(
     ledger = Ledger(kernels, x, y, steps, record == "all")
     if size:
         streams = Streams(seeds)
-        compiled = CompiledRun.of(algorithm, kernels) if rule is None else None
+        compiled = CompiledRun.of(algorithm, kernels)
         with Meter("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
             try:
                 if compiled is not None:
-                    compiled.run(x, y, v, streams, ledger, steps, meter)
+                    compiled.run(x, y, v, streams, ledger, steps, rule, meter)
                 else:
                     _loop(run, Team.gather(x, y, v, run.clock, streams), ledger, steps, rule, meter)
             except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def _starts(name: str, given: ArrayLike | None, n: int, size: int) -> Floats:
     return np.ascontiguousarray(np.broadcast_to(rows, (size, n)))
 
 
-def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: _Rule | None, meter: Meter) -> None:
+def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: Ends | None, meter: Meter) -> None:
     for k in range(steps + 1):
         meter.at(k, f", {team.size} running")
         estimate = run.estimate(team)
@@ -175,10 +175,8 @@ def _only(estimate: Estimate, staying: Flags, team: Team) -> Estimate:
 
 # ---- stopping -------------------------------------------------------------------------------------------
 
-_Rule = Callable[[int, Team, Estimate], Any]
 
-
-def _rule(stop: Any, algorithm: Any, kernels: Kernels, size: int) -> _Rule | None:
+def _rule(stop: Any, algorithm: Any, kernels: Kernels, size: int) -> Ends | None:
     if stop is None:
         return None
     if isinstance(stop, str):

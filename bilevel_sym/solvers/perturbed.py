@@ -173,7 +173,7 @@ class Perturbed:
         1.0
         """
         p = practical(problem, smoothness, **options)
-        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.rho_phi)
+        return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.known_rho_phi)
 
     @property
     def estimates(self) -> Estimator:

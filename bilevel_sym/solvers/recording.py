@@ -20,6 +20,7 @@ __all__ = ["History", "Ledger"]
 Members = NDArray[np.intp]
 FAR = 1e50  # what is beyond this when numbers end has run away
 MAX_BYTES = 8 * 2**30
+ROOM = 1024  # points of each trajectory that there is room for at first
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,26 @@ class History:
     calls: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, size: int, steps: int, d: int, n: int) -> History:
-        """Room for ``steps`` moves of ``size`` trajectories."""
-        shape = (size, steps + 1)
-        if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_BYTES:
-            raise InvalidProblem(
-                f"recording {size} trajectories of {steps} steps would take more than {MAX_BYTES >> 30} GB",
-                hint='record="last", fewer steps, or fewer trajectories at a time',
-            )
-        x, y, v, grad = (np.full((*shape, width), np.nan) for width in (d, n, n, d))
-        flags, calls = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
-        return cls(x, y, v, grad, np.full(shape, np.nan), flags, calls)
+    def empty(cls, size: int, stop: int, d: int, n: int) -> History:
+        """Room for ``stop`` points of ``size`` trajectories."""
+        x, y, v, grad = (np.full((size, stop, width), np.nan) for width in (d, n, n, d))
+        flags, calls = np.zeros((size, stop), dtype=np.bool_), np.zeros((size, stop), dtype=np.int64)
+        return cls(x, y, v, grad, np.full((size, stop), np.nan), flags, calls)
+
+    def grown(self, stop: int) -> History:
+        """The same with more room."""
+        larger = History.empty(len(self.x), stop, self.x.shape[2], self.y.shape[2])
+        for old, new in zip(vars(self).values(), vars(larger).values(), strict=True):
+            new[:, : old.shape[1]] = old
+        return larger
+
+
+def _require_room(size: int, steps: int, d: int, n: int) -> None:
+    if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_BYTES:
+        raise InvalidProblem(
+            f"recording {size} trajectories of {steps} steps could take more than {MAX_BYTES >> 30} GB",
+            hint='record="last", fewer steps, or fewer trajectories at a time',
+        )
 
 
 class Ledger:
@@ -62,7 +72,20 @@ class Ledger:
         self.calls = {name: np.zeros(size, dtype=np.int64) for name in COUNTERS}
         self.best_x, self.best_y = x.copy(), y.copy()
         self.best_phi, self.best_k = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
-        self.history = History.empty(size, steps, d, n) if record else None
+        self._steps = steps
+        self.history: History | None = None
+        if record:
+            _require_room(size, steps, d, n)
+            self.history = History.empty(size, min(steps + 1, ROOM), d, n)
+
+    def reserve(self, stop: int) -> History:
+        """The history, with room for ``stop`` points: it doubles as it fills, up to what the steps can use."""
+        if self.history is None:
+            raise AssertionError("nothing is recorded")
+        room = self.history.calls.shape[1]
+        if stop > room:
+            self.history = self.history.grown(max(stop, min(2 * room, self._steps + 1)))
+        return self.history
 
     def count(self, members: Members, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all members, or one each."""
@@ -77,7 +100,7 @@ class Ledger:
         who = members[better]
         self.best_x[who], self.best_y[who], self.best_phi[who], self.best_k[who] = x[better], y[better], phi[better], k
         if self.history is not None:
-            h = self.history
+            h = self.reserve(k + 1)
             h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
             h.grad[members, k], h.phi[members, k] = grad, phi
             h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
@@ -88,8 +111,8 @@ class Ledger:
         self.grad[members], self.phi[members] = np.nan, np.nan
         far = ~(np.abs(np.concatenate([x, y], axis=1)).max(axis=1, initial=0.0) <= FAR)
         self.status[members] = np.where(far & (codes == Status.NOT_FINITE), Status.DIVERGED, codes)
-        if self.history is not None:
-            h = self.history
+        if self.history is not None and len(members):
+            h = self.reserve(int(np.max(k)) + 1)
             h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
             h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
 

@@ -14,18 +14,21 @@ from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.checks import count, settle_counts, settle_positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.hypergradient import Estimate, Exact
+from bilevel_sym.hypergradient import AID, Estimate, Exact
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Move, Team
-from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.auto import MAX_INNER, practical
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.perturbed import SMALL, norms
 from bilevel_sym.status import Status
 
 __all__ = ["StocBiO", "neumann_batch_sizes"]
+
+FEW_ROWS = 2000  # data that are cheaper to take whole than to draw from
+MAX_BATCH, LEAST_BATCH = 10**9, 64
 
 
 def neumann_batch_sizes(B: float, Q: int, eta_neumann: float, mu: float) -> tuple[int, ...]:
@@ -99,10 +102,13 @@ class StocBiO:
         object.__setattr__(self, "neumann_batches", sizes)
 
     @classmethod
-    def auto(cls, problem: StochasticProblem, smoothness: Any = None, *, batch: int = 64, **options: Any) -> StocBiO:
+    def auto(
+        cls, problem: StochasticProblem, smoothness: Any = None, *, batch: int | None = None, **options: Any
+    ) -> StocBiO:
         """Practical parameters for the mean problem with batches of ``batch`` rows, and iNEON to escape by.
 
-        Options as in ``Perturbed.auto``; nothing is proved.
+        Unless given, batches are (10/eps)^2 rows, whose mean is off by about eps/10: where the data are few that
+        costs no more than the data themselves. Options as in ``Perturbed.auto``; nothing is proved.
 
         >>> from bilevel_sym import zoo
         >>> StocBiO.auto(zoo.get("stochastic_noise").problem, batch=16).S
@@ -112,7 +118,12 @@ class StocBiO:
             raise InvalidProblem("StocBiO is for stochastic problems", hint="Perturbed.auto(problem)")
         p = practical(problem, smoothness, **options)
         escape = INeon.auto(problem, smoothness, **options)
-        steps = math.ceil(3 * p.ell / p.mu)
+        if isinstance(escape.estimator, Exact):  # which has no meaning on a batch
+            escape = replace(escape, estimator=AID(MAX_INNER, problem.n, 1 / p.ell))
+        steps = min(math.ceil(3 * p.ell / p.mu), MAX_INNER)
+        if batch is None:
+            few = max(len(problem.xi_data), len(problem.zeta_data)) <= FEW_ROWS
+            batch = min(math.ceil((10 / p.eps) ** 2), MAX_BATCH) if few else LEAST_BATCH
         return cls(steps, steps, batch, 1 / p.ell, p.eta / 4, 1 / p.ell, batch, batch, escape=escape)
 
     @property

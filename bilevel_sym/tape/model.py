@@ -19,6 +19,7 @@ from bilevel_sym.tape.scalars import SMOOTH_BALLS, ScalarProgram
 __all__ = ["Model"]
 
 Block = tuple[tuple[int, ...], list[Form]]  # the shape, and the entries row by row
+KINKS = frozenset(("abs", "sign", "min", "max", "select"))
 DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
 
 
@@ -80,6 +81,11 @@ class Model:
         twin.graph = self._pristine.copy()
         twin._forget()
         return twin
+
+    @cached_property
+    def has_kinks(self) -> bool:
+        """Whether f or g is built from pieces that may meet in a kink or a jump."""
+        return not KINKS.isdisjoint(self._pristine.op)
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:
