@@ -90,14 +90,21 @@ class SolveJob:
         if self.eta is not None:
             step = "beta" if isinstance(algorithm, StocBiO) else "eta"
             algorithm = replace(algorithm, **{step: self.eta})
-        rho_phi = getattr(algorithm, "rho_phi", None)
+        solution = self._solve(algorithm, x0, progress, record)
+        if self.algorithm is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
+            # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
+            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record)
+            return again if any(s.ok for s in again.statuses) else solution
+        return solution
+
+    def _solve(self, algorithm: Any, x0: Floats, progress: bool, record: bool) -> Solution:
         # iNEON and StocBiO decide for themselves when they have arrived
         judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
         seeds = count("--seeds", self.seeds)
         return solve(
             self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
             rng=self.seed, progress=progress, record="all" if record else "last",
-            stop=LocalMinimum(self.eps, rho_phi) if judged else None,
+            stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
         )  # fmt: skip
 
     def _suitable(self) -> str:
@@ -140,6 +147,8 @@ class SolveJob:
                 yield "  note: this point lies outside of the problem's box"
         failed = [status for status in solution.statuses if not status.ok]
         stuck = [status for status in solution.statuses if status is Status.OUT_OF_STEPS]
+        if self.algorithm is None and isinstance(getattr(solution.schedule, "estimator", None), Exact):
+            yield "  note: the lower level is solved by Newton's method: gradient steps would be too many, or failed"
         if failed:
             yield "  try: --algorithm perturbed-exact, as tau fits only the region sampled; or a smaller --eta"
         elif stuck:

@@ -241,6 +241,23 @@ def test_solve_reads_a_file_escapes_its_saddle_and_says_what_happened(tmp_path: 
     assert {line.split(",")[0] for line in lines[1:]} == {"0", "1", "2", "3"}
 
 
+STIFF = """x = ["a", "b", "c"]
+y = ["w1", "w2", "w3"]
+f = "(w1 + 2*w2 - w3 - 1)**2 + (w1 - w2 + w3/2 - 2)**2 + (w3 + w1 - 1/2)**2"
+g = "((w1 + w2 - 1)**2 + (w2 - w3 - 2)**2 + (w1 + w3)**2)/2 + (exp(a)*w1**2 + exp(b)*w2**2 + exp(c)*w3**2)/2"
+"""
+
+
+def test_a_lower_level_that_stiffens_on_the_way_is_solved_all_the_same(tmp_path: Path) -> None:
+    """Log-weights: g_yy grows without bound along the run, so that no tau from the start fits."""
+    path = tmp_path / "weights.toml"
+    path.write_text(STIFF)
+    done = run("solve", str(path), "--steps", "100")
+    assert done.returncode == 0
+    assert "ran out of steps (100 steps)" in done.stdout
+    assert "by Newton's method" in done.stdout
+
+
 def test_solve_as_json_is_reproducible_and_complete() -> None:
     first, second = (json.loads(run("solve", "zoo:saddle", "--seed", "3", "--format", "json").stdout) for _ in range(2))
     assert first == second
