@@ -163,6 +163,7 @@ def test_separable_systems(parts: list[Callable[[sp.Symbol, sp.Symbol], sp.Expr]
 
 
 @given(st.lists(SMALL, min_size=8, max_size=8), RATIONAL, RATIONAL)
+@pytest.mark.slow
 def test_triangular_systems(c: list[sp.Integer], p: sp.Rational, q: sp.Rational) -> None:
     first = c[0] * x1**2 + c[1] * x2
     second = c[2] * y1**2 + c[3] * x1 * y1 + c[4]

@@ -70,6 +70,7 @@ def samples() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_latex_is_balanced() -> None:
     for name, latex in samples().items():
         assert balanced(latex), name

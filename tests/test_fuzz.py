@@ -142,6 +142,7 @@ def check(count: int, seed: int) -> None:
     assert set(report["events"]) <= HARMLESS
 
 
+@pytest.mark.slow
 def test_what_we_accept_is_what_sympy_parses() -> None:
     check(1_500, seed=1)
 

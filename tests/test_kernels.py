@@ -143,7 +143,9 @@ def check_against_digits_and_balls(problem: BilevelProblem, rows: Floats, backen
             assert_close(values[k], balls)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [b if b != "lambdify" else pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS]
+)
 @pytest.mark.parametrize("name", zoo.names())
 def test_zoo_problems_against_fifty_digits_and_balls(name: str, backend: Backend) -> None:
     problem = zoo.get(name).problem

@@ -236,7 +236,7 @@ def test_isotropic_systems_are_exact(batch: int) -> None:
     assert (Factored(np.tile(4 * np.eye(4), (batch, 1, 1))).solve(right) == right / 4).all()
 
 
-@pytest.mark.parametrize("batch", [1, 3, 9, 64])
+@pytest.mark.parametrize("batch", [1, 3, 9, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n", [1, 2, 6, 13])
 def test_nan_and_indefinite_matrices_are_never_solved(batch: int, n: int) -> None:
     # numpy.linalg.eigvalsh of a matrix with NaN may return finite numbers; LAPACK's Cholesky lets NaN pass

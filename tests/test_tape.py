@@ -551,6 +551,7 @@ def test_ten_thousand_nested_functions_with_gradient(deep: Program) -> None:
     assert balls["f"][0].rad() < 1e-30
 
 
+@pytest.mark.slow
 def test_ten_thousand_nested_functions_compiled(deep: Program) -> None:
     plain, compiled = (array_run(deep, [[Q(1), Q(0)]], compiled=flag) for flag in (False, True))
     np.testing.assert_allclose(compiled["f_x"], plain["f_x"], rtol=1e-11)

@@ -274,6 +274,7 @@ def test_rational_answers_are_exact(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", CLOSED)
+@pytest.mark.slow
 def test_lower_solution_and_phi_to_forty_digits(spec: str) -> None:
     example = EXAMPLES[spec]
     problem = example.problem
