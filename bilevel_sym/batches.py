@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Engine, Floats, Session
+from bilevel_sym.engine import Engine, Floats, Lanes, Session
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import StochasticProblem
 from bilevel_sym.tape.arrays import STEADY
 from bilevel_sym.tape.model import Model
 
 __all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
-
-Members: TypeAlias = NDArray[np.intp]
 
 GROUP = 8192  # rows times lanes that are computed in one go
 
@@ -71,7 +67,7 @@ class Data:
 class BatchSession:
     """Blocks of the means over batches, lanes last; lanes beyond those that have a batch repeat the first.
 
-    See ``bilevel_sym.engine.Session``.
+    See ``bilevel_sym.engine.Lanes``.
     """
 
     def __init__(self, data: Data, names: Sequence[str], lanes: int, batches: dict[str, Batch]) -> None:
@@ -101,15 +97,6 @@ class BatchSession:
         means = self._parts[name[0]].means(name)
         lanes = self._tables[0].shape[1]
         return np.concatenate([means, np.repeat(means[:, :1], lanes - means.shape[1], axis=1)], axis=1)
-
-    def put(self, stage: int, values: Floats) -> None:
-        """Give the inputs of one stage, (lanes, inputs), and perform it."""
-        self._tables[stage][:] = values.T
-        self.perform(stage)
-
-    def take(self, name: str) -> Floats:
-        """One block, (lanes, entries)."""
-        return np.ascontiguousarray(self.rows(name).T)
 
 
 class _Part:
@@ -155,11 +142,10 @@ class BatchOracle:
     width = STEADY
 
     def __init__(self, data: Data, batch_f: Batch, batch_g: Batch) -> None:
-        self.problem = data.problem
         self._data, self._batches = data, {"f": batch_f, "g": batch_g}
         self._sessions: dict[tuple[tuple[str, ...], int], BatchSession] = {}
 
-    def session(self, names: Sequence[str], lanes: slice) -> Session:
+    def session(self, names: Sequence[str], lanes: slice) -> Lanes:
         """Only the first lane is computed; the others repeat it."""
         key = (tuple(names), lanes.stop - lanes.start)
         if key not in self._sessions:

@@ -10,7 +10,7 @@ from bilevel_sym.errors import InvalidProblem
 
 MOST = 10**18  # well inside of 64 bits
 
-__all__ = ["count", "positive", "settle_counts", "settle_positive"]
+__all__ = ["count", "positive", "settle_counts", "settle_positive", "settle_rounded_up"]
 
 
 def count(name: str, value: object, *, least: int = 1) -> int:
@@ -22,9 +22,12 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.InvalidProblem: D must be a whole number of at least 1, but is 0
+    try: D=1
     """
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise InvalidProblem(f"{name} must be a whole number of at least {least}, but is {value!r}")
+        raise InvalidProblem(
+            f"{name} must be a whole number of at least {least}, but is {value!r}", hint=f"{name}={max(least, 1)}"
+        )
     number = int(value)
     if number > MOST:
         raise InvalidProblem(f"{name} = {number} is more than anything can be counted to", hint="at most 10^18")
@@ -54,6 +57,11 @@ def settle_counts(owner: object, *names: str, least: int = 1) -> None:
     """Check fields of a frozen object that are whole numbers, and keep them as plain integers."""
     for name in names:
         object.__setattr__(owner, name, count(name, getattr(owner, name), least=least))
+
+
+def settle_rounded_up(owner: object, name: str) -> None:
+    """Check a field of a frozen object that is a positive number, and keep it as a whole number, rounded up."""
+    object.__setattr__(owner, name, count(name, math.ceil(positive(name, getattr(owner, name)))))
 
 
 def settle_positive(owner: object, *names: str, optional: bool = False) -> None:

@@ -6,10 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.linear_algebra import Floats, NotPositiveDefinite
 
-__all__ = ["EXPANSION", "Engine", "Expansion", "Floats", "Session", "in_chunks", "keep_memory", "over_points"]
+__all__ = [
+    "EXPANSION",
+    "Engine",
+    "Expansion",
+    "Floats",
+    "Lanes",
+    "Session",
+    "in_chunks",
+    "in_halves",
+    "keep_memory",
+    "over_points",
+]
 
 # what the three formulas of an expansion need: f and g to second order, and the Lagrangian's Hessian
 EXPANSION = ("f", "f_x", "f_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
@@ -27,16 +39,12 @@ class Expansion(NamedTuple):
     hess: Floats
 
 
-class Session(Protocol):
-    """Lanes of one program. The inputs come in stages: 0 is (x, y), 1 is v, 2 is two directions in (x, y)."""
+class Lanes(Protocol):
+    """Lanes of one program. The inputs come in stages: 0 is (x, y), 1 is v, 2 is two directions in (x, y).
 
-    def put(self, stage: int, values: Floats) -> None:
-        """Give the inputs of one stage, (lanes, inputs), and perform it; earlier stages come first."""
+    Lanes stand last and nothing is copied, for loops that would spend their time on turning arrays around.
+    """
 
-    def take(self, name: str) -> Floats:
-        """One block, (lanes, ...); valid until it is taken again."""
-
-    # the same with lanes last and nothing copied, for loops that would spend their time on turning arrays around
     def inputs(self, stage: int) -> Floats:
         """The inputs of one stage, (inputs, lanes), to be written before it is performed."""
 
@@ -45,6 +53,16 @@ class Session(Protocol):
 
     def rows(self, name: str) -> Floats:
         """One block, (entries, lanes); valid until the next stage is performed."""
+
+
+class Session(Lanes, Protocol):
+    """The same with lanes first."""
+
+    def put(self, stage: int, values: Floats) -> None:
+        """Give the inputs of one stage, (lanes, inputs), and perform it; earlier stages come first."""
+
+    def take(self, name: str) -> Floats:
+        """One block, (lanes, ...); valid until it is taken again."""
 
 
 class Engine(Protocol):
@@ -100,6 +118,30 @@ def in_chunks(size: int, lanes: int, chunk: Callable[[slice], Sequence[Any]]) ->
         for result, part in zip(results, parts, strict=True):
             result[rows] = part
     return results
+
+
+def in_halves(
+    members: NDArray[np.intp], attempt: Callable[[NDArray[np.intp]], None], failure: type[Exception]
+) -> list[int]:
+    """Attempt something for many members at once; those who fail alone are returned, found by halving.
+
+    >>> def attempt(members):
+    ...     if 3 in members:
+    ...         raise ValueError
+    >>> in_halves(np.arange(8), attempt, ValueError)
+    [3]
+    """
+    failed, groups = [], [members] if len(members) else []
+    while groups:
+        group = groups.pop()
+        try:
+            attempt(group)
+        except failure:
+            if len(group) == 1:
+                failed.append(int(group[0]))
+            else:
+                groups += np.array_split(group, 2)
+    return failed
 
 
 def over_points(

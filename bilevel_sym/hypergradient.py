@@ -6,6 +6,7 @@ An estimator is a frozen set of parameters. It works on lanes (``bilevel_sym.ora
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,17 +17,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym import implicit
 from bilevel_sym.checks import settle_counts, settle_positive
-from bilevel_sym.engine import Floats, Session
+from bilevel_sym.engine import Floats, Lanes, in_halves
 from bilevel_sym.errors import InvalidProblem, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import conjugate_gradients, neumann_series
 from bilevel_sym.lower_level import solve_lower_level
-from bilevel_sym.oracle import ExactOracle, Oracle, fill, in_lanes, out_of_lanes
+from bilevel_sym.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.status import Status
 
-__all__ = ["AID", "ITD", "Estimate", "Estimator", "Exact", "GDmax", "Hypergradient", "Neumann"]
+__all__ = [
+    "AID",
+    "ITD",
+    "Estimate",
+    "Estimator",
+    "Exact",
+    "GDmax",
+    "Hypergradient",
+    "Neumann",
+    "judged",
+    "require_estimator",
+]
 
 Codes: TypeAlias = NDArray[np.int8]
 Calls: TypeAlias = Mapping[str, Any]  # name of a counter -> a number, or one a lane
@@ -57,7 +69,7 @@ class Hypergradient:
     counters: Counts
 
 
-class Estimator:
+class Estimator(ABC):
     """The common part of AID, ITD, Neumann, GDmax and Exact."""
 
     def estimate(
@@ -100,12 +112,7 @@ class Estimator:
                 hint="a point where g is strongly convex in y, or a smaller tau",
             )
 
-    @property
-    def cost(self) -> Mapping[str, int]:
-        """Oracle calls of one estimate, where that is always the same."""
-        raise NotImplementedError
-
-    def check(self, problem: BilevelProblem) -> None:
+    def check(self, problem: BilevelProblem) -> None:  # noqa: B027 - most estimators take any problem
         """Refuse a problem for which the estimator makes no sense."""
 
     def in_lanes(self, oracle: Oracle, x: Floats, y: Floats, v: Floats) -> Estimate:
@@ -117,9 +124,9 @@ class Estimator:
         lanes, width = x.shape[1], oracle.width
         bounds = [*range(0, lanes, width), lanes]
         if len(bounds) == 2:
-            return _judged(x, self._chunk(oracle, x, y, v, slice(0, lanes)))
+            return judged(x, self._chunk(oracle, x, y, v, slice(0, lanes)))
         parts = [
-            _judged(x[:, a:b], self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b)))
+            judged(x[:, a:b], self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b)))
             for a, b in pairwise(bounds)
         ]
         calls = {
@@ -129,15 +136,24 @@ class Estimator:
         arrays: list[Any] = [np.concatenate([part[k] for part in parts], axis=-1) for k in range(5)]
         return Estimate._make([*arrays, calls])
 
+    @abstractmethod
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
-        raise NotImplementedError
+        """The estimate in some lanes that fit the cache together."""
 
     def longer(self) -> Estimator:
         """With one more step of the lower level, as Algorithm 1's loop from 0 to D is printed."""
         return self
 
 
-def _judged(x: Floats, found: Estimate) -> Estimate:
+def require_estimator(value: object) -> None:
+    """Refuse what is not an estimator, with a hint."""
+    if not isinstance(value, Estimator):
+        raise InvalidProblem(
+            f"estimator must be AID, ITD, Neumann, GDmax or Exact, but is {value!r}", hint="AID(D=10, N=5, tau=0.1)"
+        )
+
+
+def judged(x: Floats, found: Estimate) -> Estimate:
     """Mark the lanes in which something is not finite; an infinite x can hide behind a bounded function."""
     # one sum a lane: it is finite only if everything is (or overflows, which is then looked at)
     total = found.phi + sum(np.add.reduce(np.abs(part)) for part in (x, found.grad, found.y, found.v))
@@ -159,7 +175,7 @@ def _descended(oracle: Oracle, x: Floats, y: Floats, lanes: slice, steps: int, t
     return moving.copy()
 
 
-def _product(session: Session, name: str) -> Callable[[Floats], Floats]:
+def _product(session: Lanes, name: str) -> Callable[[Floats], Floats]:
     def product(vector: Floats) -> Floats:
         session.inputs(1)[:] = vector
         session.perform(1)
@@ -176,10 +192,7 @@ def _implicit_part(oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice
     return _product(session, "g_xy_v")(v)
 
 
-SYSTEM = ("f", "f_x", "f_y", "g_yy_v")
-
-
-def _system(oracle: Oracle, x: Floats, y: Floats, lanes: slice) -> tuple[Session, Floats, Floats, Floats]:
+def _system(oracle: Oracle, x: Floats, y: Floats, lanes: slice) -> tuple[Lanes, Floats, Floats, Floats]:
     """A session at (x, y) ready for products with g_yy; f, f_x and f_y."""
     session = oracle.session(SYSTEM, lanes)
     fill(session, x, y)
@@ -196,6 +209,11 @@ class _WithLowerLevel(Estimator):
     def __post_init__(self) -> None:
         settle_counts(self, "D")
         settle_positive(self, "tau")
+
+    @property
+    @abstractmethod
+    def cost(self) -> Mapping[str, int]:
+        """Oracle calls of one estimate: always the same."""
 
     def longer(self) -> Estimator:
         """With D + 1 steps, as Algorithm 1's loop from 0 to D is printed."""
@@ -374,20 +392,14 @@ class Exact(Estimator):
         calls: dict[str, Any] = {"G_f": 2, "JV_g": n} | {k: np.zeros(size, dtype=np.int64) for k in ("G_g", "HV_g")}
         failed = np.zeros(size, dtype=np.int8)
         result = Estimate(np.full(x.shape, np.nan), np.full(size, np.nan), y.copy(), v, failed, calls)
-        groups = [np.arange(size)]
-        while groups:
-            members = groups.pop()
-            try:
-                solution = solve_lower_level(engine, x.T[members], y.T[members])
-            except LowerLevelFailure:
-                if len(members) == 1:
-                    result.failed[members] = Status.LOWER_LEVEL_FAILURE
-                else:  # find the members at fault by halving
-                    groups += np.array_split(members, 2)
-                continue
+
+        def attempt(members: NDArray[np.intp]) -> None:
+            solution = solve_lower_level(engine, x.T[members], y.T[members])
             xy = np.concatenate([x.T[members], solution.y], axis=1)
             phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, steady=True)
             result.grad[:, members], result.phi[members], result.y[:, members] = grad.T, phi, solution.y.T
             calls["G_g"][members] = solution.evaluations
             calls["HV_g"][members] = n * (solution.evaluations + 1)
+
+        failed[in_halves(np.arange(size), attempt, LowerLevelFailure)] = Status.LOWER_LEVEL_FAILURE
         return result

@@ -12,32 +12,31 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Engine, Floats, Session
+from bilevel_sym.engine import Engine, Floats, Lanes, Session
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import STEADY, whole_blocks
 
-__all__ = ["ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
+__all__ = ["SYSTEM", "ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
+
+
+SYSTEM = ("f", "f_x", "f_y", "g_yy_v")  # what the linear system g_yy v = f_y needs: the largest of the programs
 
 
 class Oracle(Protocol):
     """f and g, or the means of F and G over a batch, in lanes."""
 
     @property
-    def problem(self) -> BilevelProblem:
-        """The problem that is solved."""
-
-    @property
     def width(self) -> int:
         """How many lanes are best at a time: a multiple of the block."""
 
-    def session(self, names: Sequence[str], lanes: slice) -> Session:
+    def session(self, names: Sequence[str], lanes: slice) -> Lanes:
         """A session for these blocks in these lanes of the ensemble; its own until it is asked for again."""
 
 
 class ExactOracle:
     """f and g themselves.
 
+    >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
     >>> session = ExactOracle(problem.kernels).session(("g_y",), slice(0, 16))
     >>> session.inputs(0)[:] = 2.0
@@ -47,14 +46,13 @@ class ExactOracle:
     """
 
     def __init__(self, kernels: Kernels) -> None:
-        self.problem = kernels.problem
         self.engine: Engine = kernels.steady
         self._sessions: dict[tuple[tuple[str, ...], int], Session] = {}
 
     @property
     def width(self) -> int:
         """Many lanes share the price of a call, as long as the table stays in the cache."""
-        return max(STEADY, self.engine.lanes(("f", "f_x", "f_y", "g_yy_v")) // STEADY * STEADY)
+        return max(STEADY, self.engine.lanes(SYSTEM) // STEADY * STEADY)
 
     def session(self, names: Sequence[str], lanes: slice) -> Session:
         """Sessions are used again: their tables are the solver's only large memory."""
@@ -64,7 +62,7 @@ class ExactOracle:
         return self._sessions[key]
 
 
-def fill(session: Session, x: Floats, y: Floats) -> None:
+def fill(session: Lanes, x: Floats, y: Floats) -> None:
     """Write x and y, lanes last, into the inputs of the first stage."""
     inputs = session.inputs(0)
     inputs[: len(x)] = x

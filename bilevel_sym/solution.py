@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
+from bilevel_sym.engine import Floats, in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.status import Status
@@ -68,15 +68,13 @@ class Trajectory:
 
 def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
     """Phi at each row, with y as the start of Newton's method; NaN for members that fail."""
-    if not len(x):
-        return np.empty(0)
-    try:
-        return kernels.phi(x, y0=y)
-    except BilevelError:
-        if len(x) == 1:
-            return np.array([np.nan])
-        half = len(x) // 2  # find the members at fault by halving
-        return np.concatenate([_exact_values(kernels, x[:half], y[:half]), _exact_values(kernels, x[half:], y[half:])])
+    phi = np.full(len(x), np.nan)
+
+    def attempt(members: NDArray[np.intp]) -> None:
+        phi[members] = kernels.phi(x[members], y0=y[members])
+
+    in_halves(np.arange(len(x)), attempt, BilevelError)
+    return phi
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.solution import COUNTERS, Solution
 from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
+from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.status import Status
 
@@ -29,7 +30,8 @@ Options = dict[str, Any]
 
 
 def _with_ineon(problem: BilevelProblem, options: Options) -> Descent:
-    return replace(Descent.auto(problem, **options), escape=INeon.auto(problem, **options))
+    p = practical(problem, **options)
+    return Descent(p.estimator, p.eta, escape=INeon.of(p))
 
 
 def _aid(problem: BilevelProblem, options: Options) -> Perturbed:

@@ -463,3 +463,10 @@ def test_a_constant_or_linear_lower_level_has_its_places() -> None:
         CompiledLoop(case.tape, kind="gdmax", D=1, tau=0.5).advance(state, 1, NEVER)
         slope = [5 + 12, 3 + 20 - 3] if case is made else [5, 3]
         np.testing.assert_allclose(state.y, [[3 - slope[0] / 2, 5 - slope[1] / 2]])
+
+
+def test_the_codes_are_those_of_a_solution() -> None:
+    """The solvers read them as they stand."""
+    from bilevel_sym.status import Status
+
+    assert (RUNNING, NOT_FINITE, BREAKDOWN) == (Status.RUNNING, Status.NOT_FINITE, Status.BREAKDOWN)

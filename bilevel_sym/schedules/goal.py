@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, TypeVar, get_args
 
+from bilevel_sym.checks import count
 from bilevel_sym.constants import Constants, MinimaxConstants, Variant
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["Goal", "Smoothness", "count_of", "float_of", "floats_of", "goal_of", "smoothness_of"]
+__all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "smoothness_of"]
 
 # Between these sizes no formula of a theorem leaves float64; a problem beyond them wants other units.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 _DIVISORS = ("mu", "ell", "eps", "gap")
-_MAX_COUNT = 10**18
 _LEAST_CHANCE = 1e-300
 
 AnyConstants = TypeVar("AnyConstants", Constants, MinimaxConstants)
@@ -70,10 +69,10 @@ def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episo
     goal = Goal(
         eps=float_of(eps, "eps"),
         delta=float_of(delta, "delta"),
-        d=count_of(d, "d"),
+        d=count("d", d),
         initial_error=float_of(initial_error, "initial_error"),
         gap=float_of(gap, "gap"),
-        episodes=count_of(episodes, "episodes"),
+        episodes=count("episodes", episodes),
     )
     if not goal.eps > 0:
         raise InvalidProblem(f"eps is an accuracy and must be positive, but is {goal.eps}", hint="eps=0.01")
@@ -154,16 +153,3 @@ def float_of(value: Any, what: str) -> float:
             hint="rescale the problem: other units for x, y or f",
         )
     return number
-
-
-def count_of(value: Any, what: str) -> int:
-    """A positive integer of any kind as an int.
-
-    >>> count_of(3, "d")
-    3
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MAX_COUNT:
-        raise InvalidProblem(
-            f"{what} must be an integer, at least 1 and at most 10^18, but is {value!r}", hint=f"{what}=1"
-        )
-    return int(value)

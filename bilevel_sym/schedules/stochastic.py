@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from bilevel_sym.checks import count
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.schedules.aid import PRINTED_N, episodes_bound
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
-from bilevel_sym.schedules.goal import Goal, Smoothness, count_of, float_of, floats_of, goal_of, smoothness_of
+from bilevel_sym.schedules.goal import Goal, Smoothness, float_of, floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import descent_rate, least_steps, sgd_rate
 from bilevel_sym.schedules.neon import curvature_step, neon_escape, neon_estimate
 from bilevel_sym.schedules.schedule import Schedule, warn_about
@@ -177,7 +178,7 @@ def stocbio(
     (1.0, 1.0, 150)
     """
     goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
-    dimension = goal.d if n is None else max(goal.d, count_of(n, "n"))
+    dimension = goal.d if n is None else max(goal.d, count("n", n))
     floats = floats_of(constants, Constants, variant)
     if floats.sigma is None:
         raise InvalidProblem(

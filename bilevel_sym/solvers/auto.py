@@ -187,8 +187,5 @@ def _given(smoothness: Any) -> tuple[float, float, float | None]:
             f"smoothness={smoothness!r} has no L_phi and rho_phi", hint="verify.smoothness(problem)"
         ) from None
     known = float(getattr(rho_phi, "lower", rho_phi))
-    steps, scale = (
-        positive("L_phi", getattr(L_phi, "upper", L_phi)),
-        positive("rho_phi", getattr(rho_phi, "upper", rho_phi)),
-    )
-    return steps, scale, known if known > 0 else None
+    upper_L, upper_rho = (getattr(value, "upper", value) for value in (L_phi, rho_phi))
+    return positive("L_phi", upper_L), positive("rho_phi", upper_rho), known if known > 0 else None

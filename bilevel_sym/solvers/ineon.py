@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bilevel_sym.checks import count, settle_positive
+from bilevel_sym.checks import settle_positive, settle_rounded_up
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem, KernelError, LinearSystemFailure
-from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
+from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import dots
 from bilevel_sym.oracle import ExactOracle, Oracle, filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Flags, Move, Team
-from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.auto import Practical, practical
 from bilevel_sym.solvers.noise import Seeds, seeds_for, uniform_in_ball
 from bilevel_sym.status import Status
 
-__all__ = ["INeon"]
+__all__ = ["INeon", "require_escape"]
 
 FOUND = 11519 / 12800  # the part of F_escape by which the test of step 15 must fall
 
@@ -71,24 +71,24 @@ class INeon:
     as_printed: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.estimator, Estimator):
-            raise InvalidProblem(f"estimator must be an estimator such as AID, but is {self.estimator!r}")
-        settle_positive(self, "eta", "eps", "r", "T_escape", "F_escape")
+        require_estimator(self.estimator)
+        settle_positive(self, "eta", "eps", "r", "F_escape")
         settle_positive(self, "rho_phi", "step", optional=True)
-        object.__setattr__(self, "T_escape", count("T_escape", math.ceil(self.T_escape)))
+        settle_rounded_up(self, "T_escape")
 
     @classmethod
     def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> INeon:
-        """Practical parameters for a problem, from a given Smoothness or from sampled curvature; nothing is proved.
-
-        Options: ``eps`` (the accuracy, 1e-3), ``x0`` and ``radius`` (sample around x0 where the problem has no box),
-        ``points`` (how many, 64), ``rng``.
+        """Practical parameters for a problem; see ``Perturbed.auto``.
 
         >>> from bilevel_sym import zoo
         >>> INeon.auto(zoo.get("saddle", d=2).problem, eps=0.01).eps
         0.01
         """
-        p = practical(problem, smoothness, **options)
+        return cls.of(practical(problem, smoothness, **options))
+
+    @classmethod
+    def of(cls, p: Practical) -> INeon:
+        """The practical parameters themselves, for those who have them already."""
         return cls(p.estimator, p.eta, p.eps, p.r, p.T_escape, p.F_escape, p.known_rho_phi)
 
     @property
@@ -194,6 +194,12 @@ class INeon:
         plus, minus = (look.phi[:size] for look in looks)
         # where only one side exists, that side
         return np.where((plus <= minus) | np.isnan(minus), 1.0, -1.0), looks
+
+
+def require_escape(value: object) -> None:
+    """Refuse as an escape what is neither iNEON nor nothing."""
+    if value is not None and not isinstance(value, INeon):
+        raise InvalidProblem(f"escape must be an INeon, but is {value!r}")
 
 
 def _more(calls: Calls, lanes: NDArray[np.intp], found: Any, width: int) -> Calls:

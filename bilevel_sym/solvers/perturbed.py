@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bilevel_sym.checks import count, settle_positive
+from bilevel_sym.checks import settle_positive, settle_rounded_up
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.hypergradient import Estimate, Estimator
+from bilevel_sym.hypergradient import Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import dots
 from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.auto import practical
-from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.noise import uniform_in_ball
 
@@ -34,14 +32,6 @@ def norms(table: Floats) -> Floats:
     array([5.])
     """
     return np.sqrt(dots(table, table))
-
-
-def require_estimator(value: object) -> None:
-    """Refuse what is not an estimator, with a hint."""
-    if not isinstance(value, Estimator):
-        raise InvalidProblem(
-            f"estimator must be AID, ITD, Neumann, GDmax or Exact, but is {value!r}", hint="AID(D=10, N=5, tau=0.1)"
-        )
 
 
 @dataclass(frozen=True)
@@ -65,15 +55,11 @@ class Descent:
     def __post_init__(self) -> None:
         require_estimator(self.estimator)
         settle_positive(self, "eta")
-        if self.escape is not None and not isinstance(self.escape, INeon):
-            raise InvalidProblem(f"escape must be an INeon, but is {self.escape!r}")
+        require_escape(self.escape)
 
     @classmethod
     def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> Descent:
-        """Practical parameters for a problem, from a given Smoothness or from sampled curvature; nothing is proved.
-
-        Options: ``eps`` (the accuracy, 1e-3), ``x0`` and ``radius`` (sample around x0 where the problem has no box),
-        ``points`` (how many, 64), ``rng``.
+        """Practical parameters for a problem; see ``Perturbed.auto``.
 
         >>> from bilevel_sym import BilevelProblem
         >>> Descent.auto(BilevelProblem("x*y", "2*y**2 - x*y", "x", "y")).eta  # Phi = x^2/4
@@ -156,9 +142,9 @@ class Perturbed:
 
     def __post_init__(self) -> None:
         require_estimator(self.estimator)
-        settle_positive(self, "eta", "eps", "r", "T_escape")
+        settle_positive(self, "eta", "eps", "r")
         settle_positive(self, "rho_phi", optional=True)
-        object.__setattr__(self, "T_escape", count("T_escape", math.ceil(self.T_escape)))
+        settle_rounded_up(self, "T_escape")
 
     @classmethod
     def auto(cls, problem: BilevelProblem, smoothness: Any = None, **options: Any) -> Perturbed:

@@ -14,16 +14,16 @@ from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.checks import count, settle_counts, settle_positive
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.hypergradient import AID, Estimate, Exact
+from bilevel_sym.hypergradient import AID, Estimate, Exact, judged
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.linear_system import neumann_series
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.auto import MAX_INNER, practical
-from bilevel_sym.solvers.ineon import INeon
+from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.perturbed import SMALL, norms
-from bilevel_sym.status import Status
 
 __all__ = ["StocBiO", "neumann_batch_sizes"]
 
@@ -85,8 +85,7 @@ class StocBiO:
         settle_counts(self, "D", "S", "batch_f", "batch_g")
         settle_counts(self, "Q", least=0)
         settle_positive(self, "alpha", "beta", "eta_neumann")
-        if self.escape is not None and not isinstance(self.escape, INeon):
-            raise InvalidProblem(f"escape must be an INeon, but is {self.escape!r}")
+        require_escape(self.escape)
         if self.eps is None and self.escape is not None:
             object.__setattr__(self, "eps", self.escape.eps)
         settle_positive(self, "eps", optional=True)
@@ -117,7 +116,7 @@ class StocBiO:
         if not isinstance(problem, StochasticProblem):
             raise InvalidProblem("StocBiO is for stochastic problems", hint="Perturbed.auto(problem)")
         p = practical(problem, smoothness, **options)
-        escape = INeon.auto(problem, smoothness, **options)
+        escape = INeon.of(p)
         if isinstance(escape.estimator, Exact):  # which has no meaning on a batch
             escape = replace(escape, estimator=AID(MAX_INNER, problem.n, 1 / p.ell))
         steps = min(math.ceil(3 * p.ell / p.mu), MAX_INNER)
@@ -181,10 +180,8 @@ class _StocBiORun:
         session.inputs(1)[:] = v
         session.perform(1)
         grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
-        finite = np.isfinite(phi + np.add.reduce(np.abs(grad)) + np.add.reduce(np.abs(y)) + np.add.reduce(np.abs(v)))
-        failed = np.where(finite, np.int8(0), np.int8(Status.NOT_FINITE))
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
-        return Estimate(grad, phi, y, v, failed, calls)
+        return judged(team.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
 
     def _descended(self, team: Team, streams: list[np.random.Generator]) -> Floats:
         a, data = self._algorithm, self._data
@@ -199,22 +196,21 @@ class _StocBiORun:
         return y
 
     def _neumann(self, x: Floats, y: Floats, f_y: Floats, streams: list[np.random.Generator]) -> Floats:
-        """eta times the sum of the partial products of I - eta g_yy(batch), each factor with its own batch."""
-        eta = self._algorithm.eta_neumann
-        power, total = f_y.copy(), f_y.copy()
-        session: BatchSession | None = None
-        before = 0
-        for size in self._algorithm.sizes:
-            batch = self._data.draw("g", streams, size)
-            session = _session(session if size == before else None, self._data, ("g_yy_v",), x.shape[1], batch)
-            before = size
+        """The Neumann series in which each product with g_yy has a batch of its own."""
+        a, data = self._algorithm, self._data
+        sizes, sessions = iter(a.sizes), dict[int, BatchSession]()
+
+        def product(vector: Floats) -> Floats:
+            batch = data.draw("g", streams, next(sizes))
+            rows = batch.weights.shape[1]  # as many for all batches that are no smaller than the data
+            session = sessions[rows] = _session(sessions.get(rows), data, ("g_yy_v",), x.shape[1], batch)
             fill(session, x, y)
             session.perform(0)
-            session.inputs(1)[:] = power
+            session.inputs(1)[:] = vector
             session.perform(1)
-            power = power - eta * session.rows("g_yy_v")
-            total += power
-        return eta * total
+            return session.rows("g_yy_v")
+
+        return neumann_series(product, f_y, a.eta_neumann, a.Q)
 
     # ---- descent and escape -------------------------------------------------------------------------------
 
