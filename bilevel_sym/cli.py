@@ -23,7 +23,7 @@ from bilevel_sym.solve_job import ALGORITHMS, SolveJob, check_output, write_solu
 
 __all__ = ["main"]
 
-EXPERIMENTS = ("figure1", "figure2", "figure3")
+EXPERIMENTS = ("figure1", "figure2", "figure3")  # written out, so that other commands need not import them
 _PROBLEM_HELP = "a TOML problem file, or zoo:NAME, or zoo:NAME,d=10,L=2"
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bilevel_sym import zoo
-from bilevel_sym.cli import main
+from bilevel_sym import experiments, zoo
+from bilevel_sym.cli import EXPERIMENTS, main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -310,6 +310,11 @@ def test_solve_refuses_bad_input_in_a_few_lines(name: str) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert 1 <= len(done.stderr.strip().splitlines()) <= 4
+
+
+def test_the_command_names_every_experiment() -> None:
+    """It does not ask them itself: importing them would make every command wait."""
+    assert experiments.names() == EXPERIMENTS
 
 
 def test_reproduce_knows_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
