@@ -1154,6 +1154,7 @@ def test_a_lower_level_that_is_too_stiff_is_solved_by_newton() -> None:
 
 
 def test_room_for_a_long_run_is_taken_as_it_is_needed() -> None:
+    solve(TOY, STEP, [1.0], steps=1)  # what is imported and loaded once is not the run's
     tracemalloc.start()
     s = solve(TOY, STEP, [1.0], steps=4_000_000, stop=lambda state: state.k == 5000)
     peak = tracemalloc.get_traced_memory()[1]
