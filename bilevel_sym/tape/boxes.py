@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = ["IntervalProgram", "IntervalSession"]
 
 Pair = tuple[Floats, Floats]
 Call = Callable[[Floats, Floats], None]
+Operations = Mapping[str, Callable[..., Pair]]
 
 CONSTANT_BITS = 100  # more than a float holds, so that rounding outward is all that is lost
 
@@ -35,13 +36,13 @@ class IntervalProgram:
     True
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, operations: Operations = intervals.OPERATIONS) -> None:
         self.program = program
         constants = [(0, (1.0, 1.0))]
         constants += [(place, _outward(ball)) for place, ball in constant_values(program, BALLS, CONSTANT_BITS)]
         self.constant_places = np.array([place for place, _ in constants], dtype=np.intp)
         self.constants = np.array([ends for _, ends in constants])
-        self.stages = tuple(tuple(_call(step) for step in stage) for stage in program.stages)
+        self.stages = tuple(tuple(_call(step, operations) for step in stage) for stage in program.stages)
 
     def session(self, lanes: int) -> IntervalSession:
         """New tables for so many boxes."""
@@ -80,11 +81,11 @@ def _outward(ball: Any) -> tuple[float, float]:
     return float(np.nextafter(lo, -np.inf)), float(np.nextafter(hi, np.inf))
 
 
-def _call(step: Step) -> Call:
+def _call(step: Step, operations: Operations) -> Call:
     to = slice(step.first, step.first + step.size)
     if step.op == "lin":
         return _linear(to, step.rows)
-    operation = intervals.OPERATIONS[step.op]
+    operation = operations[step.op]
     sources = [np.array(source, dtype=np.intp) for source in step.sources]
 
     def call(lo: Floats, hi: Floats) -> None:

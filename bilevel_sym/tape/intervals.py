@@ -6,8 +6,8 @@ as 0: zero times any real number is zero. Where no point is in the domain, or an
 
 Rounding outward is a padding of the computed end, which is faster than ``nextafter``. The four operations and ``sqrt``
 of IEEE 754 are half an ulp off at most. For the others we **assume that NumPy errs by no more than 8 ulp** (its own
-tests accept 4 in its SIMD loops); ``tests/test_arithmetics.py`` compares with balls. So these are for search: a final
-answer is proved again in balls.
+tests accept 4 in its SIMD loops); ``tests/test_arithmetics.py`` compares with balls. So ``OPERATIONS`` and ``SMOOTH``
+are for search. ``PROVED`` takes its elementary functions from Arb's balls, and assumes nothing.
 
 >>> lo, hi = OPERATIONS["sin"]((np.array([1.0]), np.array([2.0])))
 >>> float(hi[0]), bool(0.84 < lo[0] < np.sin(1.0))
@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OPERATIONS", "Array", "Pair", "enclose", "linear"]
+from bilevel_sym.tape.elementary import ARB, NUMPY, Library
+
+__all__ = ["OPERATIONS", "PROVED", "SMOOTH", "Array", "Pair", "enclose", "linear"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -210,7 +213,7 @@ def _mul(a: Pair, b: Pair) -> Pair:
     return np.where(positive, np.maximum(lo, 0.0), lo), np.where(negative, np.minimum(hi, 0.0), hi)
 
 
-def _power_ends(x: Pair, p: int, q: int) -> Pair:
+def _power_ends(x: Pair, p: int, q: int, library: Library) -> Pair:
     """[lo**e, hi**e] for e = p/q > 0 and 0 <= lo <= hi."""
     if (p, q) == (1, 1):
         return x
@@ -221,8 +224,8 @@ def _power_ends(x: Pair, p: int, q: int) -> Pair:
         lo, hi = (end * end * end if p == 3 else np.square(end * end) for end in x)
     else:  # the exponent itself lies between two floats
         below, above = enclose(p, q)
-        lo = np.minimum(np.power(x[0], below), np.power(x[0], above))
-        hi = np.maximum(np.power(x[1], below), np.power(x[1], above))
+        lo = np.minimum(library.power(x[0], below), library.power(x[0], above))
+        hi = np.maximum(library.power(x[1], below), library.power(x[1], above))
     return np.maximum(_down(lo), 0.0), _up(hi)
 
 
@@ -231,31 +234,31 @@ def _inverse(x: Pair) -> Pair:
     return np.maximum(_down(1 / x[1], _EXACT), 0.0), _up(1 / x[0], _EXACT)
 
 
-def _signed_power(x: Pair, k: int) -> Pair:
+def _signed_power(x: Pair, k: int, library: Library) -> Pair:
     """Odd k > 0: the power of the magnitude at each end, with the sign of the end."""
     if k == 3:  # the common case
         cubes = x[0] * x[0] * x[0], x[1] * x[1] * x[1]
         if np.all(cubes[0]) and np.all(cubes[1]):  # at zero the padding would lose the sign
             return _down(cubes[0]), _up(cubes[1])
-    below, above = (_power_ends((np.abs(end), np.abs(end)), k, 1) for end in x)
+    below, above = (_power_ends((np.abs(end), np.abs(end)), k, 1, library) for end in x)
     return np.where(x[0] < 0, -below[1], below[0]), np.where(x[1] < 0, -above[0], above[1])
 
 
-def _ipow(x: Pair, k: int) -> Pair:
+def _ipow(library: Library, x: Pair, k: int) -> Pair:
     if k > 0:
-        return _signed_power(x, k) if k % 2 else _power_ends(_magnitudes(x), k, 1)
-    lo, hi = _inverse(_power_ends(_magnitudes(x), -k, 1))
+        return _signed_power(x, k, library) if k % 2 else _power_ends(_magnitudes(x), k, 1, library)
+    lo, hi = _inverse(_power_ends(_magnitudes(x), -k, 1, library))
     if k % 2:
         left = x[1] < 0
         lo, hi = np.where(left, -hi, lo), np.where(left, -lo, hi)
     return _replaced((x[0] <= 0) & (x[1] >= 0), -np.inf, np.inf, (lo, hi))
 
 
-def _rpow(x: Pair, p: int, q: int) -> Pair:
+def _rpow(library: Library, x: Pair, p: int, q: int) -> Pair:
     clipped = np.maximum(x[0], 0.0), np.maximum(x[1], 0.0)
     if p > 0:
-        return _replaced(x[1] < 0, np.nan, np.nan, _power_ends(clipped, p, q))
-    return _replaced(x[1] <= 0, np.nan, np.nan, _inverse(_power_ends(clipped, -p, q)))
+        return _replaced(x[1] < 0, np.nan, np.nan, _power_ends(clipped, p, q, library))
+    return _replaced(x[1] <= 0, np.nan, np.nan, _inverse(_power_ends(clipped, -p, q, library)))
 
 
 def _increasing(
@@ -269,14 +272,14 @@ def _increasing(
     return apply
 
 
-def _log(x: Pair) -> Pair:
-    lo, hi = np.log(np.maximum(x[0], 0.0)), np.log(np.maximum(x[1], 0.0))
+def _log(library: Library, x: Pair) -> Pair:
+    lo, hi = library.log(np.maximum(x[0], 0.0)), library.log(np.maximum(x[1], 0.0))
     return _replaced(x[1] <= 0, np.nan, np.nan, (_down(lo), _up(hi)))
 
 
-def _cosh(x: Pair) -> Pair:
+def _cosh(library: Library, x: Pair) -> Pair:
     lo, hi = _magnitudes(x)
-    return np.maximum(_down(np.cosh(lo)), 1.0), _up(np.cosh(hi))
+    return np.maximum(_down(library.cosh(lo)), 1.0), _up(library.cosh(hi))
 
 
 def _turns(x: Pair, shift: float) -> Pair:
@@ -304,29 +307,29 @@ def _wave(function: Callable[[Any], Any], shift: float) -> Callable[[Pair], Pair
     return apply
 
 
-def _tan(x: Pair) -> Pair:
+def _tan(library: Library, x: Pair) -> Pair:
     first, last = _turns(x, 0.5)
     pole = (np.floor(last) >= first) | _far(x)
-    return _replaced(pole, -np.inf, np.inf, (_down(np.tan(x[0])), _up(np.tan(x[1]))))
+    return _replaced(pole, -np.inf, np.inf, (_down(library.tan(x[0])), _up(library.tan(x[1]))))
 
 
-def _softplus(z: Array) -> Array:
-    return np.asarray(np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z))))
+def _softplus(library: Library, z: Array) -> Array:
+    return np.asarray(np.maximum(z, 0.0) + library.log1p(library.exp(-np.abs(z))))
 
 
-def _sigmoid(z: Array) -> Array:
-    e = np.exp(-np.abs(z))
+def _sigmoid(library: Library, z: Array) -> Array:
+    e = library.exp(-np.abs(z))
     return np.asarray(np.where(z < 0, e, 1.0) / (1 + e))
 
 
-def _bell_at(z: Array) -> Array:
-    e = np.exp(-np.abs(z))
+def _bell_at(library: Library, z: Array) -> Array:
+    e = library.exp(-np.abs(z))
     return np.asarray(e / ((1 + e) * (1 + e)))
 
 
-def _bell(x: Pair) -> Pair:
-    near, far = _magnitudes(x)
-    return np.maximum(_down(_bell_at(far), _COMPOSED), 0.0), np.minimum(_up(_bell_at(near), _COMPOSED), 0.25)
+def _bell(library: Library, x: Pair) -> Pair:
+    near, far = (_bell_at(library, end) for end in _magnitudes(x))
+    return np.maximum(_down(far, _COMPOSED), 0.0), np.minimum(_up(near, _COMPOSED), 0.25)
 
 
 def _sign(x: Pair) -> Pair:
@@ -363,32 +366,76 @@ def _checked(function: Callable[..., Pair]) -> Callable[..., Pair]:
 
 _RIGHT_ANGLE = math.nextafter(math.pi / 2, 2)
 
-_CHECKED: dict[str, Callable[..., Pair]] = {
-    "mul": _mul,
-    "ipow": _ipow,
-    "rpow": _rpow,
-    "exp": _increasing(np.exp, 0.0, np.inf),
-    "log": _log,
-    "sin": _wave(np.sin, 0.5),
-    "cos": _wave(np.cos, 0.0),
-    "tan": _tan,
-    "tanh": _increasing(np.tanh, -1.0, 1.0),
-    "sinh": _increasing(np.sinh, -np.inf, np.inf),
-    "cosh": _cosh,
-    "atan": _increasing(np.arctan, -_RIGHT_ANGLE, _RIGHT_ANGLE),
-    "abs": _magnitudes,
-    "sign": _sign,
-    "softplus": _increasing(_softplus, 0.0, np.inf, _COMPOSED),
-    "sigmoid": _increasing(_sigmoid, 0.0, 1.0, _COMPOSED),
-    "bell": _bell,
-    "min": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
-    "max": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
-    "lt": _negative,
-    "le": _negative,
-}
 
-OPERATIONS: Mapping[str, Callable[..., Pair]] = MappingProxyType(
-    {name: _checked(function) for name, function in _CHECKED.items()}
-    | {"select": _select, "pi": lambda: (np.array(math.pi), np.array(math.nextafter(math.pi, 4)))}
-)
+def _operations(library: Library) -> Mapping[str, Callable[..., Pair]]:
+    checked: dict[str, Callable[..., Pair]] = {
+        "mul": _mul,
+        "ipow": partial(_ipow, library),
+        "rpow": partial(_rpow, library),
+        "exp": _increasing(library.exp, 0.0, np.inf),
+        "log": partial(_log, library),
+        "sin": _wave(library.sin, 0.5),
+        "cos": _wave(library.cos, 0.0),
+        "tan": partial(_tan, library),
+        "tanh": _increasing(library.tanh, -1.0, 1.0),
+        "sinh": _increasing(library.sinh, -np.inf, np.inf),
+        "cosh": partial(_cosh, library),
+        "atan": _increasing(library.arctan, -_RIGHT_ANGLE, _RIGHT_ANGLE),
+        "abs": _magnitudes,
+        "sign": _sign,
+        "softplus": _increasing(partial(_softplus, library), 0.0, np.inf, _COMPOSED),
+        "sigmoid": _increasing(partial(_sigmoid, library), 0.0, 1.0, _COMPOSED),
+        "bell": partial(_bell, library),
+        "min": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
+        "max": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
+        "lt": _negative,
+        "le": _negative,
+    }
+    return MappingProxyType(
+        {name: _checked(function) for name, function in checked.items()}
+        | {"select": _select, "pi": lambda: (np.array(math.pi), np.array(math.nextafter(math.pi, 4)))}
+    )
+
+
+def _where(certain: Callable[..., Mask], operation: Callable[..., Pair]) -> Callable[..., Pair]:
+    """The operation, and nan where it is not certain that it is smooth all over the box."""
+
+    @np.errstate(all="ignore")
+    def apply(*arguments: Any) -> Pair:
+        return _replaced(~certain(arguments[0]), np.nan, np.nan, operation(*arguments))
+
+    return apply
+
+
+def _has_sign(x: Pair) -> Mask:
+    return np.asarray((x[0] > 0) | (x[1] < 0))
+
+
+def _is_positive(x: Pair) -> Mask:
+    return np.asarray(x[0] > 0)
+
+
+def _is_decided(c: Pair) -> Mask:
+    return np.asarray((c[0] > 0) | (c[1] < 0) | ((c[0] == 0) & (c[1] == 0)))
+
+
+def _smooth(operations: Mapping[str, Callable[..., Pair]]) -> Mapping[str, Callable[..., Pair]]:
+    certain: dict[str, Callable[[Pair], Mask]] = {
+        "rpow": _is_positive,
+        "log": _is_positive,
+        "sign": _has_sign,
+        "lt": _has_sign,
+        "le": _has_sign,
+        "select": _is_decided,
+    }
+    return MappingProxyType({**operations, **{name: _where(certain[name], operations[name]) for name in certain}})
+
+
+OPERATIONS: Mapping[str, Callable[..., Pair]] = _operations(NUMPY)
 """Operation name -> function of pairs; integer parameters (of ``ipow``, ``rpow``) come last."""
+
+SMOOTH: Mapping[str, Callable[..., Pair]] = _smooth(OPERATIONS)
+"""For proofs that need smoothness all over a box: nan where a switch is open or a domain ends, as in balls."""
+
+PROVED: Mapping[str, Callable[..., Pair]] = _smooth(_operations(ARB))
+"""``SMOOTH`` with the elementary functions of Arb."""

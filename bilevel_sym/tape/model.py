@@ -10,7 +10,9 @@ from threading import RLock
 
 import sympy as sp
 
+from bilevel_sym.tape import intervals
 from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
+from bilevel_sym.tape.boxes import IntervalProgram
 from bilevel_sym.tape.convert import from_sympy, to_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
 from bilevel_sym.tape.program import Program, build
@@ -63,6 +65,7 @@ class Model:
         self._blocks: dict[str, Block] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
         self._in_balls = lru_cache(8)(self._prepare_balls)
+        self._in_intervals = lru_cache(8)(self._prepare_intervals)
 
     def alone(self) -> Model:
         """The same f and g with nothing derived yet.
@@ -110,6 +113,16 @@ class Model:
     def _prepare_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
         with SMOOTH_BALLS.precision(bits):
             return ScalarProgram(self.program(names), SMOOTH_BALLS)
+
+    def in_intervals(self, names: tuple[str, ...], *, proved: bool = False) -> IntervalProgram:
+        """The program of these blocks over boxes; the last few are kept.
+
+        Undecided switches give nan, as in balls. ``proved``: the elementary functions are Arb's, nothing is assumed.
+        """
+        return self._in_intervals(names, proved)
+
+    def _prepare_intervals(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
+        return IntervalProgram(self.program(names), intervals.PROVED if proved else intervals.SMOOTH)
 
     def expressions(self, name: str, v: Sequence[sp.Symbol] = ()) -> list[sp.Expr]:
         """The entries of a block as SymPy expressions; ``v`` are the symbols for v, where it occurs."""

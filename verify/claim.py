@@ -1,0 +1,99 @@
+"""@claim("lem:descent"): one function a statement. A module of ``verify.statements`` holds one family of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bilevel_sym import paper
+from bilevel_sym.errors import BilevelError
+from verify.study import Study
+from verify.verdict import CheckResult, inconclusive, not_applicable
+
+__all__ = ["Claim", "NotApplicable", "claim"]
+
+Kind = Literal["bilevel", "minimax", "stochastic"]
+Check = Callable[[Study], CheckResult | Iterable[CheckResult]]
+
+
+class NotApplicable(Exception):
+    """Raised inside a claim that does not speak of the problem; the text says why.
+
+    >>> str(NotApplicable("f does not depend on y"))
+    'f does not depend on y'
+    """
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper that can be checked; made by ``claim``.
+
+    >>> from verify.runner import claims
+    >>> {item.label: item for item in claims()}["grad-Lipschitz"].title
+    'grad Phi is Lipschitz with constant L_phi'
+    """
+
+    label: str
+    check: Check
+    kinds: tuple[Kind, ...]
+    also: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        # what functools.wraps does, for a frozen object: docstring and doctest are the function's
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            self.__dict__[name] = getattr(self.check, name)
+
+    @property
+    def title(self) -> str:
+        """The first line of the function's docstring."""
+        return (inspect.getdoc(self.check) or "").partition("\n")[0].rstrip(".")
+
+    @property
+    def citation(self) -> str:
+        """Kind and number of the statement in the paper."""
+        return paper.cite(self.label)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label, and those of the formulas that are checked with it."""
+        return (self.label, *self.also)
+
+    def __call__(self, study: Study) -> list[CheckResult]:
+        """The results for one problem; never raises what a problem can cause."""
+        if study.problem.kind not in self.kinds:
+            return [self._without(study, f"it speaks of {' and '.join(self.kinds)} problems")]
+        try:
+            found = self.check(study)
+            return [found] if isinstance(found, CheckResult) else list(found)
+        except NotApplicable as reason:
+            return [self._without(study, str(reason))]
+        except BilevelError as error:
+            return [inconclusive(self.label, error.message, variant=study.variant)]
+
+    def _without(self, study: Study, reason: str) -> CheckResult:
+        return not_applicable(self.label, reason, variant=study.variant)
+
+
+def claim(
+    label: str, *, kinds: tuple[Kind, ...] = ("bilevel", "minimax", "stochastic"), also: tuple[str, ...] = ()
+) -> Callable[[Check], Claim]:
+    """Make a function a claim about the statement with this label; ``verify.runner`` collects them by their type.
+
+    The function takes a ``Study`` and returns one result or several. It may raise ``NotApplicable``; any error of the
+    toolkit becomes INCONCLUSIVE with its message. A stochastic problem is studied through its mean unless the claim
+    asks for the data.
+
+    >>> from verify.verdict import judged
+    >>> @claim("lem:descent")
+    ... def nothing(study):
+    ...     "Nothing grows."
+    ...     return judged("lem:descent", 0.0, 0.0, evidence="proved", message="zero is zero")
+    >>> nothing.title, nothing.citation
+    ('Nothing grows', 'Lemma 2.8 [lem:descent]')
+    """
+    for known in (label, *also):
+        paper.cite(known)
+    return lambda check: Claim(label, check, kinds, also)

@@ -1,0 +1,157 @@
+"""Report: the results of a run, and the only module that formats them."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bilevel_sym import paper
+from bilevel_sym.constants import Variant
+from verify.verdict import CheckResult, Verdict
+
+__all__ = ["Report"]
+
+HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence", "remark")
+SCHEMA = "bilevel-sym/report/1"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found about one problem.
+
+    >>> from verify.verdict import judged
+    >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
+    >>> report = Report("toy", "{}", "corrected", 0, 0.1, (result,))
+    >>> report.ok
+    True
+    >>> print(report.to_text())
+    toy over {}
+    corrected formulas, seed 0, 0.1 s
+    <BLANKLINE>
+    statement                 verdict  measured  bound  tightness  evidence   remark
+    Lemma 2.8 [lem:descent]   HOLDS    0.5       2      0.25       certified  one step
+    <BLANKLINE>
+    1 statements: 1 HOLDS
+    """
+
+    problem: str
+    box: str
+    variant: Variant
+    seed: int
+    seconds: float
+    results: tuple[CheckResult, ...]
+    interrupted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is violated."""
+        return not any(result.verdict is Verdict.VIOLATED for result in self.results)
+
+    def __getitem__(self, label: str) -> CheckResult:
+        """The first result under a label."""
+        for result in self.results:
+            if result.label == label:
+                return result
+        raise KeyError(f"the report has nothing on {label}")
+
+    def to_text(self, *, width: int = 120) -> str:
+        """A table for people; long remarks go on in the next line."""
+        rows = [HEADS, *(_row(result) for result in self._applicable)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADS) - 1)]
+        indent = sum(widths) + 2 * len(widths)
+        lines = [f"{self.problem} over {self.box}", self._circumstances(), ""]
+        for row in rows:
+            start = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False))
+            remark = textwrap.wrap(row[-1], max(30, width - indent)) or [""]
+            lines.append(f"{start}  {remark[0]}".rstrip())
+            lines += [" " * indent + more for more in remark[1:]]
+        return "\n".join([*lines, "", self._summary(), *self._silent()])
+
+    def to_markdown(self) -> str:
+        """The same table in Markdown."""
+        rows = [HEADS, ("---",) * len(HEADS), *(_row(result) for result in self._applicable)]
+        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+        others = "\n".join(self._silent())
+        return f"## {self.problem}\n\n{self.box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{others}\n"
+
+    def to_json(self) -> str:
+        """Everything, for programs; the schema is stable."""
+        record = {
+            "schema": SCHEMA,
+            "problem": self.problem,
+            "box": self.box,
+            "variant": self.variant,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+            "ok": self.ok,
+            "interrupted": self.interrupted,
+            "results": [_record(result) for result in self.results],
+        }
+        return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in HEADS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _row(result)) + "</tr>"
+            for result in self._applicable
+        )
+        summary = html.escape(self._summary())
+        return f"<p>{html.escape(self.problem)}: {summary}</p><table><tr>{head}</tr>{body}</table>"
+
+    @property
+    def _applicable(self) -> list[CheckResult]:
+        return [result for result in self.results if result.verdict is not Verdict.NOT_APPLICABLE]
+
+    def _circumstances(self) -> str:
+        stopped = ", interrupted" if self.interrupted else ""
+        return f"{self.variant} formulas, seed {self.seed}, {self.seconds:.1f} s{stopped}"
+
+    def _summary(self) -> str:
+        counts = Counter(result.verdict for result in self.results)
+        return f"{len(self.results)} statements: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
+
+    def _silent(self) -> list[str]:
+        """The statements that do not apply, by their reason."""
+        reasons: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.verdict is Verdict.NOT_APPLICABLE:
+                reasons.setdefault(result.message, []).append(f"{result.label} {result.part}".strip())
+        return [f"not applicable ({reason}): {', '.join(labels)}" for reason, labels in reasons.items()]
+
+
+def _row(result: CheckResult) -> Sequence[str]:
+    return (
+        f"{paper.cite(result.label)} {result.part}".strip(),
+        str(result.verdict),
+        _number(result.measured),
+        _number(result.bound),
+        _number(result.tightness, 3),
+        result.evidence or "",
+        result.message,
+    )
+
+
+def _number(value: float | None, digits: int = 5) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _record(result: CheckResult) -> dict[str, Any]:
+    names = ("label", "part", "variant", "message", "evidence", "n_points", "seed")
+    numbers = ("measured", "bound", "tightness", "margin", "noise", "confidence")
+    point = None if result.worst_point is None else {k: _finite(v) for k, v in result.worst_point.items()}
+    return (
+        {name: getattr(result, name) for name in names}
+        | {"verdict": str(result.verdict), "citation": paper.cite(result.label), "worst_point": point}
+        | {name: _finite(getattr(result, name)) for name in numbers}
+    )
+
+
+def _finite(value: float | None) -> float | str | None:
+    """JSON has no infinities: they are written as text."""
+    return value if value is None or math.isfinite(value) else str(value)

@@ -1,0 +1,173 @@
+"""Study: one problem over one box, and what several claims about it share, each computed when first asked for."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.box import Box
+from bilevel_sym.constants import Variant
+from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+
+if TYPE_CHECKING:
+    from verify.regularity import CertifiedConstants
+    from verify.smoothness import Smoothness
+    from verify.stationary import StationaryPoints
+
+__all__ = ["Study", "study_of"]
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+SHARES: Mapping[str, float] = MappingProxyType(
+    {"constants": 0.12, "smoothness": 0.12, "stationary": 0.12}
+)  # of the whole time
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A problem, the box in which it is studied, a seed, a variant of the formulas and a time to keep to.
+
+    ``problem`` is what the user gave; ``exact`` the deterministic problem behind it, which is the mean of a stochastic
+    one. Random numbers come from ``rng(name)``, so that the claims do not depend on each other's order.
+
+    >>> from bilevel_sym import zoo
+    >>> study = study_of(zoo.get("scalar").problem, seed=0)
+    >>> study.points(3).shape, study.exact is study.problem
+    ((3, 1), True)
+    """
+
+    problem: BilevelProblem
+    box: Box
+    seed: int
+    seconds: float
+    variant: Variant = "corrected"
+    started: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def exact(self) -> BilevelProblem:
+        """The deterministic problem."""
+        return self.problem.mean if isinstance(self.problem, StochasticProblem) else self.problem
+
+    @property
+    def kernels(self) -> Kernels:
+        """Its kernels."""
+        return self.exact.kernels
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up; never negative."""
+        return max(0.0, self.started + self.seconds - time.monotonic())
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random numbers for one purpose."""
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+
+    def points(self, count: int, name: str = "points") -> Floats:
+        """x drawn evenly from the box, (count, d); the same ones for the same name."""
+        low, high = self.x_ends
+        return np.asarray(low + (high - low) * self.rng(name).random((count, self.exact.d)))
+
+    @cached_property
+    def x_ends(self) -> tuple[Floats, Floats]:
+        """The lower and upper ends of x."""
+        ends = list(self.box)[: self.exact.d]
+        return np.array([float(low) for low, _ in ends]), np.array([float(high) for _, high in ends])
+
+    @cached_property
+    def x_box(self) -> Box:
+        """The box in x alone."""
+        return Box({s.name: self.box[s.name] for s in self.exact.x})
+
+    @cached_property
+    def _constants(self) -> CertifiedConstants | BilevelError:
+        from verify.regularity import constants
+
+        return _kept(lambda: constants(self.exact, self.box, seconds=SHARES["constants"] * self.seconds))
+
+    @property
+    def constants(self) -> CertifiedConstants:
+        """Certified constants of Assumption 2.1 over the box; raises what kept them from being certified."""
+        return _raised(self._constants)
+
+    @cached_property
+    def _smoothness(self) -> Smoothness | BilevelError:
+        from verify.smoothness import smoothness
+
+        return _kept(lambda: smoothness(self.exact, self.box, seconds=SHARES["smoothness"] * self.seconds))
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """Certified brackets of the derivatives of Phi; raises what kept them from being certified."""
+        return _raised(self._smoothness)
+
+    @cached_property
+    def _stationary(self) -> StationaryPoints | BilevelError:
+        from verify.stationary import search
+
+        return _kept(lambda: search(self.exact, self.x_box, seconds=SHARES["stationary"] * self.seconds))
+
+    @property
+    def stationary(self) -> StationaryPoints:
+        """All stationary points in the box, as far as the search came."""
+        return _raised(self._stationary)
+
+    def named(self, x: Floats, y: Floats | None = None) -> dict[str, float]:
+        """A point by the names of its variables."""
+        symbols = self.exact.x if y is None else (*self.exact.x, *self.exact.y)
+        values = np.asarray(x) if y is None else np.concatenate([x, y])
+        return {s.name: float(value) for s, value in zip(symbols, values.ravel(), strict=True)}
+
+
+def study_of(
+    problem: BilevelProblem,
+    *,
+    box: Box | None = None,
+    seed: int = 0,
+    seconds: float = 40.0,
+    variant: Variant = "corrected",
+) -> Study:
+    """A study over the box given, or over the problem's own.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> study_of(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: the problem has no box, and constants belong to a box
+    try: give one: BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)}), or box= here
+    """
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
+    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    x, y = tuple(s.name for s in exact.x), tuple(s.name for s in exact.y)
+    chosen = problem.box if box is None else box.bind(x, y)
+    if chosen is None:
+        example = ", ".join(f'"{name}": (-1, 1)' for name in (*x[:1], *y[:1]))
+        raise InvalidProblem(
+            "the problem has no box, and constants belong to a box",
+            hint=f"give one: BilevelProblem(..., box={{{example}}}), or box= here",
+        )
+    return Study(problem, chosen, seed, seconds, variant)
+
+
+def _kept(compute: Callable[[], T]) -> T | BilevelError:
+    """What was computed, or the error: a failure is remembered too, and not tried again."""
+    try:
+        return compute()
+    except BilevelError as error:
+        return error
+
+
+def _raised(kept: T | BilevelError) -> T:
+    if isinstance(kept, BilevelError):
+        raise kept
+    return kept

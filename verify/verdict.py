@@ -1,0 +1,178 @@
+"""Verdict and CheckResult: what is said about a statement, and what it rests on.
+
+Evidence, from the strongest to the weakest:
+
+- ``proved``: exact arithmetic, symbols or rationals; it holds for this problem without any rounding.
+- ``certified``: enclosures that are proved to contain the true values, over the whole box or at every point named.
+- ``statistical``: random runs, with an exact confidence bound on the probability.
+- ``sampled``: float64 at finitely many points; it can refute, and otherwise it only supports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+from bilevel_sym.constants import Variant
+from verify.bracket import Bracket
+
+__all__ = ["CheckResult", "Evidence", "Verdict", "inconclusive", "judged", "not_applicable"]
+
+Evidence = Literal["proved", "certified", "statistical", "sampled"]
+VACUOUS = 1e-6  # a bound that is larger than what it bounds by more than this has not been tested
+
+
+class Verdict(StrEnum):
+    """What a check says. A false theorem is a verdict, never an exception.
+
+    >>> print(Verdict.HOLDS)
+    HOLDS
+    """
+
+    HOLDS = "HOLDS"
+    VIOLATED = "VIOLATED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """The outcome of one check: ``measured`` against ``bound``, and what that rests on.
+
+    ``noise`` is how far rounding may have moved the difference of the two; ``part`` names a piece of a statement that
+    has several. ``confidence`` belongs to statistical evidence.
+
+    >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
+    >>> print(result.verdict, result.tightness, result.margin)
+    HOLDS 0.25 1.5
+    """
+
+    label: str
+    verdict: Verdict
+    message: str
+    measured: float | None = None
+    bound: float | None = None
+    noise: float = 0.0
+    evidence: Evidence | None = None
+    worst_point: Mapping[str, float] | None = field(default=None, hash=False)
+    n_points: int = 0
+    seed: int | None = None
+    variant: Variant = "corrected"
+    part: str = ""
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.worst_point is not None:
+            object.__setattr__(self, "worst_point", MappingProxyType(dict(self.worst_point)))
+
+    @property
+    def tightness(self) -> float | None:
+        """measured/bound: 1 where the bound is attained, small where it is loose; None where there are no numbers."""
+        if self.measured is None or self.bound is None:
+            return None
+        if self.measured == self.bound:
+            return 1.0
+        return self.measured / self.bound if self.bound else math.inf
+
+    @property
+    def margin(self) -> float | None:
+        """bound - measured."""
+        return None if self.measured is None or self.bound is None else self.bound - self.measured
+
+    @property
+    def decided(self) -> bool:
+        """Whether the statement was found to hold or to fail."""
+        return self.verdict in (Verdict.HOLDS, Verdict.VIOLATED)
+
+    def __str__(self) -> str:
+        numbers = "" if self.measured is None else f" {self.measured:.6g} against {self.bound:.6g};"
+        name = f"{self.label} {self.part}".strip()
+        return f"{name}: {self.verdict} ({self.evidence or 'no evidence'});{numbers} {self.message}"
+
+
+def judged(
+    label: str,
+    measured: Bracket | float,
+    bound: Bracket | float,
+    *,
+    evidence: Evidence,
+    message: str,
+    noise: float = 0.0,
+    trusted: bool = True,
+    worst_point: Mapping[str, float] | None = None,
+    n_points: int = 0,
+    seed: int | None = None,
+    variant: Variant = "corrected",
+    part: str = "",
+    confidence: float | None = None,
+) -> CheckResult:
+    """The verdict on "measured <= bound", where each may be known as a bracket.
+
+    ``trusted`` is false where the bound rests on sampled constants, which are too small: then nothing is violated. A
+    difference inside the noise decides nothing; the caller asks for more digits first. A bound that is met with a
+    tightness below 1e-6 was not put to the test, so it is inconclusive unless it is proved.
+
+    >>> judged("lem:descent", 3.0, 2.0, evidence="sampled", message="m").verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    >>> judged("lem:descent", 3.0, 2.0, evidence="sampled", message="m", trusted=False).verdict
+    <Verdict.INCONCLUSIVE: 'INCONCLUSIVE'>
+    >>> judged("lem:descent", 1e-9, 2.0, evidence="certified", message="m").verdict
+    <Verdict.INCONCLUSIVE: 'INCONCLUSIVE'>
+    """
+    low, high = (measured.lower, measured.upper) if isinstance(measured, Bracket) else (measured, measured)
+    least, most = (bound.lower, bound.upper) if isinstance(bound, Bracket) else (bound, bound)
+    verdict, reason, shown = Verdict.INCONCLUSIVE, "", (high, least)
+    if any(map(math.isnan, (low, high, least, most, noise))):
+        reason = "a number is undefined"
+    elif low - noise > most:
+        shown = low, most
+        verdict = Verdict.VIOLATED if trusted else Verdict.INCONCLUSIVE
+        reason = "" if trusted else "the constants were only sampled, so the bound may be too small"
+    elif high + noise <= least or (noise == 0.0 and high <= least):
+        # equality counts: zero against zero is met
+        loose = evidence != "proved" and not (high > VACUOUS * least or high == least)
+        verdict = Verdict.INCONCLUSIVE if loose or math.isinf(least) else Verdict.HOLDS
+        reason = "the bound is so loose that nothing was tested" if verdict is Verdict.INCONCLUSIVE else ""
+    else:
+        reason = "the difference is within rounding noise" if noise else "the two brackets overlap"
+    return CheckResult(
+        label=label,
+        verdict=verdict,
+        message="; ".join(filter(None, (reason, message))),
+        measured=shown[0],
+        bound=shown[1],
+        noise=noise,
+        evidence=evidence,
+        worst_point=worst_point,
+        n_points=n_points,
+        seed=seed,
+        variant=variant,
+        part=part,
+        confidence=confidence,
+    )
+
+
+def inconclusive(
+    label: str, reason: str, *, variant: Variant = "corrected", part: str = "", evidence: Evidence | None = None
+) -> CheckResult:
+    """Nothing could be decided, and why.
+
+    >>> print(inconclusive("lem:descent", "out of time").verdict)
+    INCONCLUSIVE
+    """
+    return CheckResult(
+        label=label, verdict=Verdict.INCONCLUSIVE, message=reason, variant=variant, part=part, evidence=evidence
+    )
+
+
+def not_applicable(label: str, reason: str, *, variant: Variant = "corrected", part: str = "") -> CheckResult:
+    """The statement does not speak of this problem, and why.
+
+    >>> print(not_applicable("lemC.1", "not a minimax problem").verdict)
+    NOT_APPLICABLE
+    """
+    return CheckResult(label=label, verdict=Verdict.NOT_APPLICABLE, message=reason, variant=variant, part=part)
