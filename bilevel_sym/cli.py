@@ -92,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce_command.add_argument("figure", metavar="FIGURE", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
     reproduce_command.add_argument("--out", metavar="DIR", default=".", help="where the files go (default: here)")
     reproduce_command.set_defaults(run=_reproduce)
+    _add_verify(commands)
     zoo_command = commands.add_parser(
         "zoo",
         help="problems that carry their answers",
@@ -125,6 +126,28 @@ def _add_solve(commands: argparse._SubParsersAction[_Parser]) -> None:
     command.set_defaults(run=_solve)
 
 
+def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
+    command = commands.add_parser(
+        "verify",
+        help="a verdict on each statement of the theory, over the problem's box",
+        epilog="example: bilevel-sym verify zoo:saddle --claims lem:descent,grad-Lipschitz",
+    )
+    command.add_argument("problem", metavar="PROBLEM", help=_PROBLEM_HELP)
+    command.add_argument("--claims", metavar="LABEL,...", help="labels of the paper (default: all that apply)")
+    command.add_argument("--variant", choices=("corrected", "printed", "sharp"), default="corrected")
+    command.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    command.add_argument("--seconds", metavar="S", type=float, help="the time to keep to (default 40)")
+    command.add_argument("--seed", metavar="N", type=int, default=0, help="of the random numbers (default 0)")
+    command.set_defaults(run=_verify)
+    errata_command = commands.add_parser(
+        "errata",
+        help="the paper's errors: as printed, corrected, and a witness that is computed anew",
+        epilog="example: bilevel-sym errata --format markdown",
+    )
+    errata_command.add_argument("--format", choices=("text", "markdown"), default="text")
+    errata_command.set_defaults(run=_errata)
+
+
 def _load(spec: str) -> BilevelProblem:
     if spec.startswith("zoo:"):
         return zoo.parse(spec.removeprefix("zoo:")).problem
@@ -155,6 +178,29 @@ def _solve(options: argparse.Namespace) -> Iterable[str]:
         return [json.dumps(solution.to_dict(), indent=2)]
     written = [] if options.out is None else [f"written: {options.out}"]
     return [*job.report(solution), *written]
+
+
+def _verify(options: argparse.Namespace) -> Iterable[str]:
+    # the command line stands above both packages; nothing else here knows the verifier
+    import verify
+
+    report = verify.run(
+        _load(options.problem),
+        claims=None if options.claims is None else [label.strip() for label in options.claims.split(",")],
+        rng=options.seed,
+        seconds=options.seconds,
+        variant=options.variant,
+        progress=sys.stderr.isatty(),
+    )
+    options.code = 130 if report.interrupted else int(not report.ok)
+    formats = {"text": report.to_text, "markdown": report.to_markdown, "json": report.to_json}
+    return [formats[options.format]()]
+
+
+def _errata(options: argparse.Namespace) -> Iterable[str]:
+    from verify.referee import errata_table
+
+    return errata_table(options.format)
 
 
 def _reproduce(options: argparse.Namespace) -> Iterable[str]:

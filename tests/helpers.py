@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 import sympy as sp
 from hypothesis import settings
 
-from bilevel_sym import BilevelProblem, softplus
+from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, softplus
 from bilevel_sym.expressions import substitute
 
 # for tests that derive a Hessian per example: a fraction of what the profile asks for
@@ -94,3 +95,43 @@ def at(block: sp.MatrixBase | sp.NDimArray, point: dict[sp.Symbol, sp.Rational])
     """The entries at a rational point, in one row: exact numbers. (SymPy's own subs is 30 times slower.)"""
     entries = list(block) if isinstance(block, sp.MatrixBase) else sp.flatten(block)
     return sp.Matrix([[substitute(entry, point) for entry in entries]])
+
+
+def random_problem(seed: int) -> BilevelProblem:
+    """A smooth problem with a box: g is strongly convex by construction, and y*(x) stays inside the box.
+
+    Every third one is a minimax problem, every seventh a stochastic one; d and n run from 1 to 3.
+    """
+    rng = np.random.default_rng(seed)
+    d, n = 1 + seed % 3, 1 + (seed // 3) % 3
+    x, y = sp.symbols(f"x1:{d + 1}"), sp.symbols(f"y1:{n + 1}")
+
+    def number(low: int, high: int, over: int = 4) -> sp.Rational:
+        return sp.Rational(int(rng.integers(low, high + 1)), over)
+
+    def of(kind: int, z: sp.Expr) -> sp.Expr:
+        return (z, z**2, sp.sin(z), sp.cos(z), sp.exp(z / 2), z**3 / 3)[kind]
+
+    def upper(variables: Sequence[sp.Symbol]) -> sp.Expr:
+        a, b = rng.choice(len(variables), 2)
+        return number(-4, 4) * of(int(rng.integers(6)), variables[a]) * (1 if seed % 2 else of(2, variables[b]))
+
+    curvatures = [number(8, 16) for _ in y]
+    targets = [sum(number(-3, 3) * of(int(rng.integers(4)), s) for s in x) for _ in y]
+    bowl = sum(q * (t - p) ** 2 / 2 for q, t, p in zip(curvatures, y, targets, strict=True))
+    # amplitudes at most 1/2 and 1/4: the smallest curvature stays above 1/2
+    ripples = sum(number(-2, 2) * sp.sin(t + s) for t, s in zip(y, (*x, *x, *x), strict=False))
+    ripples += sum(number(-1, 1) * a * b for a, b in pairwise(y))
+    box = {s.name: (-1, 1) for s in x} | {s.name: (-4, 4) for s in y}
+    name = f"random-{seed}"
+    if seed % 3 == 2:
+        return MinimaxProblem(sum(upper(x) for _ in x) - bowl - ripples, x, y, box=box, name=name)
+    f = sum(upper((*x, *y)) for _ in (*x, *y))
+    if seed % 7 == 5:
+        xi, zeta = sp.symbols("xi zeta")
+        data = [[-1], [0], [1]]
+        return StochasticProblem(
+            f + xi * sp.sin(y[0]) / 2, bowl + ripples + zeta * sp.sin(y[0] - x[0]) / 4, x, y, [xi], [zeta], data, data,
+            box=box, name=name,
+        )  # fmt: skip
+    return BilevelProblem(f, bowl + ripples, x, y, box=box, name=name)

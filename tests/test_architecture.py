@@ -111,7 +111,7 @@ def violations(root: Path) -> list[str]:
         for name in imports_of(path):
             top, _, rest = name.partition(".")
             target = rest.split(".")[0]
-            if top == "verify":
+            if top == "verify" and room != "cli":  # the command line stands above both packages
                 found.append(f"{room} imports verify")
             elif top == "bilevel_sym" and room != "__init__" and target != room:
                 if (room, target) not in ALLOWED and not _above(target, room):

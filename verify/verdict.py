@@ -126,7 +126,7 @@ def judged(
     low, high = (measured.lower, measured.upper) if isinstance(measured, Bracket) else (measured, measured)
     least, most = (bound.lower, bound.upper) if isinstance(bound, Bracket) else (bound, bound)
     verdict, reason, shown = Verdict.INCONCLUSIVE, "", (high, least)
-    if any(map(math.isnan, (low, high, least, most, noise))):
+    if any(map(math.isnan, (low, high, least, most, noise))) or math.isinf(low):
         reason = "a number is undefined"
     elif low - noise > most:
         shown = low, most
