@@ -45,6 +45,7 @@ class Claim:
         # what functools.wraps does, for a frozen object: docstring and doctest are the function's
         for name in functools.WRAPPER_ASSIGNMENTS:
             self.__dict__[name] = getattr(self.check, name)
+        self.__dict__["__wrapped__"] = self.check
 
     @property
     def title(self) -> str:

@@ -4,37 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bilevel_sym import paper
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Erratum", "Finding", "Severity", "erratum"]
+__all__ = ["Erratum", "Form", "Severity", "erratum"]
 
 Severity = Literal["wrong", "gap", "loose", "misprint"]
+"""wrong: the statement is false or impossible. gap: a step does not follow. loose: true, and a smaller bound is
+proved. misprint: a symbol, an index or a reference."""
+
+Form = Callable[..., Any]
+"""The formula, or the step, that is wrong in the print, as a small function of what it is made of."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a witness shows: the left side of the statement, and the right side as printed and as corrected.
+@dataclass(frozen=True, kw_only=True)
+class Erratum:
+    """An error of the paper: the text of both forms, a witness, and a test that only the corrected form passes.
 
-    The statement is ``left <= right``, or equality with tolerance zero where ``equal``. For a printed bound that is
-    true but looser than needed ("loose") the printed value is the larger one, and the corrected one still holds.
+    ``holds(form)`` computes the witness with one form in the place of the other; ``check`` gives it both.
 
-    >>> Finding(left=80.0, printed=74.0, corrected=84.0).stands("wrong")
-    True
+    >>> from verify.referee import errata
+    >>> first = errata()[0]
+    >>> first.labels[0], str(first.check().verdict)
+    ('phi-hessian', 'HOLDS')
     """
 
-    left: float
-    printed: float
-    corrected: float
-    equal: bool = False
+    labels: tuple[str, ...]
+    printed: str
+    corrected: str
+    witness: str
+    why: str
+    severity: Severity
+    evidence: Evidence
+    holds: Callable[[Form], bool]
+    printed_form: Form
+    corrected_form: Form
 
-    def stands(self, severity: Severity) -> bool:
-        """Whether the printed form fails (or is loose) on the witness and the corrected one does not."""
-        if self.equal:
-            return self.corrected == self.left and self.printed != self.left
-        holds = self.left <= self.corrected
-        if severity == "loose":
-            return holds and self.corrected < self.printed
-        return holds and not self.left <= self.printed  # a printed value that is undefined fails
+    def check(self) -> CheckResult:
+        """HOLDS when the erratum stands: the printed form fails on the witness, and the corrected one does not."""
+        print_fails, mended = not self.holds(self.printed_form), self.holds(self.corrected_form)
+        found = {
+            (True, True): "the printed form fails on the witness, the corrected one holds",
+            (True, False): "both forms fail on the witness",
+            (False, True): "the printed form holds on the witness as well",
+            (False, False): "the corrected form fails on the witness, the printed one holds",
+        }[print_fails, mended]
+        return CheckResult(
+            label=self.labels[0],
+            verdict=Verdict.HOLDS if print_fails and mended else Verdict.VIOLATED,
+            message=f"{found}: {self.witness}",
+            evidence=self.evidence,
+            n_points=1,
+        )
+
+
+def erratum(
+    *labels: str,
+    printed: tuple[str, Form],
+    corrected: tuple[str, Form],
+    witness: str,
+    why: str,
+    severity: Severity = "wrong",
+    evidence: Evidence = "proved",
+) -> Callable[[Callable[[Form], bool]], Erratum]:
+    """Make a test of a form an erratum; ``verify.referee`` collects them by their type.
+
+    >>> @erratum("lem:descent", printed=("x + x", lambda x: x + x), corrected=("x x", lambda x: x * x),
+    ...          witness="x = 3", why="a square is meant")
+    ... def square(form):
+    ...     return form(3) == 9
+    >>> print(square.check().message)
+    the printed form fails on the witness, the corrected one holds: x = 3
+    """
+    for label in labels:
+        paper.cite(label)
+
+    def make(holds: Callable[[Form], bool]) -> Erratum:
+        return Erratum(
+            labels=labels,
+            printed=printed[0],
+            corrected=corrected[0],
+            witness=witness,
+            why=why,
+            severity=severity,
+            evidence=evidence,
+            holds=holds,
+            printed_form=printed[1],
+            corrected_form=corrected[1],
+        )
+
+    return make

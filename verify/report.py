@@ -34,8 +34,9 @@ class Report:
     toy over {}
     corrected formulas, seed 0, 0.1 s
     <BLANKLINE>
-    statement                 verdict  measured  bound  tightness  evidence   remark
-    Lemma 2.8 [lem:descent]   HOLDS    0.5       2      0.25       certified  one step
+        verdict  measured  bound  tightness  evidence   remark
+    Lemma 2.8 [lem:descent]: inexact descent lemma
+        HOLDS    0.5       2      0.25       certified  one step
     <BLANKLINE>
     1 statements: 1 HOLDS
     """
@@ -61,16 +62,17 @@ class Report:
         raise KeyError(f"the report has nothing on {label}")
 
     def to_text(self, *, width: int = 120) -> str:
-        """A table for people; long remarks go on in the next line."""
-        rows = [HEADS, *(_row(result) for result in self._applicable)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADS) - 1)]
-        indent = sum(widths) + 2 * len(widths)
-        lines = [f"{self.problem} over {self.box}", self._circumstances(), ""]
-        for row in rows:
-            start = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False))
-            remark = textwrap.wrap(row[-1], max(30, width - indent)) or [""]
-            lines.append(f"{start}  {remark[0]}".rstrip())
-            lines += [" " * indent + more for more in remark[1:]]
+        """A table for people: a line for each statement, one for each of its parts, and long remarks wrapped."""
+        rows = [(result.part, *_row(result)[1:]) for result in self._applicable]
+        heads = ("", *HEADS[1:])
+        widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(HEADS) - 1)]
+        lines = [f"{self.problem} over {self.box}", self._circumstances(), "", *_wrapped(heads, widths, width)]
+        label = ""
+        for result, row in zip(self._applicable, rows, strict=True):
+            if result.label != label:
+                label = result.label
+                lines.append(f"{paper.cite(label)}: {paper.STATEMENTS[label].title}")
+            lines += _wrapped(row, widths, width)
         return "\n".join([*lines, "", self._summary(), *self._silent()])
 
     def to_markdown(self) -> str:
@@ -135,6 +137,13 @@ def _row(result: CheckResult) -> Sequence[str]:
         result.evidence or "",
         result.message,
     )
+
+
+def _wrapped(row: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
+    """A row of the text table; what does not fit in the last column goes on below."""
+    start = "  ".join(["", *(cell.ljust(size) for cell, size in zip(row, widths, strict=False))])
+    remark = textwrap.wrap(row[-1], max(40, width - len(start) - 2)) or [""]
+    return [f"{start}  {remark[0]}".rstrip(), *(" " * (len(start) + 2) + more for more in remark[1:])]
 
 
 def _number(value: float | None, digits: int = 5) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Pair = tuple[Floats, Floats]
 Call = Callable[[Floats, Floats], None]
 Operations = Mapping[str, Callable[..., Pair]]
 
+SPARSE = 8  # a matrix with fewer entries than one in so many is not multiplied as a whole
 CONSTANT_BITS = 100  # more than a float holds, so that rounding outward is all that is lost
 
 
@@ -95,6 +97,28 @@ def _call(step: Step, operations: Operations) -> Call:
 
 
 def _linear(to: slice, rows: Sequence[Row]) -> Call:
+    entries, columns = sum(map(len, rows)), len({place for row in rows for place, _ in row})
+    return _sparse(to, rows) if SPARSE * entries < len(rows) * columns else _dense(to, rows)
+
+
+def _sparse(to: slice, rows: Sequence[Row]) -> Call:
+    """Entry by entry; where something is not finite, the dense way, which knows what to do."""
+    source = np.array([place for row in rows for place, _ in row], dtype=np.intp)
+    c_lo, c_hi = np.array([intervals.enclose(int(c.p), int(c.q)) for row in rows for _, c in row]).T
+    starts = np.cumsum([0, *(len(row) for row in rows[:-1])])
+    dense_way = cache(lambda: _dense(to, rows))
+
+    def call(lo: Floats, hi: Floats) -> None:
+        low, high = lo[source], hi[source]
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            lo[to], hi[to] = intervals.scattered(c_lo, c_hi, starts, low, high)
+        else:
+            dense_way()(lo, hi)
+
+    return call
+
+
+def _dense(to: slice, rows: Sequence[Row]) -> Call:
     columns, c_lo = dense(rows, lambda c: intervals.enclose(int(c.p), int(c.q))[0])
     _, c_hi = dense(rows, lambda c: intervals.enclose(int(c.p), int(c.q))[1])
     source, nothing = np.array(columns, dtype=np.intp), np.zeros(len(rows))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.tape.elementary import ARB, NUMPY, Library
 
-__all__ = ["OPERATIONS", "PROVED", "SMOOTH", "Array", "Pair", "enclose", "linear"]
+__all__ = ["OPERATIONS", "PROVED", "SMOOTH", "Array", "Pair", "enclose", "linear", "scattered"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -188,6 +188,43 @@ def _product_radius(size: Array, wide: Array | None, x_middle: Array, x_radius: 
         radius += wide @ reach
     radius *= 1 + 2 * gamma
     return radius
+
+
+def scattered(c_lo: Array, c_hi: Array, starts: NDArray[np.intp], lo: Array, hi: Array) -> Pair:
+    """Sums of C X over stretches of rows: row k of the result adds up the rows from starts[k] to starts[k + 1].
+
+    ``linear`` for a matrix that is nearly empty: C (s,) holds its entries, X (s, B) their factors, all of them finite.
+
+    >>> two = np.array([2.0, 2.0, 2.0])
+    >>> lower, upper = scattered(two, two, np.array([0, 1]), np.ones((3, 1)), np.ones((3, 1)))
+    >>> bool(lower[1, 0] <= 4 <= upper[1, 0] < 4.00001)
+    True
+    """
+    with np.errstate(all="ignore"):
+        c_middle, c_radius = _halves(c_lo, c_hi)
+        terms = int(np.diff(np.append(starts, len(c_lo))).max())
+        gamma = (terms + 16) * 1.2e-16  # as in ``_product_radius``
+        x_middle, x_radius = _halves(lo, hi)
+        reach = np.abs(x_middle)
+        reach += x_radius
+        pad = gamma * reach
+        pad += _TINY
+        pad += x_radius
+        pad *= np.abs(c_middle)[:, None]
+        if np.any(c_radius):
+            reach *= c_radius[:, None]
+            pad += reach
+        x_middle *= c_middle[:, None]
+        if len(starts) < len(c_lo):
+            x_middle, pad = np.add.reduceat(x_middle, starts), np.add.reduceat(pad, starts)
+        pad *= 1 + 2 * gamma
+        pad += 5e-16 * np.abs(x_middle)
+        pad += (4 * terms + 4) * _TINY
+        lower, upper = x_middle - pad, x_middle + pad
+        if not (_finite(lower) and _finite(upper)):
+            overflow = ~(np.isfinite(lower) & np.isfinite(upper))
+            lower[overflow], upper[overflow] = -np.inf, np.inf
+        return lower, upper
 
 
 def _extremes(products: Iterable[Array]) -> Pair:

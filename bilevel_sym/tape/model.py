@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
+from operator import itemgetter
 from threading import RLock
 
 import sympy as sp
@@ -28,8 +29,8 @@ DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
 class Model:
     """f and g on one graph, in the variables x, y, then v, then two directions u and w in (x, y).
 
-    Blocks are named by their axes; "L" is the Lagrangian f - v^T grad_y g with v held constant. "q" and "r" are
-    what third derivatives need: the gradients of D^2 L[u, w] in (x, y) and of D^2 g[u, w] in y.
+    Blocks are named by their axes x, y and z = (x, y); "L" is the Lagrangian f - v^T grad_y g with v held constant.
+    "q" and "r" are what third derivatives need: the gradients of D^2 L[u, w] in (x, y) and of D^2 g[u, w] in y.
 
     >>> x, y = sp.symbols("x y")
     >>> model = Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y])
@@ -151,28 +152,27 @@ class Model:
             return shape, gradient(self.graph, self._function(function), axes[0])
         if len(axes) == 2:
             return shape, self._second(function, *axes)
-        return shape, self._third_block(name)
+        return shape, self._higher_block(name)
 
-    def _third_block(self, name: str) -> list[Form]:
-        """Third derivatives g_abc: the block g_bc moved along a; entries that are equal by symmetry are one form."""
-        function, a, b, c = name[0], name[2], name[3], name[4]
-        rows, columns = (len(self._axis(axis)) for axis in (b, c))
-        second = self.block(f"{function}_{b}{c}")[1]
-        moved = tangents(self.graph, second, {v: {k: UNIT} for k, v in enumerate(self._axis(a))})
+    def _higher_block(self, name: str) -> list[Form]:
+        """Third and higher derivatives g_ab...: g_b... moved along a; entries equal by symmetry are one form."""
+        function, axes = name[0], name[2:]
+        shape = tuple(len(self._axis(axis)) for axis in axes)
+        rest = self.block(f"{function}_{axes[1:]}")[1]
+        moved = tangents(self.graph, rest, {v: {k: UNIT} for k, v in enumerate(self._axis(axes[0]))})
 
-        def entry(i: int, j: int, k: int) -> Form:
-            if a == b == c:
-                i, j, k = sorted((i, j, k))
-            elif a == b:
-                i, j = sorted((i, j))
-            elif b == c:
-                j, k = sorted((j, k))
-            return moved[j * columns + k].get(i, NOTHING)
+        def entry(index: tuple[int, ...]) -> Form:
+            first, *others = _in_order(axes, index)
+            place = 0
+            for size, k in zip(shape[1:], others, strict=True):
+                place = place * size + k
+            return moved[place].get(first, NOTHING)
 
-        return [entry(i, j, k) for i, j, k in product(range(len(self._axis(a))), range(rows), range(columns))]
+        return [entry(index) for index in product(*map(range, shape))]
 
     def _axis(self, name: str) -> range:
-        return self.x if name == "x" else self.y
+        """The variables of an axis; z is x and y together."""
+        return {"x": self.x, "y": self.y}.get(name) or range(self.d + self.n)
 
     def _function(self, name: str) -> Form:
         return {"f": self.f, "g": self.g}.get(name) or self.lagrangian
@@ -200,7 +200,7 @@ class Model:
             triangle = hessian(self.graph, self._function(function), rows)
             return [triangle[max(i, j)][min(i, j)] for i, j in product(range(len(rows)), repeat=2)]
         # by the gradient in the second axis: g_y is wanted anyway
-        first = self.block(f"{function}_y")[1]
+        first = self.block(f"{function}_{next(axis for axis in 'yxz' if self._axis(axis) == columns)}")[1]
         moved = tangents(self.graph, first, {x: {k: UNIT} for k, x in enumerate(rows)})
         return [moved[j].get(i, NOTHING) for i, j in product(range(len(rows)), range(len(columns)))]
 
@@ -213,3 +213,13 @@ class Model:
         for direction in along:
             form = directional(self.graph, form, direction)
         return (len(axis),), gradient(self.graph, form, axis)
+
+
+def _in_order(axes: str, index: tuple[int, ...]) -> tuple[int, ...]:
+    """The index with the entries of each run of equal axes in ascending order.
+
+    >>> _in_order("xxy", (2, 1, 0))
+    (1, 2, 0)
+    """
+    runs = (sorted(k for _, k in run) for _, run in groupby(zip(axes, index, strict=True), key=itemgetter(0)))
+    return tuple(k for run in runs for k in run)

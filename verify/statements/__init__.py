@@ -2,8 +2,40 @@
 
 from types import ModuleType
 
-from verify.statements import identities
+from verify.statements import (
+    batch_errors,
+    corollaries,
+    definitions,
+    derivatives,
+    descent,
+    escape,
+    hypergradient_error,
+    identities,
+    neon,
+    stocbio_descent,
+    stocbio_lemmas,
+    stochastic,
+    theorems,
+    tube,
+    warm_start,
+)
 
 __all__ = ["FAMILIES"]
 
-FAMILIES: tuple[ModuleType, ...] = (identities,)
+FAMILIES: tuple[ModuleType, ...] = (
+    identities,
+    derivatives,
+    definitions,
+    tube,
+    corollaries,
+    theorems,
+    hypergradient_error,
+    warm_start,
+    descent,
+    escape,
+    neon,
+    stochastic,
+    batch_errors,
+    stocbio_lemmas,
+    stocbio_descent,
+)

@@ -1,0 +1,322 @@
+"""Objectives for branch and bound: the norm of a block of derivatives, and the curvature of g in y."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+
+from bilevel_sym.box import Box
+from bilevel_sym.errors import CertificateFailure
+from bilevel_sym.tape.arrays import ArrayProgram
+from bilevel_sym.tape.balls import precision
+from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
+from bilevel_sym.tape.intervals import PROVED, SMOOTH, enclose
+from bilevel_sym.tape.model import Model
+from bilevel_sym.tape.program import Program, build
+from verify.cover import middles
+from verify.interval_matrix import Floats, Matrices
+from verify.pencil import MOST_PARTS, Pencil
+from verify.tensor_norm import Group, largest_values, norm_lower, norm_upper
+
+__all__ = ["BlockNorm", "Curvature", "ExactBox"]
+
+Pair = tuple[IntervalProgram, IntervalProgram]
+BITS = 128
+_MORE = 1 + 1e-15
+_PARTS = "parts"
+_TABLE = 2**19  # numbers in a table of intervals
+_LARGEST = 20_000  # entries of a block, beyond which it is not tried
+_AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
+
+
+@dataclass(frozen=True)
+class ExactBox:
+    """A box with exact ends, and the floats around and inside it.
+
+    >>> region = ExactBox(Box({"x": ("1/3", "2/3")}))
+    >>> bool(region.lower[0] < region.inside[0][0]), region.holds(np.array([0.5])), region.holds(region.lower)
+    (True, True, False)
+    """
+
+    box: Box
+
+    @cached_property
+    def _ends(self) -> Floats:
+        return np.array([[enclose(int(end.p), int(end.q)) for end in pair] for pair in self.box])
+
+    @property
+    def lower(self) -> Floats:
+        """The floats below the lower ends."""
+        return np.asarray(self._ends[:, 0, 0])
+
+    @property
+    def upper(self) -> Floats:
+        """The floats above the upper ends."""
+        return np.asarray(self._ends[:, 1, 1])
+
+    @property
+    def inside(self) -> tuple[Floats, Floats]:
+        """Floats inside; crossed where there is none between the ends."""
+        return np.asarray(self._ends[:, 0, 1]), np.asarray(self._ends[:, 1, 0])
+
+    def holds(self, point: Floats) -> bool:
+        """Whether a point lies in the exact box; where no float does, that coordinate counts for the lower end."""
+        low, high = self.inside
+        return bool(np.all((low > high) | ((low <= point) & (point <= high))))
+
+    def balls(self, point: Floats) -> list[Any]:
+        """The point as exact numbers; where no float lies between the ends, the lower end stands for it."""
+        low, high = self.inside
+        ends = [arb(fmpq(int(end.p), int(end.q))) for end in self.box.lower]
+        return [ends[k] if low[k] > high[k] else arb(float(value)) for k, value in enumerate(point)]
+
+
+class _Block(ABC):
+    """A block of derivatives over boxes, at points, and in balls at one point."""
+
+    def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
+        self.model, self.name, self.region, self.aim = model, name, region, aim
+        _refuse_large(model, name)
+        self.shape, forms = model.block(name)
+        support = 0
+        for node in (node for form in forms for node in form.terms):
+            support |= model.graph.support[node]
+        self.active: Sequence[int] = tuple(k for k in range(model.d + model.n) if support >> k & 1)
+        self._forms = forms
+        self.is_zero = all(form.is_constant and form.constant == 0 for form in forms)
+
+    @property
+    def _slope(self) -> str:
+        """The name of the derivative in (x, y)."""
+        function, _, axes = self.name.partition("_")
+        return f"{function}_z{axes}"
+
+    @cached_property
+    def has_slope(self) -> bool:
+        """Whether the mean-value form can be afforded."""
+        entries = (self.model.d + self.model.n) * math.prod(self.shape)
+        order = len(self.shape)
+        return bool(self.active) and entries <= _AFFORDABLE and (order < 4 or self.model.d + self.model.n <= 4)
+
+    @cached_property
+    def pencil(self) -> Pencil | None:
+        """The block as a pencil, where it is a symmetric matrix with few parts."""
+        axes = self.name.partition("_")[2]
+        if len(axes) != 2 or axes[0] != axes[1] or self.shape[0] == 1:
+            return None
+        pencil = Pencil(self._forms, self.shape[0])
+        return pencil if 0 < len(pencil.nodes) <= MOST_PARTS else None
+
+    @cached_property
+    def _plain(self) -> ArrayProgram:
+        return ArrayProgram(self.model.program((self.name,)))
+
+    @cached_property
+    def _programs(self) -> tuple[Program, Program]:
+        """The block with its slope and the parts of its pencil; and the block alone."""
+        outputs = {self.name: self.model.block(self.name)}
+        if self.has_slope:
+            outputs[self._slope] = self.model.block(self._slope)
+        if self.pencil is not None:
+            nodes = self.pencil.nodes
+            outputs[_PARTS] = (len(nodes),), [self.model.graph.form(node) for node in nodes]
+        whole = build(self.model.graph, self.model.stages, outputs)
+        return whole, self.model.program((self.name,)) if self.has_slope else whole
+
+    @cached_property
+    def _fast(self) -> Pair:
+        return self._ready(SMOOTH)
+
+    @cached_property
+    def _safe(self) -> Pair:
+        return self._ready(PROVED)
+
+    def _ready(self, operations: Operations) -> Pair:
+        whole, alone = self._programs
+        first = IntervalProgram(whole, operations)
+        return first, IntervalProgram(alone, operations) if self.has_slope else first
+
+    def values(self, points: Floats) -> Floats:
+        """The block at points, (points, ...)."""
+        session = self._plain.session(len(points))
+        session.put(0, points)
+        return np.array(session.take(self.name))
+
+    def in_balls(self, point: Floats) -> list[Any]:
+        """The entries at a point, in balls, at the precision that is set."""
+        ready = self.model.in_balls((self.name,), BITS)
+        values = ready.start()
+        ready.put(values, 0, self.region.balls(point))
+        return ready.output(values, self.name)
+
+    def over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> Floats:
+        """Upper bounds over boxes, as many at a time as fit into a table of moderate size."""
+        if self.is_zero:
+            return np.zeros(len(lower))
+        lanes = max(16, _TABLE // self._programs[0].size)
+        if len(lower) <= lanes:
+            return self._over(lower, upper, proved=proved)
+        parts = [slice(start, start + lanes) for start in range(0, len(lower), lanes)]
+        return np.concatenate([self._over(lower[part], upper[part], proved=proved) for part in parts])
+
+    @abstractmethod
+    def _over(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
+        """Upper bounds over a few boxes."""
+
+    def session(self, lower: Floats, upper: Floats, *, proved: bool) -> IntervalSession:
+        """The block over the boxes, with all that is wanted beside it."""
+        session = (self._safe if proved else self._fast)[0].session(len(lower))
+        with np.errstate(all="ignore"):
+            session.put(0, lower, upper)
+        return session
+
+    def ends(self, session: IntervalSession, lower: Floats, upper: Floats, *, proved: bool) -> tuple[Floats, Floats]:
+        """The lower and upper ends of all entries over the boxes, (lanes, ...) each.
+
+        The mean-value form, block(centre) + slope (box - centre), is met with the natural extension. Where the latter
+        is not defined nothing is known: a jump has slopes too.
+        """
+        lo, hi = session.take(self.name)
+        if not self.has_slope:
+            return lo, hi
+        alone = (self._safe if proved else self._fast)[1]
+        with np.errstate(all="ignore"):
+            return self._met(alone, lo, hi, session.take(self._slope), lower, upper)
+
+    def _met(
+        self, alone: IntervalProgram, lo: Floats, hi: Floats, slope: tuple[Floats, Floats], lower: Floats, upper: Floats
+    ) -> tuple[Floats, Floats]:
+        centre = middles(lower, upper)
+        reach = np.maximum(upper - centre, centre - lower) * _MORE
+        session = alone.session(len(lower))
+        session.put(0, centre, centre)
+        low, high = session.take(self.name)
+        steep = np.maximum(np.abs(slope[0]), np.abs(slope[1])).reshape(*reach.shape, -1)
+        # an infinite slope along a variable that is one number is nan here, and then the natural extension stands
+        away = np.einsum("lk,lke->le", reach, steep) * (1 + 1e-13) + 1e-300
+        away = away.reshape(lo.shape)
+        below, above = low - away, high + away
+        below, above = below - 2.3e-16 * np.abs(below), above + 2.3e-16 * np.abs(above)
+        known = ~(np.isnan(lo) | np.isnan(hi))
+        return np.where(known, np.fmax(lo, below), np.nan), np.where(known, np.fmin(hi, above), np.nan)
+
+    def smear(self, lower: Floats, upper: Floats) -> Floats:
+        """How much each variable moves the block over the boxes, (lanes, variables)."""
+        session = self.session(lower, upper, proved=False)
+        with np.errstate(all="ignore"):
+            steep = np.maximum(*(np.abs(end) for end in session.take(self._slope)))
+            steep = np.sqrt(np.square(steep.reshape(*lower.shape, -1)).sum(axis=2))
+            return np.asarray(steep * (upper - lower))
+
+
+class BlockNorm(_Block):
+    """The norm of a block such as "f_y", "g_xy" or "g_yyy" over unit vectors.
+
+    ``aim`` is the bound that is worth an effort: see ``norm_upper``.
+
+    >>> import sympy as sp
+    >>> x, y = sp.symbols("x y")
+    >>> norm = BlockNorm(Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y]), "g_xy", ExactBox(Box([0, 0], [1, 1])))
+    >>> norm.active, bool(1 <= norm.over(np.zeros((1, 2)), np.ones((1, 2)))[0] < 1.001)
+    ((0,), True)
+    """
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """(dimension, degree) of the runs of equal axes."""
+        axes = self.name.partition("_")[2]
+        runs = [(axis, len(list(run))) for axis, run in groupby(axes)]
+        sizes = {"x": self.model.d, "y": self.model.n, "z": self.model.d + self.model.n}
+        return tuple((sizes[axis], degree) for axis, degree in runs)
+
+    def _over(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
+        session = self.session(lower, upper, proved=proved)
+        lo, hi = self.ends(session, lower, upper, proved=proved)
+        if math.prod(self.shape) == 1:  # the ends are proved as they are
+            bound = np.maximum(-lo, hi).reshape(len(lo))
+            return np.where(np.isnan(bound), np.inf, bound)
+        part = Matrices.between(lo, hi)
+        bound = norm_upper(part.middle, part.radius, self.groups, aim=self.aim, thorough=proved)
+        if self.pencil is None:
+            return bound
+        ends = session.take(_PARTS)
+        least, most = self.pencil.smallest_eigenvalue_lower(*ends), self.pencil.largest_eigenvalue_upper(*ends)
+        return np.minimum(bound, np.maximum(-least, most))
+
+    def at(self, points: Floats) -> Floats:
+        """About the norm at points."""
+        return largest_values(self.values(points))
+
+    def certified_at(self, point: Floats) -> float:
+        """A proved lower bound of the norm at a point."""
+        with precision(BITS):
+            return _below(norm_lower(self.in_balls(point), self.shape))
+
+
+class Curvature(_Block):
+    """The smallest eigenvalue of g_yy with its sign turned, so that its maximum is -mu.
+
+    >>> import sympy as sp
+    >>> x, y = sp.symbols("x y")
+    >>> curvature = Curvature(Model(x*y, y**2 - x*y, [x], [y]), "g_yy", ExactBox(Box([0, 0], [1, 1])))
+    >>> curvature.certified_at(np.zeros(2)), curvature.over(np.zeros((1, 2)), np.ones((1, 2))).tolist()
+    (-2.0, [-2.0])
+    """
+
+    def _over(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
+        session = self.session(lower, upper, proved=proved)
+        lo, hi = self.ends(session, lower, upper, proved=proved)
+        if self.model.n == 1:
+            return np.asarray(np.where(np.isnan(lo), np.inf, -lo).reshape(len(lo)))
+        least = Matrices.between(lo, hi).smallest_eigenvalue_lower()
+        if self.pencil is not None:
+            least = np.maximum(least, self.pencil.smallest_eigenvalue_lower(*session.take(_PARTS)))
+        return np.asarray(-least)
+
+    def at(self, points: Floats) -> Floats:
+        """About the eigenvalue at points, its sign turned."""
+        values = self.values(points)
+        finite = np.asarray(np.isfinite(values).all(axis=(1, 2)))
+        least = np.linalg.eigvalsh(np.where(finite[:, None, None], values, 0.0))[:, 0]
+        return np.where(finite, -least, np.nan)
+
+    def certified_at(self, point: Floats) -> float:
+        """A Rayleigh quotient, which is no less than the eigenvalue."""
+        n = self.model.n
+        with precision(BITS):
+            entries = self.in_balls(point)
+            middle = np.array([float(entry.mid()) for entry in entries]).reshape(n, n)
+            if not np.isfinite(middle).all():
+                return -math.inf
+            vector = [arb(float(v)) for v in np.linalg.eigh(middle)[1][:, 0]]
+            image = [sum((entries[i * n + j] * vector[j] for j in range(n)), arb(0)) for i in range(n)]
+            value = sum((a * b for a, b in zip(vector, image, strict=True)), arb(0))
+            return _below(-value / sum((a * a for a in vector), arb(0)))
+
+
+def _refuse_large(model: Model, name: str) -> None:
+    """Before it is derived, which would take as long as a search."""
+    sizes = {"x": model.d, "y": model.n, "z": model.d + model.n}
+    entries = math.prod(sizes[axis] for axis in name.partition("_")[2])
+    if entries > _LARGEST:
+        raise CertificateFailure(
+            f"{name} has {entries} entries, too many to be bounded",
+            hint=f"certified constants want blocks of at most {_LARGEST} entries",
+        )
+
+
+def _below(ball: Any) -> float:
+    """The largest float that is certainly not above the ball; -inf where nothing is known."""
+    if not ball.is_finite():
+        return -math.inf
+    end = ball.lower()
+    value = float(end)
+    return value if arb(value) <= end else math.nextafter(value, -math.inf)

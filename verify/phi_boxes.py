@@ -1,0 +1,382 @@
+"""Phi over boxes: enclosures of y*, v*, dy_dx and of the first three derivatives of Phi, many boxes at once.
+
+Krawczyk's test proves that for every x in a box X there is exactly one zero of g_y(x, .) near the middle's, and that
+g_yy is positive definite there; that it is the only minimiser elsewhere too is what strong convexity says. The rest
+are the formulas of ``bilevel_sym.implicit`` on the tape, with v, W = dy_dx^T and V = dv/dx as further inputs, so that
+products with them stay factored:
+
+    grad Phi = L_x,   Hess Phi = D^2 L[Z, Z],   D^3 Phi = D^3 L[Z, Z, Z] - V^T D^2(g_y)[Z, Z] in its three places
+
+with Z = [I; W]. Around the middle c of X the mean-value forms Hess(X) = Hess(c) + D^3 Phi(X) (X - c) and
+grad(X) = grad(c) + Hess(X) (X - c) hold as well, and are narrower by far for small boxes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations_with_replacement as multisets
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.tape import intervals
+from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession
+from verify.affine import Affine, AffineProgram, AffineSession
+from verify.interval_matrix import Floats, Matrices, neumann_bound
+from verify.phi_formulas import PhiFormulas
+
+__all__ = ["PhiBoxes", "PhiEnclosure"]
+
+Mask = NDArray[np.bool_]
+
+ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
+WIDER = 1.1  # how much wider than its own image the next Y is
+_UP = 1 + 4e-16
+_MORE = 1 + 1e-14
+
+LOWER = ("g", "g_y", "g_xy", "g_yy")
+SMOOTH_F = ("f", "f_x", "f_y")
+TO_FIRST = (*SMOOTH_F, "g", "g_y", "g_xy", "g_yy", "L_x")
+TO_SECOND = (*TO_FIRST, "hess")
+TO_THIRD = (*TO_SECOND, "turn", "outer", "inner")
+
+
+@dataclass(frozen=True, eq=False)
+class PhiEnclosure:
+    """What is known about Phi over lanes of boxes; where ``ok`` is False, nothing is.
+
+    Vectors are columns: ``y`` (lanes, n, 1), ``v`` (lanes, n, 1), ``response`` = dy_dx^T (lanes, n, d), ``grad``
+    (lanes, d, 1), ``hess`` (lanes, d, d); ``third`` (lanes, d, d d), symmetric in all three indices. ``middle`` and
+    ``reach`` are the middle c of each box and how far the box goes from it; ``grad_middle``, ``hess_middle`` are grad
+    and Hess Phi at c; ``hess_forms`` and ``third_forms`` are affine in (x - c)/reach.
+    """
+
+    ok: Mask
+    middle: Floats
+    reach: Floats
+    y: Matrices
+    v: Matrices
+    response: Matrices
+    grad: Matrices
+    hess: Matrices
+    grad_middle: Matrices
+    hess_middle: Matrices
+    hess_forms: Affine
+    third_forms: Affine | None
+
+    @property
+    def third(self) -> Matrices:
+        """D^3 Phi over the boxes, (lanes, d, d d); to be asked for with ``third=True``."""
+        if self.third_forms is None:
+            raise InvalidProblem("third derivatives were not asked for", hint="enclose(..., third=True)")
+        return self.third_forms.hull
+
+
+class PhiBoxes:
+    """Enclosures of Phi and its derivatives for one problem.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> boxes = PhiBoxes(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"))
+    >>> found = boxes.enclose(np.array([[0.5]]), np.array([[0.51]]), third=True)
+    >>> bool(found.ok[0]), bool(found.hess.lower[0, 0, 0] < 0.72)
+    (True, True)
+    """
+
+    def __init__(self, problem: BilevelProblem) -> None:
+        self.problem = problem
+        self.d, self.n = problem.d, problem.n
+        self._formulas = PhiFormulas(problem)
+        self._programs = lru_cache(None)(self._formulas.program)
+        self._ready = lru_cache(None)(self._prepare)
+        self._sessions = lru_cache(12)(self._open)
+        self._affine_ready = lru_cache(None)(self._prepare_affine)
+        self._affine_sessions = lru_cache(6)(self._open_affine)
+        self.active = self._formulas.active
+        self.pairs, self.triples = _places(self.d, 2), _places(self.d, 3)
+        self.splits = _splits(self.d)
+
+    def _prepare(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
+        return IntervalProgram(self._programs(names), intervals.PROVED if proved else intervals.SMOOTH)
+
+    def _open(self, names: tuple[str, ...], proved: bool, lanes: int) -> IntervalSession:
+        return self._ready(names, proved).session(lanes)
+
+    def _prepare_affine(self, names: tuple[str, ...], proved: bool) -> AffineProgram:
+        return AffineProgram(self._programs(names), intervals.PROVED if proved else intervals.SMOOTH)
+
+    def _open_affine(self, names: tuple[str, ...], proved: bool, lanes: int) -> AffineSession:
+        return self._affine_ready(names, proved).session(lanes, self.d)
+
+    # ------------------------------------------------------------------ y*
+
+    def solve(self, x: Floats) -> tuple[Floats, Mask]:
+        """y*(x) in floats for rows of x, and whose could be found."""
+        try:
+            return self.problem.kernels.y_star(x), np.ones(len(x), dtype=np.bool_)
+        except BilevelError:
+            if len(x) == 1:
+                return np.zeros((1, self.n)), np.zeros(1, dtype=np.bool_)
+        half = len(x) // 2
+        (first, ok), (second, good) = self.solve(x[:half]), self.solve(x[half:])
+        return np.concatenate([first, second]), np.concatenate([ok, good])
+
+    def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False, third: bool = False) -> PhiEnclosure:
+        """Enclosures over the boxes [lower, upper], (lanes, d) each. ``proved``: nothing is assumed of libraries."""
+        with np.errstate(all="ignore"):
+            start = self._krawczyk(lower, upper, proved)
+            return self._derivatives(start, TO_THIRD if third else TO_SECOND, proved)
+
+    def y_over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> tuple[Floats, Floats]:
+        """The ends of y* over the boxes, (lanes, n) each; infinite where it could not be enclosed.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> boxes = PhiBoxes(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
+        >>> low, high = boxes.y_over(np.array([[0.0]]), np.array([[1.0]]))
+        >>> bool(-0.1 < low[0, 0] <= 0), bool(1 <= high[0, 0] < 1.1)
+        (True, True)
+        """
+        with np.errstate(all="ignore"):
+            start = self._krawczyk(lower, upper, proved)
+        low, high = _around(start.y, start.radius[:, :, 0])
+        return np.where(start.ok[:, None], low, -np.inf), np.where(start.ok[:, None], high, np.inf)
+
+    def _krawczyk(self, lower: Floats, upper: Floats, proved: bool) -> _Start:
+        """Krawczyk's test for e in y*(x) = y + W (x - c) + e, W = dy_dx^T in the middle: e is of second order.
+
+        For every x in X the map e -> e - R g_y(x, y + W (x - c) + e) goes into the interior of |e| <= E.
+        """
+        middle = np.clip(0.5 * lower + 0.5 * upper, lower, upper)
+        reach = np.maximum(upper - middle, middle - lower) * _UP
+        y, ok = self.solve(middle)
+        g_y, g_xy, g_yy = self._lower_level(middle, y, proved)
+        factor = _inverse_factor(g_yy.middle)
+        inverse = factor.swapaxes(1, 2) @ factor
+        step = (Matrices.around(inverse) @ g_y).magnitude
+        response = -inverse @ g_xy.middle.swapaxes(1, 2)
+        start = _Start(ok, middle, reach, y, step, factor, inverse, step, response)
+        session = self._affine_sessions(LOWER, proved, len(y))
+        self._put_xy(session, start, np.zeros_like(step))
+        rest, off = self._contraction(session, inverse)
+        radius, done = neumann_bound(off, rest), np.zeros(len(y), dtype=np.bool_)
+        for _ in range(ATTEMPTS):
+            trial = np.where(done[:, None, None], radius, radius * WIDER + 1e-15 * np.abs(y)[:, :, None] + 1e-300)
+            self._put_xy(session, start, trial)
+            off = self._contraction(session, inverse)[1]
+            image = (rest + off @ trial * _MORE) * _MORE
+            done = (image < trial).all(axis=(1, 2))
+            if done.all():
+                break
+            radius = np.where(done[:, None, None], trial, neumann_bound(off, rest))
+        image = np.where(done[:, None, None], image, np.inf)
+        return replace(start, ok=ok & done, rest=image, near=neumann_bound(off, step))
+
+    def _contraction(self, session: AffineSession, inverse: Floats) -> tuple[Floats, Floats]:
+        """Bounds of R g_y and of I - R g_yy over the forms in a session, (lanes, n, 1) and (lanes, n, n)."""
+        g, g_y, g_yy = (session.take(name) for name in ("g", "g_y", "g_yy"))
+        lanes, k = g_y.slopes.shape[:2]
+        nothing = np.zeros((lanes, k, *inverse.shape[1:]))
+        precondition = Affine(inverse, nothing, np.zeros_like(inverse))
+        rest = (precondition @ g_y).hull.magnitude
+        off = (_identity(inverse.shape) - (precondition @ g_yy).hull).magnitude
+        # second derivatives alone do not show a jump, nor the end of a domain
+        return rest, off + 0.0 * (g.rest + g_y.rest.sum(axis=1, keepdims=True))
+
+    def _lower_level(self, x: Floats, y: Floats, proved: bool) -> tuple[Matrices, Matrices, Matrices]:
+        """g_y, g_xy and g_yy at points."""
+        session = self._sessions(LOWER, proved, len(x))
+        point = np.concatenate([x, y], axis=1)
+        session.put(0, point, point)
+        g_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in LOWER[1:])
+        return g_y.reshaped(-1, self.n, 1), g_xy, g_yy
+
+    # ------------------------------------------------------------------ derivatives
+
+    def _derivatives(self, start: _Start, names: tuple[str, ...], proved: bool) -> PhiEnclosure:
+        wide = self._over(start, names, proved)
+        thin = self._at_middle(start, proved)
+        hess = wide.hess.hull
+        if wide.third is not None:
+            mean = Matrices(wide.third.middle, wide.third.mean_reach).magnitude
+            spread = _column(mean.reshape(-1, self.d**2, self.d), start.reach).reshape(hess.radius.shape)
+            hess = hess.meet(Matrices(thin.hess.middle, (thin.hess.radius + spread) * _MORE))
+        spread = _column(Matrices(wide.hess.middle, wide.hess.mean_reach).magnitude, start.reach)
+        grad = wide.grad.hull.meet(Matrices(thin.grad.middle, (thin.grad.radius + spread) * _MORE))
+        enclosed = Matrices(start.y[:, :, None], start.radius)
+        return PhiEnclosure(
+            start.ok & wide.ok & thin.ok, start.middle, start.reach, enclosed, wide.v.hull, wide.response.hull,
+            grad, hess, thin.grad, thin.hess, wide.hess, wide.third,
+        )  # fmt: skip
+
+    def _over(self, start: _Start, names: tuple[str, ...], proved: bool) -> _Wide:
+        """The formulas in affine forms."""
+        lanes, d = len(start.ok), self.d
+        session = self._affine_sessions(names, proved, lanes)
+        self._put_xy(session, start, start.rest)
+        g_yy = session.take("g_yy")
+        solved, off = g_yy.solved_by(session.take("f_y").beside(-session.take("g_xy").T), start.inverse)
+        smooth = sum(session.take(name).rest.sum(axis=(1, 2)) for name in ("f", "f_x", "f_y", "g", "g_y"))
+        v, moves = solved.columns(0, 1), solved.columns(1, 1 + d)
+        _put(session, 1, v)
+        grad = session.take("L_x")
+        _put(session, 2, moves)
+        hess = session.take("hess").gathered(self.pairs, d)
+        third = None
+        if "outer" in names:
+            _put(session, 3, g_yy.solved_by(session.take("turn"), start.inverse)[0])
+            third = self._third(session.take("outer"), session.take("inner"))
+        ok = np.isfinite(smooth) & np.isfinite(off).all(axis=(1, 2)) & np.isfinite(hess.rest).all(axis=(1, 2))
+        return _Wide(ok, v, moves, grad, hess, third)
+
+    def _put_xy(self, session: AffineSession, start: _Start, rest: Floats) -> None:
+        """x = c + reach e, and y + response (x - c) up to the rest."""
+        lanes, d, n = len(start.ok), self.d, self.n
+        slopes, away = np.zeros((lanes, d, d + n)), np.zeros((lanes, d + n))
+        slopes[:, range(d), range(d)] = start.reach
+        slopes[:, :, d:] = (start.response * start.reach[:, None, :]).swapaxes(1, 2)
+        away[:, d:] = rest[:, :, 0] + 1e-15 * np.abs(slopes[:, :, d:]).sum(axis=1)
+        session.put(0, np.concatenate([start.middle, start.y], axis=1), slopes, away)
+
+    def _third(self, outer: Affine, inner: Affine) -> Affine:
+        """D^3 Phi from its two factors, (lanes, d, d d): the sum over the three ways to split (ab, c)."""
+        product = outer.T @ inner
+        parts = [Affine(*(part[..., ab, c] for part in product.parts)) for ab, c in self.splits]
+        middle, slopes = sum(part.middle for part in parts), sum(part.slopes for part in parts)
+        size = sum(np.abs(part.middle) + part.reach for part in parts)
+        rest = (sum(part.rest for part in parts) + 1e-15 * size) * _MORE
+        return Affine(middle[..., None], slopes[..., None], rest[..., None]).gathered(self.triples, self.d)
+
+    def _at_middle(self, start: _Start, proved: bool) -> _Thin:
+        """grad and Hess Phi at the middles, in intervals around y*(c)."""
+        lanes, d, n = len(start.ok), self.d, self.n
+        session = self._sessions(TO_SECOND, proved, lanes)
+        y = _around(start.y, start.near[:, :, 0])
+        session.put(0, *(np.concatenate([start.middle, end], axis=1) for end in y))
+        f_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in ("f_y", "g_xy", "g_yy"))
+        factor, precondition = Matrices.around(start.factor), Matrices.around(start.inverse)
+        eye = _identity(g_yy.middle.shape)
+        convex = (eye - factor @ g_yy @ factor.T).magnitude.sum(axis=2).max(axis=1) < 0.99
+        off = (eye - precondition @ g_yy).magnitude
+        solved = _solve(g_yy, precondition, off, _beside(f_y.reshaped(lanes, n, 1), -g_xy.T))
+        v, response = _columns(solved, 0, 1), _columns(solved, 1, 1 + d)
+        session.put(1, *_rows(v))
+        grad = Matrices.between(*session.take("L_x")).reshaped(lanes, d, 1)
+        session.put(2, *_rows(response))
+        hess = Matrices.between(*(end[:, self.pairs] for end in session.take("hess"))).reshaped(lanes, d, d)
+        return _Thin(convex, grad, hess)
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """What Krawczyk's test leaves, for each box X with middle c.
+
+    y*(x) is within ``rest`` of y + response (x - c), and y*(c) within ``near`` of y. ``inverse`` is about g_yy^-1 at the
+    middle, and ``factor`` its factor: inverse = factor^T factor.
+    """
+
+    ok: Mask
+    middle: Floats
+    reach: Floats
+    y: Floats
+    rest: Floats
+    factor: Floats
+    inverse: Floats
+    near: Floats
+    response: Floats
+
+    @property
+    def radius(self) -> Floats:
+        """y*(X) is within it of y."""
+        return np.asarray((_column(np.abs(self.response), self.reach) + self.rest) * _MORE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Wide:
+    ok: Mask
+    v: Affine
+    response: Affine
+    grad: Affine
+    hess: Affine
+    third: Affine | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Thin:
+    ok: Mask
+    grad: Matrices
+    hess: Matrices
+
+
+def _put(session: AffineSession, stage: int, forms: Affine) -> None:
+    """Give all entries, row by row."""
+    lanes, slopes = forms.slopes.shape[:2]
+    session.put(
+        stage, forms.middle.reshape(lanes, -1), forms.slopes.reshape(lanes, slopes, -1), forms.rest.reshape(lanes, -1)
+    )
+
+
+def _around(y: Floats, radius: Floats) -> tuple[Floats, Floats]:
+    """Ends of y +- radius, rounded outward."""
+    low, high = y - radius, y + radius
+    return low - (2.3e-16 * np.abs(low) + 5e-324), high + (2.3e-16 * np.abs(high) + 5e-324)
+
+
+def _column(magnitude: Floats, reach: Floats) -> Floats:
+    """An upper bound of |M (X - c)|, (lanes, rows, 1)."""
+    return np.asarray(magnitude @ reach[:, :, None] * _MORE)
+
+
+def _identity(shape: tuple[int, ...]) -> Matrices:
+    return Matrices.around(np.broadcast_to(np.eye(shape[-1]), shape))
+
+
+def _beside(a: Matrices, b: Matrices) -> Matrices:
+    return Matrices(np.concatenate([a.middle, b.middle], axis=2), np.concatenate([a.radius, b.radius], axis=2))
+
+
+def _columns(a: Matrices, first: int, last: int) -> Matrices:
+    return Matrices(a.middle[:, :, first:last], a.radius[:, :, first:last])
+
+
+def _rows(a: Matrices) -> tuple[Floats, Floats]:
+    """The ends of all entries, row by row, as a session takes them."""
+    return a.lower.reshape(len(a.middle), -1), a.upper.reshape(len(a.middle), -1)
+
+
+def _solve(a: Matrices, precondition: Matrices, off: Floats, right: Matrices) -> Matrices:
+    """All solutions of A X = B by a preconditioner R, with ``off`` a bound of |I - R A|; see ``Matrices.solve``."""
+    guess = Matrices.around(precondition.middle @ right.middle)
+    rest = (precondition @ (right - a @ guess)).magnitude
+    return Matrices(guess.middle, neumann_bound(off, rest))
+
+
+def _places(d: int, order: int) -> NDArray[np.intp]:
+    """Where each entry of a symmetric tensor stands among those with sorted indices."""
+    place = {indices: k for k, indices in enumerate(multisets(range(d), order))}
+    return np.array([place[tuple(sorted(index))] for index in np.ndindex(*[d] * order)], dtype=np.intp)
+
+
+def _splits(d: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """For the sorted triples (a, b, c): the place of (ab) and c, of (ac) and b, of (bc) and a."""
+    pair = _places(d, 2).reshape(d, d)
+    a, b, c = np.array(list(multisets(range(d), 3)), dtype=np.intp).T
+    return [(pair[a, b], c), (pair[a, c], b), (pair[b, c], a)]
+
+
+def _inverse_factor(matrices: Floats) -> Floats:
+    """S = K^-1 with K K^T = A, in floats, for lanes of symmetric matrices; nan where A is not positive definite.
+
+    Written out over the lanes: for matrices this small that is faster than one call of LAPACK a lane.
+    """
+    n = matrices.shape[-1]
+    a = matrices.transpose(1, 2, 0)
+    lower, inverse = np.zeros_like(a), np.zeros_like(a)
+    for j in range(n):
+        rest = a[j:, j] - np.einsum("ikl,kl->il", lower[j:, :j], lower[j, :j])
+        pivot = np.sqrt(rest[0])
+        lower[j:, j] = rest / pivot
+        inverse[j, j] = 1 / pivot
+        inverse[j, :j] = -np.einsum("kl,kil->il", lower[j, :j], inverse[:j, :j]) / pivot
+    return np.ascontiguousarray(inverse.transpose(2, 0, 1))

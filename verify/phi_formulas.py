@@ -1,0 +1,308 @@
+"""The derivatives of Phi on the tape, with v, W = dy_dx^T and V = dv/dx as inputs, so that products stay factored.
+
+The Lagrangian L = f - v^T g_y is a function of (x, y, v), linear in v. As x moves along a, (x, y*, v*) moves along
+a column of Z = [I; W; V], and by the 2n+1 rule no second derivative of y* or v* is needed for the third of Phi:
+
+    D^3 Phi[a, b, c] = D^3 L[Za, Zb, Zc]
+
+Let u_a and u_ab be the first and second derivatives of a node of the graph along columns of Z, and bar u the
+derivative of L by that node. Then D^3 L[Za, Zb, Zc] is the sum, over the three ways to split (ab, c), of
+
+    bar (phi''' u_a u_b/3 + phi'' u_ab) u_c  for nodes phi(u),     bar (q_ab r_c + r_ab q_c)  for products q r
+
+which is a product of two matrices: rows (ab), columns c, summed over the nodes. That costs a fraction of all third
+derivatives one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import combinations_with_replacement as multisets
+
+from flint import fmpq
+
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
+from bilevel_sym.tape.convert import from_sympy
+from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.tape.program import Program, build
+
+__all__ = ["PhiFormulas"]
+
+Block = tuple[tuple[int, ...], list[Form]]
+Seeds = Mapping[int, Mapping[int, Form]]  # variable -> direction -> how it moves
+Pair = tuple[int, int]
+_LINEAR = ("var", "lin", "select", "min", "max", "sign", "lt", "le", "pi")  # no second derivative of their own
+
+
+class PhiFormulas:
+    """f and g on a graph of their own, in the variables x, y, then v, then W, then V.
+
+    Blocks: the derivatives of f and g by name; "L_x" is grad Phi; "hess" holds Hess Phi for indices a <= b; "turn" is
+    L_yx + L_yy W, which V solves for; "outer" and "inner" are the two matrices of D^3 Phi.
+
+    >>> formulas = PhiFormulas(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
+    >>> formulas.program(("hess",)).outputs["hess"].shape, formulas.active
+    ((1,), (0,))
+    """
+
+    def __init__(self, problem: BilevelProblem) -> None:
+        d, n = problem.d, problem.n
+        self.d, self.n = d, n
+        self.graph = Graph(d + 2 * n + 2 * n * d)
+        self.x, self.y, self.v = range(d), range(d, d + n), range(d + n, d + 2 * n)
+        start = d + 2 * n
+        self.W, self.V = range(start, start + n * d), range(start + n * d, start + 2 * n * d)
+        known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
+        self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The variables of x that occur in f or g."""
+        support = 0
+        for node in (*self.f.terms, *self.g.terms):
+            support |= self.graph.support[node]
+        return tuple(i for i, x in enumerate(self.x) if support >> x & 1)
+
+    def program(self, names: Sequence[str]) -> Program:
+        """The program of these blocks; its stages are (x, y), v, W and V."""
+        blocks = {name: self._block(name) for name in names}
+        return build(self.graph, [(*self.x, *self.y), self.v, self.W, self.V], blocks)
+
+    def _block(self, name: str) -> Block:
+        d, n = self.d, self.n
+        match name:
+            case "f" | "g":
+                return (), [self.f if name == "f" else self.g]
+            case "f_x" | "f_y":
+                axis = self.x if name == "f_x" else self.y
+                return (len(axis),), gradient(self.graph, self.f, axis)
+            case "g_y":
+                return (n,), self._g_y
+            case "g_yy":
+                triangle = hessian(self.graph, self.g, self.y)
+                return (n, n), [triangle[max(i, j)][min(i, j)] for i in range(n) for j in range(n)]
+            case "g_xy":
+                moved = tangents(self.graph, self._g_y, {x: {k: UNIT} for k, x in enumerate(self.x)})
+                return (d, n), [moved[j].get(i, NOTHING) for i in range(d) for j in range(n)]
+            case "L_x":
+                return (d,), gradient(self.graph, self.lagrangian, self.x)
+            case "turn":
+                moved = tangents(self.graph, gradient(self.graph, self.lagrangian, self.y), self._columns)
+                return (n, d), [row.get(a, NOTHING) for row in moved for a in range(d)]
+            case "hess":
+                return (d * (d + 1) // 2,), _Contraction(self.graph, self.lagrangian, d, self._columns).second()
+        return self._factor(name)
+
+    @cached_property
+    def _g_y(self) -> list[Form]:
+        return gradient(self.graph, self.g, self.y)
+
+    @cached_property
+    def lagrangian(self) -> Form:
+        """f - v^T g_y."""
+        along = {y: self.graph.variables[v] for y, v in zip(self.y, self.v, strict=True)}
+        return self.f - directional(self.graph, self.g, along)
+
+    def _moving(self, variables: Sequence[int], table: Sequence[int]) -> dict[int, dict[int, Form]]:
+        """Variable k moves along direction a by the entry (k, a) of a table of variables."""
+        entry = self.graph.variables
+        return {v: {a: entry[table[k * self.d + a]] for a in range(self.d)} for k, v in enumerate(variables)}
+
+    @cached_property
+    def _columns(self) -> dict[int, dict[int, Form]]:
+        """The columns of [I; W], v at rest."""
+        return {x: {a: UNIT} for a, x in enumerate(self.x)} | self._moving(self.y, self.W)
+
+    @cached_property
+    def _factors(self) -> tuple[list[list[Form]], list[list[Form]]]:
+        return _Contraction(self.graph, self.lagrangian, self.d, self._columns | self._moving(self.v, self.V)).third()
+
+    def _factor(self, name: str) -> Block:
+        rows = self._factors[0 if name == "outer" else 1]
+        width = self.d * (self.d + 1) // 2 if name == "outer" else self.d
+        return (len(rows), width), [form for row in rows for form in row]
+
+
+class _Contraction:
+    """The second and third derivatives of a form along columns, node by node."""
+
+    def __init__(self, graph: Graph, form: Form, d: int, seeds: Seeds) -> None:
+        self.graph, self.form, self.d = graph, form, d
+        self.pairs: list[Pair] = list(multisets(range(d), 2))
+        wanted = sum(1 << v for v in seeds)
+        self.nodes = graph.reachable(form.terms, support=wanted)
+        self.bar = _adjoints(graph, form, wanted)
+        self.u: dict[int, dict[int, Form]] = {}
+        for node in self.nodes:
+            self.u[node] = dict(seeds[node]) if graph.op[node] == "var" else self._first(node)
+        self.local = {
+            node: _local_derivatives(graph, node)
+            for node in self.nodes
+            if graph.op[node] != "mul" and graph.op[node] not in _LINEAR
+        }
+
+    def _slope(self, node: int, a: int) -> Form:
+        return self.u.get(node, {}).get(a, NOTHING)
+
+    def _first(self, node: int) -> dict[int, Form]:
+        """How the node moves along each column."""
+        moved = {a: self._chain(node, [self._slope(arg, a) for arg in self.graph.args[node]]) for a in range(self.d)}
+        return {a: self._as_node(form) for a, form in moved.items() if _is_something(form)}
+
+    def _as_node(self, form: Form) -> Form:
+        """One node for the whole form: products of such have no coefficients of their own, which would cost a step."""
+        return form if form.is_constant else _closed(self.graph.atom(form))
+
+    def _chain(self, node: int, moves: Sequence[Form]) -> Form:
+        """The derivative of the node as its arguments move."""
+        graph, args = self.graph, self.graph.args[node]
+        match graph.op[node]:
+            case "lin":
+                return total(m.scaled(c) for m, c in zip(moves, graph.linear[node][1], strict=True))
+            case "mul":
+                q, r = (_closed(arg) for arg in args)
+                return total([graph.mul(moves[0], r), graph.mul(q, moves[1])])
+            case "select":
+                return graph.apply("select", _closed(args[0]), moves[1], moves[2])
+            case "min" | "max":
+                difference = _closed(args[0]) - _closed(args[1])
+                test = graph.apply("le", difference if graph.op[node] == "min" else -difference)
+                return graph.apply("select", test, *moves)
+            case "sign" | "lt" | "le":
+                return NOTHING
+        return graph.mul(_local_derivatives(graph, node, 1)[0], moves[0])
+
+    def second(self) -> list[Form]:
+        """D^2 of the form along the pairs of columns: bar phi'' u_a u_b, and bar (q_a r_b + r_a q_b)."""
+        graph, sums = self.graph, [[] for _ in self.pairs]  # type: Graph, list[list[Form]]
+        for node in self.nodes:
+            bar = self.bar.get(node, NOTHING)
+            for k, bent in enumerate(self._bends(node)):
+                sums[k].append(graph.mul(bar, bent))
+        return [total(parts) for parts in sums]
+
+    def _bends(self, node: int) -> list[Form]:
+        """What a node adds to its second derivatives beyond those of its arguments; nothing where it is linear."""
+        graph, args = self.graph, self.graph.args[node]
+        if graph.op[node] == "mul":
+            q, r = args
+            return [
+                total(
+                    [graph.mul(self._slope(q, a), self._slope(r, b)), graph.mul(self._slope(r, a), self._slope(q, b))]
+                )
+                for a, b in self.pairs
+            ]
+        if node not in self.local:
+            return []
+        phi2 = self.local[node][1]
+        return [graph.mul(phi2, square) for square in self._squares(args[0])]
+
+    def _squares(self, node: int) -> list[Form]:
+        return [self.graph.mul(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
+
+    def third(self) -> tuple[list[list[Form]], list[list[Form]]]:
+        """Rows (ab) and c of the sum over nodes that makes D^3, once it is added up over the three splits."""
+        graph, bends = self.graph, self._second_tangents()
+        outer: list[list[Form]] = []
+        inner: list[list[Form]] = []
+
+        def add(bar: Form, rows: Sequence[Form], slopes: Sequence[Form]) -> None:
+            weighted = [graph.mul(self._as_node(bar), self._as_node(row)) for row in rows]
+            if any(map(_is_something, weighted)) and any(map(_is_something, slopes)):
+                outer.append(weighted)
+                inner.append(list(slopes))
+
+        nothing = [NOTHING] * len(self.pairs)
+        for node in self.nodes:
+            bar, args = self.bar.get(node, NOTHING), self.graph.args[node]
+            if graph.op[node] == "mul":
+                for one, other in (args, args[::-1]):
+                    add(bar, bends.get(one, nothing), [self._slope(other, c) for c in range(self.d)])
+            elif node in self.local:
+                _, phi2, phi3 = self.local[node]
+                slopes = [self._slope(args[0], c) for c in range(self.d)]
+                # the weight goes to the coefficient first: one product for each pair
+                add(graph.mul(bar, phi3.scaled(fmpq(1, 3))), self._squares(args[0]), slopes)
+                add(graph.mul(bar, phi2), bends.get(args[0], nothing), slopes)
+        return outer, inner
+
+    def _second_tangents(self) -> dict[int, list[Form]]:
+        """u_ab for all nodes; variables move straight."""
+        found: dict[int, list[Form]] = {}
+        nothing = [NOTHING] * len(self.pairs)
+        for node in self.nodes:
+            if self.graph.op[node] == "var":
+                continue
+            moves = [found.get(arg, nothing) for arg in self.graph.args[node]]
+            carried = [self._chain(node, [move[k] for move in moves]) for k in range(len(self.pairs))]
+            own = self._bends(node) or nothing
+            found[node] = [total(both) for both in zip(carried, own, strict=True)]
+        return found
+
+
+def _is_something(form: Form) -> bool:
+    return bool(form.terms) or bool(form.constant)
+
+
+def _closed(node: int) -> Form:
+    """A node as itself, not opened."""
+    return Form(fmpq(0), {node: fmpq(1)})
+
+
+def _adjoints(graph: Graph, form: Form, wanted: int) -> dict[int, Form]:
+    """The derivative of the form by each node below it, as a form: one sweep backwards, as for a gradient."""
+    from bilevel_sym.tape.autodiff import _pullback
+
+    found = {node: Form(c, {}) for node, c in form.terms.items() if graph.support[node] & wanted}
+    heap = [-node for node in found]
+    heap.sort()
+    while heap:
+        node = -heappop(heap)
+        if graph.op[node] == "var":
+            continue
+        for arg, part in _pullback(graph, node, found[node], wanted):
+            if not graph.support[arg] & wanted:
+                continue
+            if arg in found:
+                found[arg] = found[arg] + part
+            else:
+                found[arg] = part
+                heappush(heap, -arg)
+    return found
+
+
+def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:
+    """phi', phi'', phi''' of a node phi(u) by u, as forms: made on a graph of one variable, then carried over."""
+    op, parameter = graph.op[node], graph.parameter[node]
+    small = Graph(1)
+    (t,) = small.variables
+    form = small.power(t, *parameter) if op in ("ipow", "rpow") else small.apply(op, t)
+    derivatives = []
+    for _ in range(order):
+        form = directional(small, form, {0: UNIT})
+        derivatives.append(_carried(small, form, graph, _closed(graph.args[node][0])))
+    return derivatives
+
+
+def _carried(small: Graph, form: Form, graph: Graph, argument: Form) -> Form:
+    """A form of one variable with the argument put in, on another graph."""
+    there: dict[int, Form] = {}
+
+    def carry(some: Form) -> Form:
+        return total([Form(some.constant, {}), *(there[k].scaled(c) for k, c in some.terms.items())])
+
+    for node in small.reachable(form.terms):
+        op, args = small.op[node], small.args[node]
+        match op:
+            case "var":
+                there[node] = argument
+            case "lin":
+                there[node] = carry(small.form(node))
+            case "ipow" | "rpow":
+                there[node] = graph.power(there[args[0]], *small.parameter[node])
+            case _:
+                there[node] = graph.apply(op, *(there[arg] for arg in args))
+    return carry(form)

@@ -1,0 +1,234 @@
+"""The norms of grad Phi, Hess Phi and D^3 Phi as functions over boxes, for ``branch_and_bound.maximise``.
+
+Each bound is of second order in the size of the box where the mean-value form allows it: along the gradient, or along
+the eigenvectors of the Hessian in the middle, the first order is exact, and only the rest is bounded by size.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from bilevel_sym.certificate import evaluate
+from bilevel_sym.engine import in_halves
+from bilevel_sym.errors import BilevelError
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.tape.balls import precision
+from verify.interval_matrix import Floats, Matrices, radius_norm
+from verify.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.tensor_norm import largest_values, norm3_upper, norm_lower
+
+__all__ = ["GradNorm", "HessNorm", "ThirdNorm"]
+
+_MORE = 1 + 1e-14
+_CANDIDATES = 4  # middles of boxes that are worth a look, of those bounded together
+BITS = 80
+AIM = 1.02  # bounds of |D^3 Phi| beyond this multiple of what is known from below are made with fewer directions
+
+
+class _Norm:
+    """What the three have in common: sampling, and the middles of the boxes that were bounded last."""
+
+    third = False
+
+    def __init__(self, boxes: PhiBoxes) -> None:
+        self.boxes = boxes
+        self.problem: BilevelProblem = boxes.problem
+        self.active = boxes.active
+        self._middles: tuple[Floats, Floats] = np.empty((0, boxes.d)), np.empty(0)
+
+    def over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> Floats:
+        """Upper bounds over boxes; inf where nothing is known."""
+        found = self.boxes.enclose(lower, upper, proved=proved, third=self.third)
+        with np.errstate(all="ignore"):
+            bound, guess = self._bound(found)
+        if not proved:
+            self._middles = found.middle, guess
+        return np.where(found.ok & np.isfinite(bound), bound, np.inf)
+
+    def at(self, points: Floats) -> Floats:
+        """Values in floats; of the middles of the boxes bounded last only the most promising, the rest -inf."""
+        middles, guess = self._middles
+        if not np.array_equal(points, middles):
+            return self._values(points)
+        values = np.full(len(points), -np.inf)
+        some = np.argsort(-np.where(np.isnan(guess), -np.inf, guess))[:_CANDIDATES]
+        values[some] = self._values(points[some])
+        return values
+
+    def _values(self, points: Floats) -> Floats:
+        """nan where there is no value."""
+        values = np.full(len(points), np.nan)
+
+        def attempt(members: NDArray[np.intp]) -> None:
+            values[members] = self._plain(points[members])
+
+        in_halves(np.arange(len(points)), attempt, BilevelError)
+        return values
+
+    def certified_at(self, point: Floats) -> float:
+        """A proved lower bound of the value at a point; -inf where nothing can be proved."""
+        try:
+            return self._proved_at(point)
+        except BilevelError:
+            return -math.inf
+
+    def _bound(self, found: PhiEnclosure) -> tuple[Floats, Floats]:
+        raise NotImplementedError
+
+    def _proved_at(self, point: Floats) -> float:
+        raise NotImplementedError
+
+    def _plain(self, points: Floats) -> Floats:
+        raise NotImplementedError
+
+
+class GradNorm(_Norm):
+    """The norm of grad Phi.
+
+    >>> norm = GradNorm(PhiBoxes(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")))  # Phi = x^2
+    >>> bool(2 <= norm.over(np.array([[0.0]]), np.array([[1.0]]))[0] < 2.1)
+    True
+    """
+
+    def _bound(self, found: PhiEnclosure) -> tuple[Floats, Floats]:
+        """Along u = grad(c)/|grad(c)| the first order, r |u^T Hess|, and across it the rest, as the catheti."""
+        centre = np.sqrt(np.square(found.grad_middle.middle).sum(axis=(1, 2)))
+        unit = Matrices.around(found.grad_middle.middle / np.where(centre > 0, centre, 1.0)[:, None, None])
+        reach = found.reach[:, :, None]
+        mean = Matrices(found.hess_forms.middle, found.hess_forms.mean_reach)
+        slope = ((unit.T @ mean).magnitude @ reach)[:, 0, 0]
+        inside = (unit.T @ found.grad_middle).magnitude[:, 0, 0]
+        along = inside + slope
+        # |a - (u u^T) a| is at most |a|: all of what moves, and the error of grad(c)
+        moved = mean.magnitude @ reach + found.grad_middle.radius
+        across = np.sqrt(np.square(moved).sum(axis=(1, 2))) + 1e-14 * centre
+        bent = np.sqrt(np.square(along) + np.square(across)) * (1 + 1e-13)
+        plain = np.sqrt(np.square(found.grad.magnitude).sum(axis=(1, 2))) * _MORE
+        return np.fmin(bent, plain) + 1e-150, centre
+
+    def _plain(self, points: Floats) -> Floats:
+        return np.asarray(np.linalg.norm(self.problem.kernels.grad_phi(points), axis=-1))
+
+    def _proved_at(self, point: Floats) -> float:
+        """The root of the sum of squares in balls."""
+        balls = [ball.value for ball in evaluate(self.problem, point.tolist(), digits=15).grad_phi]
+        with precision(BITS):
+            return _floor(sum((ball * ball for ball in balls), arb(0)).sqrt())
+
+
+class HessNorm(_Norm):
+    """The spectral norm of Hess Phi.
+
+    >>> norm = HessNorm(PhiBoxes(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")))
+    >>> bool(2 <= norm.over(np.array([[0.0]]), np.array([[1.0]]))[0] < 2.1)
+    True
+    """
+
+    third = True
+
+    def _bound(self, found: PhiEnclosure) -> tuple[Floats, Floats]:
+        """In the basis Q of eigenvectors of Hess(c): entries of Q^T Hess Q, then Perron's bound of their sizes."""
+        assert found.third_forms is not None
+        mean = Matrices(found.third_forms.middle, found.third_forms.mean_reach)
+        lanes, d = found.middle.shape
+        centre = found.hess_middle
+        values, vectors = np.linalg.eigh(_finite(centre.middle))
+        q = Matrices.around(vectors)
+        turned = q.T @ mean  # (i, b k)
+        turned = turned.reshaped(lanes, d, d, d)
+        turned = Matrices(turned.middle.swapaxes(1, 2), turned.radius.swapaxes(1, 2)).reshaped(lanes, d, d * d)
+        slopes = (q.T @ turned).magnitude.reshape(lanes, d * d, d)
+        moved = (slopes @ found.reach[:, :, None]).reshape(lanes, d, d)
+        first = q.T @ centre @ q
+        first = Matrices(first.middle, (first.radius + moved) * _MORE)
+        entries = first.meet(q.T @ found.hess @ q)
+        eye = Matrices.around(np.broadcast_to(np.eye(d), vectors.shape))
+        defect = radius_norm((q.T @ q - eye).magnitude)
+        return _symmetric_norm(entries) / (1 - defect) * _MORE, np.abs(values).max(axis=1)
+
+    def _plain(self, points: Floats) -> Floats:
+        return np.asarray(np.abs(np.linalg.eigvalsh(self.problem.kernels.hess_phi(points))).max(axis=-1))
+
+    def _proved_at(self, point: Floats) -> float:
+        """|u^T Hess w| in balls, u and w approximate singular vectors."""
+        rows = evaluate(self.problem, point.tolist(), digits=15).hess_phi
+        with precision(BITS):
+            return _floor(norm_lower([ball.value for row in rows for ball in row], (self.boxes.d,) * 2))
+
+
+class ThirdNorm(_Norm):
+    """The norm of D^3 Phi as a symmetric tensor, which is that of D^3 Phi[u, u, u] over unit vectors u.
+
+    >>> norm = ThirdNorm(PhiBoxes(BilevelProblem("y**3", "y**2/2 - x*y", "x", "y")))  # Phi = x^3
+    >>> bool(6 <= norm.over(np.array([[0.0]]), np.array([[1.0]]))[0] < 6.1)
+    True
+    """
+
+    third = True
+    _known = 0.0  # the largest value that is certain so far: a bound below it need not be sharp
+
+    def _bound(self, found: PhiEnclosure) -> tuple[Floats, Floats]:
+        tensors = found.third.reshaped(-1, *[self.boxes.d] * 3)
+        bound = norm3_upper(tensors.middle, tensors.radius, symmetric=True, aim=AIM * self._known)
+        return bound, np.sqrt(np.square(found.third.middle).sum(axis=(1, 2)))
+
+    def _plain(self, points: Floats) -> Floats:
+        return largest_values(self.problem.kernels.third_phi(points))
+
+    def _proved_at(self, point: Floats) -> float:
+        """|T[u, v, w]| from proved intervals at the point, the unit vectors by alternating maximisation."""
+        found = self.boxes.enclose(point[None], point[None], proved=True, third=True)
+        if not found.ok[0] or not np.isfinite(found.third.radius).all():
+            return -math.inf
+        ends = zip(found.third.lower.ravel().tolist(), found.third.upper.ravel().tolist(), strict=True)
+        with precision(BITS):
+            lower = _floor(norm_lower([arb(low).union(arb(high)) for low, high in ends], (self.boxes.d,) * 3))
+        self._known = max(self._known, lower)
+        return lower
+
+
+def _floor(ball: arb) -> float:
+    """A float below the ball, and not below zero."""
+    lower = float(ball.abs_lower())
+    return max(0.0, math.nextafter(lower, -math.inf)) if math.isfinite(lower) else -math.inf
+
+
+def _finite(middle: Floats) -> Floats:
+    return np.where(np.isfinite(middle).all(axis=(-2, -1), keepdims=True), middle, 0.0)
+
+
+def _symmetric_norm(entries: Matrices) -> Floats:
+    """A bound of the norms of all symmetric matrices inside: x^T A x <= |x|^T M |x|, and so for -A.
+
+    M has the upper ends of the diagonal, and the sizes elsewhere. For any p > 0 its largest eigenvalue is at most the
+    largest (M p)_i/p_i.
+    """
+    lanes, d, _ = entries.middle.shape
+    size = entries.magnitude
+    diagonal = np.arange(d)
+    up, down = size.copy(), size.copy()
+    up[:, diagonal, diagonal] = entries.upper[:, diagonal, diagonal]
+    down[:, diagonal, diagonal] = -entries.lower[:, diagonal, diagonal]
+    both = np.concatenate([up, down])
+    p = _perron(both)
+    image = both @ p
+    # the diagonal may be negative: the rounding error is in proportion to the sizes
+    error = 1e-15 * (d + 2) * (np.abs(both) @ p)
+    bound = ((image + error) / p).max(axis=(1, 2))
+    return np.asarray(np.maximum(bound[:lanes], bound[lanes:]) * np.where(bound[:lanes] > 0, _MORE, 1.0) + 1e-150)
+
+
+def _perron(matrices: Floats) -> Floats:
+    """Approximate positive eigenvectors of M + s I for its largest eigenvalue, by squaring, (lanes, d, 1)."""
+    d = matrices.shape[-1]
+    size = np.abs(matrices).sum(axis=-1).max(axis=-1)[:, None, None]
+    power = matrices / np.where(size > 0, size, 1.0) + 1.001 * np.eye(d)  # not zero, whatever the signs
+    for _ in range(6):
+        power = power @ power
+        power /= power.max(axis=(1, 2), keepdims=True)
+    p = power.sum(axis=2, keepdims=True)
+    return np.asarray(p / p.max(axis=1, keepdims=True) + 1e-9)

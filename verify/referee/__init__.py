@@ -1,0 +1,41 @@
+"""The referee: the paper's errors, each with a witness that is computed anew whenever it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Literal
+
+from verify.erratum import Erratum
+from verify.referee import algorithms, batches, derivatives, escape, experiment, inner_loops, minimax, stochastic, table
+from verify.referee.notation import NOTATIONAL
+from verify.referee.right import found_right
+
+__all__ = ["SUBJECTS", "errata", "errata_table"]
+
+SUBJECTS: tuple[ModuleType, ...] = (
+    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, experiment,
+)  # fmt: skip
+
+
+def errata() -> list[Erratum]:
+    """All errata, in the order of the subjects and, within one, of the file.
+
+    >>> errata()[0].labels
+    ('phi-hessian', 'lemma3.4-long')
+    """
+    return [entry for subject in SUBJECTS for entry in _of(subject)]
+
+
+def errata_table(format: Literal["text", "markdown"] = "text") -> Iterable[str]:  # noqa: A002
+    """The errata for a reader, each checked while it is written; "markdown" is a page with all that was looked at.
+
+    >>> next(iter(errata_table("markdown"))).splitlines()[0]
+    '# Errata'
+    """
+    groups = {(subject.__doc__ or "").splitlines()[0]: _of(subject) for subject in SUBJECTS}
+    return table.text(groups) if format == "text" else table.markdown(groups, NOTATIONAL, found_right())
+
+
+def _of(subject: ModuleType) -> list[Erratum]:
+    return [entry for entry in vars(subject).values() if isinstance(entry, Erratum)]

@@ -1,0 +1,154 @@
+"""Errors in the statements on minimax problems."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import sympy as sp
+
+from bilevel_sym import MinimaxConstants
+from verify.erratum import Form, erratum
+
+
+@erratum(
+    "unlabelled:definition-strict-local-minimax",
+    "unlabelled:schur-condition",
+    printed=("f_xx - f_xy f_yy^{-1} f_xy > 0", lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy),
+    corrected=("f_xx - f_xy f_yy^{-1} f_yx > 0", lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy.T),
+    witness="f = -x1^2/4 + x2^2/2 + x1 y2 - |y|^2/2: Phi = x1^2/4 + x2^2/2 has a strict minimum at 0, and the printed "
+    "matrix is indefinite",
+    why="f_xy is d x n: its product with itself is undefined for d != n, and for d = n not the Schur complement.",
+)
+def schur(form: Form) -> bool:
+    """The condition says the same as the Hessian of Phi, computed from Phi itself."""
+    x1, x2, y1, y2 = sp.symbols("x1 x2 y1 y2")
+    f = -(x1**2) / 4 + x2**2 / 2 + x1 * y2 - (y1**2 + y2**2) / 2
+    y_star = sp.solve([sp.diff(f, y1), sp.diff(f, y2)], [y1, y2])
+    whole = sp.hessian(f, (x1, x2, y1, y2))
+    f_xx, f_xy, f_yy = whole[:2, :2], whole[:2, 2:], whole[2:, 2:]
+    truth = sp.hessian(f.subs(y_star), (x1, x2)).is_positive_definite
+    return bool((f_xx - form(f_xy, f_yy)).is_positive_definite == truth)
+
+
+@erratum(
+    "lem:equivalence",
+    "proof-prop-2.4-eq1",
+    printed=(
+        "a (strict) local minimum of Phi satisfies Phi' = 0 and Phi'' > 0, so a strict local minimax point exists",
+        lambda curvature: curvature > 0,
+    ),
+    corrected=(
+        "a local minimum satisfies Phi' = 0 and Phi'' >= 0; the equivalence holds for the minima with Phi'' > 0",
+        lambda curvature: curvature >= 0,
+    ),
+    witness="f = x^4 - x^6 - y^2: Phi = x^4 - x^6 has exactly one strict local minimum, x = 0, where Phi'' = 0",
+    why="Phi'' > 0 is sufficient and not necessary: here Phi has a strict local minimum, and f no strict local minimax "
+    "point at all.",
+)
+def equivalence(form: Form) -> bool:
+    """The condition is true of f at every strict local minimum of Phi (and there is just the one at 0)."""
+    x, y = sp.symbols("x y", real=True)
+    f = x**4 - x**6 - y**2
+    phi = f.subs(y, 0)
+
+    def strict_minimum(p: sp.Expr) -> bool:  # the first derivative that is not zero has even order and is positive
+        order = next(k for k in range(1, 8) if sp.diff(phi, x, k).subs(x, p) != 0)
+        return bool(order % 2 == 0 and sp.diff(phi, x, order).subs(x, p) > 0)
+
+    minima = [p for p in sp.solve(sp.diff(phi, x), x) if strict_minimum(p)]
+    schur = sp.diff(f, x, 2) - sp.diff(f, x, y) ** 2 / sp.diff(f, y, 2)
+    return minima == [0] and all(form(schur.subs({x: p, y: 0})) for p in minima)
+
+
+@erratum(
+    "pro:minimax",
+    "phi-2",
+    printed=("-f_xy f_yy^{-1} f_yx is always positive definite", lambda matrix: matrix.is_positive_definite),
+    corrected=("it is always positive semidefinite", lambda matrix: matrix.is_positive_semidefinite),
+    witness="f = -x^2/2 - y^2/2, where f_xy = 0; and d = 2, n = 1 with f_xy = (1, 0)^T",
+    why="f_xy^T may have a kernel, and has one whenever d > n. The proposition needs only the semidefinite statement.",
+)
+def semidefinite(form: Form) -> bool:
+    """The sign holds for both mixed blocks."""
+    f_yy = sp.Matrix([[-1]])
+    return all(form(-f_xy * f_yy.inv() * f_xy.T) for f_xy in (sp.Matrix([[0]]), sp.Matrix([1, 0])))
+
+
+@erratum(
+    "pro:minimax",
+    "unlabelled:saddle-not-nash",
+    printed=("a saddle point of Phi satisfies lambda_min(Phi'') < 0", lambda least: least < 0),
+    corrected=(
+        "at a saddle point Phi'' is not positive definite, which is enough for the claim",
+        lambda least: not least > 0,
+    ),
+    witness="f = x1^2 - x2^4 - y^2: Phi = x1^2 - x2^4 has a saddle point at 0 with eigenvalues 2 and 0",
+    why="Saddle points can be degenerate. The claim is still true: at a strict local Nash equilibrium Phi'' >= f_xx "
+    "> 0.",
+    severity="gap",
+)
+def degenerate_saddle(form: Form) -> bool:
+    """The condition is true of a stationary point near which Phi is both above and below its value."""
+    x1, x2, y, t = sp.symbols("x1 x2 y t", positive=True)
+    phi = (x1**2 - x2**4 - y**2).subs(y, 0)
+    origin = {x1: 0, x2: 0}
+    stationary = all(sp.diff(phi, s).subs(origin) == 0 for s in (x1, x2))
+    both_sides = phi.subs({x1: t, x2: 0}).is_positive and phi.subs({x1: 0, x2: t}).is_negative
+    least = min(sp.hessian(phi, (x1, x2)).subs(origin).eigenvals())
+    return bool(stationary and both_sides and form(least))
+
+
+@erratum(
+    "lemC.1",
+    "unlabelled:minimax-L-phi",
+    printed=("L_phi = ell (1 + kappa)", lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="printed")),
+    corrected=("L_phi = ell kappa, which is attained", lambda mu, ell: ell * (ell / mu)),
+    witness="f = mu x^2/2 + sqrt(ell^2 - mu^2) x y - mu y^2/2 with mu = 3, ell = 5: Phi'' = 25/3 = ell kappa",
+    why="Along a unit vector u let w = -f_yy^{-1} f_yx u. In the plane of (u, 0) and (0, w) the Hessian of f is 2 x "
+    "2 with determinant -c Phi''[u, u], c >= mu, of modulus at most ell^2 (joint smoothness); and Phi'' >= f_xx >= "
+    "-ell.",
+    severity="loose",
+)
+def minimax_l_phi(form: Form) -> bool:
+    """Of all Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, the largest a + b^2/c = Phi'' is the value."""
+    triples = [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]
+    parts = [Fraction(i, 6) for i in range(-6, 7)]
+    for mu, b, ell in triples:
+        curvatures = [mu + b * b / mu]  # [[mu, b], [b, -mu]] has the eigenvalues ell and -ell
+        for a, off, c in product(parts, parts, parts):
+            if c * ell >= mu and _norm_at_most_one(a, off, c):
+                curvatures.append(ell * (a + off * off / c))
+        if max(map(abs, curvatures)) != form(mu, ell):
+            return False
+    return True
+
+
+def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
+    """Whether I - H^2 is positive semidefinite for H = [[a, b], [b, -c]]."""
+    p, q, r = 1 - a * a - b * b, b * (c - a), 1 - b * b - c * c
+    return p >= 0 and r >= 0 and p * r >= q * q
+
+
+@erratum(
+    "lem:grad-err-mini",
+    "eq:gdmax-error",
+    "eq:gdmax-error-bound2",
+    "eq:gdmax-D",
+    printed=(
+        "|grad-hat Phi(x)| = |f_x(x, y)| <= M + ell M/mu, with an M that Assumption 3.5 does not have",
+        lambda slope, distance, M, kappa, ell: M + kappa * M,
+    ),
+    corrected=(
+        "|f_x(x, y)| <= |Phi'(x)| + ell |y - y*(x)|, or a bound M_x of f_x over the region as one more hypothesis",
+        lambda slope, distance, M, kappa, ell: slope + ell * distance,
+    ),
+    witness="f = x y - y^2/2 (mu = 1; ell = 2 bounds the norm of the Hessian), x = 0, y = 3 M + 1, for every M > 0",
+    why="Assumption 3.5 has no M; a strongly concave f is not Lipschitz in y, and f_x need not be bounded either.",
+)
+def gdmax_m(form: Form) -> bool:
+    """The norm of f_x stays below the bound, for a symbolic M."""
+    M, mu, ell = sp.Symbol("M", positive=True), 1, 2
+    x, y = sp.Integer(0), 3 * M + 1
+    f_x, y_star, slope = y, x, x  # of f = x y - y^2/2: f_x = y, y* = x, Phi' = x
+    return bool((form(abs(slope), abs(y - y_star), M, ell / sp.Integer(mu), ell) - abs(f_x)).is_nonnegative)

@@ -1,0 +1,231 @@
+"""Stochastic problems: the assumptions on the data, and how close the mean of a batch is to the mean of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from flint import arb, arb_mat
+
+from bilevel_sym.constants import Variant
+from bilevel_sym.schedules.batches import concentration
+from bilevel_sym.tape.balls import precision
+from verify.batch_moments import failure_probability, second_moment
+from verify.bracket import Bracket
+from verify.branch_and_bound import Maximum
+from verify.cases import Case, tightest
+from verify.claim import Kind, claim
+from verify.samples import BITS, Samples, ends, mean, samples_of, spread, squares
+from verify.stocbio_bounds import solved_points
+from verify.study import Study
+from verify.verdict import CheckResult, Verdict, judged
+
+__all__: list[str] = []
+
+KINDS: tuple[Kind, ...] = ("stochastic",)
+DELTAS = (0.1, 0.5)
+POINTS = 20  # at which the curvature of every row is looked at
+
+
+@claim("ass:stoc", kinds=KINDS)
+def every_row_is_regular(study: Study) -> CheckResult:
+    """Every data row satisfies the bilevel assumption: each G is strongly convex in y, all derivatives are bounded.
+
+    mu <= the least eigenvalue of g_yy of every row over the box, and mu > 0
+
+    Paper: Assumption 4.3 [ass:stoc]
+    Assumes: the box; over all of R^n no strongly convex g has a bounded gradient.
+    """
+    samples = samples_of(study)
+    with precision(BITS):
+        seen, point = _least_curvature(samples)
+    if seen.upper <= 0:
+        message = "a row of G is not strongly convex in y"
+        return CheckResult(
+            label="ass:stoc", verdict=Verdict.VIOLATED, message=message, measured=0.0, bound=seen.upper,
+            evidence="certified", worst_point=point, variant=study.variant,
+        )  # fmt: skip
+    c = samples.constants(*samples.ends)
+    message = f"mu >= {c.mu:.4g}, ell <= {c.ell:.4g}, rho <= {c.rho:.4g}, nu <= {c.nu:.4g}, M <= {c.M:.4g} for each row"
+    return judged(
+        "ass:stoc", c.mu, seen.upper, evidence="certified", message=message, worst_point=point,
+        n_points=sum(samples.sizes.values()), variant=study.variant,
+    )  # fmt: skip
+
+
+def _least_curvature(samples: Samples) -> tuple[Bracket, dict[str, float]]:
+    """The least Rayleigh quotient of g_yy that was seen, over rows and points; it bounds mu from above."""
+    least, where = Bracket(math.inf, math.inf), dict[str, float]()
+    low, high = samples.ends
+    for share in (np.full(len(low), 0.5), *samples.study.rng("curvature").random((POINTS, len(low)))):
+        point = low + (high - low) * share
+        x, y = np.split(point, [samples.problem.d])
+        for row in samples.at(("g_yy",), [arb(float(v)) for v in x], [arb(float(v)) for v in y])["g_yy"]:
+            if not np.isfinite(_floats(row)).all():
+                continue
+            _, vectors = np.linalg.eigh(_floats(row))
+            vector = arb_mat(len(y), 1, [float(value) for value in vectors[:, 0]])
+            quotient = ends((vector.transpose() * row * vector)[0, 0] / squares(vector))
+            if quotient.upper < least.upper:
+                least, where = quotient, samples.study.named(x, y)
+    return least, where
+
+
+@claim("ass:variance-bound", kinds=KINDS)
+def variance_of_the_gradient(study: Study) -> CheckResult:
+    """The variance of grad G is bounded over the box, by sigma^2.
+
+    E|grad G(x, y; zeta) - grad g(x, y)|^2 <= sigma^2; the lower end of sigma is attained, the upper one proved
+
+    Paper: Assumption 4.4 [ass:variance-bound]
+    """
+    samples = samples_of(study)
+    sigma, variance = samples.sigma, samples.variance
+    point = None
+    if isinstance(variance, Maximum) and variance.point is not None:
+        point = study.named(variance.point[: study.exact.d], variance.point[study.exact.d :])
+    proved = isinstance(variance, Bracket)
+    return judged(
+        "ass:variance-bound", sigma.lower, sigma.upper, evidence="proved" if proved else "certified",
+        message=f"sigma in {sigma}" + ("; it does not depend on the point" if proved else ""),
+        worst_point=point, n_points=samples.sizes["g"], variant=study.variant,
+    )  # fmt: skip
+
+
+@claim("lem:err-grad", kinds=KINDS, also=("unlabelled:batch-gradient",))
+def batch_gradients(study: Study) -> CheckResult:
+    """The mean gradient of a large batch is close to that of all data, with probability 1 - delta.
+
+    |grad F_D - grad F| <= eps for D >= 16 M^2 log(2 m/delta)/eps^2, m = max(d, n)
+
+    Paper: Lemma D.2 [lem:err-grad]
+    Assumes: Assumption 4.3 [ass:stoc]; F may be scaled, so that eps in (0, 1) is no restriction.
+    Deviation: the print divides the sum by n and adds up F; by the batch size, and grad F, are meant. It takes the
+    dimension d of x also for derivatives in y. It applies the lemma to g_y, which M does not bound. "sharp": D >=
+    8 M^2 log(2/delta)/eps^2 in any dimension, as the sum of D vectors of norm at most 2 M exceeds t with probability at
+    most 2 exp(-t^2/(8 D M^2)) (Pinelis).
+    """
+    return _concentration(study, "lem:err-grad", ("f_x", "f_y", "g_y"))
+
+
+@claim("lem:err-hess", kinds=KINDS, also=("unlabelled:batch-hessian",))
+def batch_hessians(study: Study) -> CheckResult:
+    """The mean Hessian of a large batch is close to that of all data, with probability 1 - delta.
+
+    |Hess F_D - Hess F| <= eps for D >= 16 ell^2 log(2 m/delta)/eps^2, m = max(d, n)
+
+    Paper: Lemma D.1 [lem:err-hess]
+    Assumes: Assumption 4.3 [ass:stoc]; F may be scaled, so that eps in (0, 1) is no restriction.
+    Deviation: the print divides the sum by n, has L for ell, and d for blocks in y. "sharp": D >=
+    (2 ell^2 + 4 ell eps/3) log(2 m/delta)/eps^2, the matrix Bernstein inequality with |E X^2| <= ell^2, |X| <= 2 ell.
+    """
+    return _concentration(study, "lem:err-hess", ("f_xx", "f_xy", "f_yy", "g_xy", "g_yy"))
+
+
+@claim("lem:err-third", kinds=KINDS, also=("unlabelled:batch-third",))
+def batch_third_derivatives(study: Study) -> CheckResult:
+    """The mean third derivative of a large batch is close to that of all data, with probability 1 - delta.
+
+    |D^3 G_D - D^3 G| <= eps for D >= 16 rho^2 log(2 m/delta)/eps^2, m = max(d, n)
+
+    Paper: Lemma D.3 [lem:err-third]
+    Assumes: Assumption 4.3 [ass:stoc]; G may be scaled, so that eps in (0, 1) is no restriction.
+    Deviation: the print divides the sum by n. Its proof is said to be that for matrices, which does not extend to the
+    norm of tensors in high dimension; here it is checked by second moments in the sum of squares, which bounds it.
+    """
+    return _concentration(study, "lem:err-third", ("g_xxy", "g_xyy", "g_yyy"))
+
+
+def _concentration(study: Study, label: str, names: Sequence[str]) -> CheckResult:
+    samples, variant = samples_of(study), study.variant
+    with precision(BITS):
+        cases = list(_concentration_cases(samples, names, variant))
+    exact = bool(cases) and all(case.measured.upper == 0 for case in cases)
+    return tightest(
+        label,
+        cases,
+        evidence="proved" if exact else "certified",
+        message="no batch is off at all" if exact else "probability of failure against delta",
+        variant=variant,
+    )
+
+
+def _concentration_cases(samples: Samples, names: Sequence[str], variant: Variant) -> Iterator[Case]:
+    for solved in solved_points(samples):
+        point = samples.study.named(solved.x, np.array([float(ball) for ball in solved.y]))
+        for name in names:
+            rows = samples.at((name,), solved.balls, solved.y)[name]
+            largest = max(_norm_below(row) for row in rows)
+            if not samples.is_noisy(name) and all(entry == 0 for entry in rows[0].entries()):
+                yield Case(Bracket(0.0, 0.0), Bracket(DELTAS[0], DELTAS[0]), point, f"{name} vanishes")
+            # rows that agree up to the balls cannot be told from equal ones
+            if largest > 0 and (not samples.is_noisy(name) or second_moment(rows) > 1e-60 * largest**2):
+                for delta in DELTAS:
+                    yield _concentration_case(samples, name, rows, largest, delta, variant, point)
+
+
+def _concentration_case(
+    samples: Samples,
+    name: str,
+    rows: list[arb_mat],
+    largest: float,
+    delta: float,
+    variant: Variant,
+    point: dict[str, float],
+) -> Case:
+    """At the smallest bound on a sample that the point allows, which asks for the smallest batch."""
+    furthest = max(float(squares(row)) for row in spread(rows)) ** 0.5
+    eps = 0.9 * furthest if furthest > 0 else largest / 2
+    dimension = max(samples.problem.d, samples.problem.n)
+    if variant == "printed":
+        size = concentration(largest, eps, delta, samples.problem.d)
+        size, failure = _divided_by_n(rows, size, samples.problem.n, eps)
+    elif variant == "sharp":
+        size = _sharp_size(name, largest, eps, delta, dimension)
+        failure = failure_probability(rows, size, eps)
+    else:
+        size = concentration(largest, eps, delta, dimension)
+        failure = failure_probability(rows, size, eps)
+    # where the second moment is enough, nothing finer is claimed
+    chebyshev = second_moment(rows) / size / eps**2
+    if failure.upper <= chebyshev <= delta:
+        failure = Bracket(failure.lower, chebyshev)
+    return Case(failure, Bracket(delta, delta), point, f"{name}, eps = {eps:.3g}, {size} rows, delta = {delta}")
+
+
+def _sharp_size(name: str, norm: float, eps: float, delta: float, dimension: int) -> int:
+    if len(name) == len("f_x"):
+        return math.ceil(8 * norm**2 * math.log(2 / delta) / eps**2)
+    if len(name) == len("f_xx"):
+        return math.ceil((2 * norm**2 + 4 * norm * eps / 3) * math.log(2 * dimension / delta) / eps**2)
+    return concentration(norm, eps, delta, dimension)
+
+
+def _divided_by_n(rows: list[arb_mat], size: int, n: int, eps: float) -> tuple[int, Bracket]:
+    """The failure probability of (1/n) times a sum of rows, for a batch that is large enough to see it fail.
+
+    With probability 1 - 4 V/(size |m|^2) the mean of a batch is within |m|/2 of the mean m; then (size/n) times it is
+    off by (size/(2 n) - 1) |m| at least.
+    """
+    middle = _norm_below(mean(rows))
+    if not middle > 0:
+        return size, Bracket(0.0, 1.0)
+    variance = second_moment(rows)
+    size = max(size, math.ceil(400 * variance / middle**2), math.ceil(4 * n * (1 + eps / middle)))
+    off = (size / (2 * n) - 1) * middle
+    least = max(0.0, 1 - 4 * variance / size / middle**2 - 1e-12)
+    return size, Bracket(least, 1.0) if off > eps else Bracket(0.0, 1.0)
+
+
+def _norm_below(matrix: arb_mat) -> float:
+    """A lower bound of the norm: |A v|/|v| for the singular vector v that floats give."""
+    _, _, right = np.linalg.svd(_floats(matrix))
+    vector = arb_mat(matrix.ncols(), 1, [float(value) for value in right[0]])
+    quotient = ends(squares(matrix * vector) / squares(vector)).lower
+    return math.sqrt(max(quotient, 0.0)) * (1 - 1e-15)
+
+
+def _floats(matrix: arb_mat) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    entries = np.array([float(entry) for entry in matrix.entries()], dtype=np.float64)
+    return entries.reshape(matrix.nrows(), matrix.ncols())

@@ -1,0 +1,589 @@
+"""All stationary points of Phi in a box: each proved to exist and to be the only one in its box, the rest proved empty.
+
+The box is cut until each piece is either without a zero of grad Phi, or proved by Krawczyk's test to hold exactly one.
+Pieces are tested with a small margin around them, so that a point on the border of two of them is lost by neither. A
+point found twice is told by the boxes in which it is the only one. What cannot be decided, such as a singular Hessian,
+a kink, or the end of the time, is returned as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import sympy as sp
+from flint import arb, arb_mat, fmpq
+from numpy.typing import NDArray
+
+from bilevel_sym.ball import Ball
+from bilevel_sym.box import Box
+from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.exact import rational
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.tape.balls import precision
+from bilevel_sym.tape.intervals import enclose
+from verify.bracket import Bracket
+from verify.interval_matrix import Floats
+from verify.phi_boxes import PhiEnclosure
+from verify.stationary_balls import BITS, Root, eigenvalue_balls, refine
+from verify.stationary_boxes import Boxes, Mask, excluded, newton_image
+from verify.stationary_domain import continued, standing
+from verify.stationary_exact import ExactPoint, exact_point, inertia, simplest
+
+__all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_points"]
+
+Kind = Literal["local minimum", "saddle", "local maximum", "degenerate", "undecided"]
+BoxLike = Box | Mapping[str, Iterable[object]]
+
+LANES = 512  # boxes at a time
+SLOW = 0.3  # seconds for so many: then fewer at a time, so that the time is kept to
+MARGIN = 0.05  # of the width, around each box that is tested
+CUT = 0.4877  # where a box is cut: symmetric problems have their points at the middle
+NARROW = 2.0**-26  # of the whole box: not cut further
+ACROSS = 8.0  # how much a side that lies across a switch is cut before the others
+THIN = 2.0**-12  # from here on many boxes mean a curve of points or a kink, which more cutting does not resolve
+MOST_THIN = 2**13
+MOST = 2**17
+STARTS = 24
+NEWTON_STEPS = 40
+CLUSTERS = 500
+TIME, KINK, SINGULAR = (
+    "the time was up",
+    "f or g switches between pieces, or is not defined, there; or g is not strongly convex",
+    "Hess Phi is singular there, or too nearly so",
+)
+
+
+@dataclass(frozen=True)
+class StationaryPoint:
+    """A point with grad Phi(x) = 0, proved to be the only one in ``box``; or, where not ``proved``, an undecided box.
+
+    ``balls`` enclose x, then y*(x), then v*(x); ``eigenvalues`` are Hess Phi's, ascending, ``f_xx`` those of f_xx.
+    ``radius`` bounds the error of x. A point of kind "degenerate" is exact, and others may be in its box.
+
+    >>> (point,) = stationary_points(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))
+    >>> print(point)
+    x = 0.5: local minimum, eigenvalue 2
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    v: tuple[float, ...]
+    kind: Kind
+    box: Box
+    balls: tuple[Ball, ...] = ()
+    radius: float = math.inf
+    eigenvalues: tuple[Bracket, ...] = ()
+    f_xx: tuple[Bracket, ...] = ()
+    proved: bool = True
+    message: str = ""
+
+    def __str__(self) -> str:
+        names = self.box.names or ()
+        if not self.proved:
+            where = ", ".join(f"{n} in [{float(a):.6g}, {float(b):.6g}]" for n, (a, b) in self.box.items())
+            return f"undecided: {where}; {self.message}"
+        where = ", ".join(f"{name} = {value + 0.0:.10g}" for name, value in zip(names, self.x, strict=True))
+        values = ", ".join(f"{(e.lower + e.upper) / 2 + 0.0:.6g}" for e in self.eigenvalues)
+        said = f"; {self.message}" if self.message else ""
+        return f"{where}: {self.kind}, eigenvalue{'s' * (len(self.eigenvalues) > 1)} {values}{said}"
+
+
+@dataclass(frozen=True)
+class StationaryPoints:
+    """What a search found: ``points`` are proved, ``undecided`` are boxes that may hold more.
+
+    >>> found = search(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))
+    >>> found.complete, len(found.points), found.undecided
+    (True, 1, ())
+    """
+
+    points: tuple[StationaryPoint, ...]
+    undecided: tuple[Box, ...]
+    message: str
+    boxes: int
+    seconds: float
+    clusters: tuple[StationaryPoint, ...] = field(default=(), repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the points are proved to be all in the box."""
+        return not self.undecided
+
+    def __iter__(self) -> Iterator[StationaryPoint]:
+        return iter(self.points)
+
+    def __str__(self) -> str:
+        count = f"{len(self.points)} stationary point{'s' * (len(self.points) != 1)}"
+        rest = "and no others in the box" if self.complete else f"and perhaps others: {self.message}"
+        return "\n".join([f"{count}, {rest}", *(f"  {p}" for p in (*self.points, *self.clusters))])
+
+
+def stationary_points(
+    problem: BilevelProblem, box: BoxLike | None = None, *, seconds: float = 20.0, progress: bool = False
+) -> list[StationaryPoint]:
+    """All stationary points of Phi in a box in x; what is undecided is among them, with ``proved`` false.
+
+    The box may hold y too, which is not looked at; without one it is the problem's. A point exactly on its border
+    counts. The kinds rest on certified eigenvalues of Hess Phi.
+
+    >>> from bilevel_sym import zoo
+    >>> for point in stationary_points(zoo.get("saddle").problem):
+    ...     print(point)
+    x1 = -2, x2 = 0: local minimum, eigenvalues 0.125, 1
+    x1 = 0, x2 = 0: saddle, eigenvalues -1, 1
+    x1 = 2, x2 = 0: local minimum, eigenvalues 0.125, 1
+    """
+    found = search(problem, box, seconds=seconds, progress=progress)
+    return [*found.points, *found.clusters]
+
+
+def search(
+    problem: BilevelProblem, box: BoxLike | None = None, *, seconds: float = 20.0, progress: bool = False
+) -> StationaryPoints:
+    """The same with what the search has to say: is it complete, and if not, why.
+
+    >>> from bilevel_sym import zoo
+    >>> print(search(zoo.get("scalar").problem))
+    2 stationary points, and no others in the box
+      x = -0.4142135624: local minimum, eigenvalue 2.06066
+      x = 2.414213562: local maximum, eigenvalue -0.0606602
+    """
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(f"a search wants a problem, but was given a {type(problem).__name__}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds")
+    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    return _Search(exact, _x_box(exact, problem.box if box is None else box), float(seconds), progress).run()
+
+
+def _x_box(problem: BilevelProblem, box: BoxLike | None) -> Box:
+    if box is None:
+        raise InvalidProblem("the problem has no box", hint='give one, such as Box({"x": (-1, 1)})')
+    x, y = tuple(s.name for s in problem.x), tuple(s.name for s in problem.y)
+    bound = (box if isinstance(box, Box) else Box(box)).bind(x, y)
+    return Box({name: bound[name] for name in x})
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """A root, and a box in x in which it is the only one."""
+
+    root: Root
+    lower: Floats
+    upper: Floats
+
+    def holds(self, lower: Floats, upper: Floats) -> Mask:
+        """Which boxes lie inside."""
+        return np.asarray(((lower >= self.lower) & (upper <= self.upper)).all(axis=-1))
+
+
+@dataclass(eq=False)
+class _Search:
+    """One search: the roots that are known, and the boxes that were given up."""
+
+    problem: BilevelProblem
+    box: Box
+    seconds: float
+    progress: bool = False
+    known: list[_Known] = field(default_factory=list)
+    given_up: list[tuple[Floats, Floats]] = field(default_factory=list)
+    reasons: set[str] = field(default_factory=set)
+    tested: int = 0
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.given, self.problem = self.problem, continued(self.problem)
+        self.boxes = Boxes(self.problem)
+        self.lanes = LANES
+        ends = [(enclose(int(lo.p), int(lo.q))[0], enclose(int(hi.p), int(hi.q))[1]) for lo, hi in self.box]
+        self.lower, self.upper = (np.array([end[k] for end in ends]) for k in (0, 1))
+        scale = np.maximum(np.abs(self.lower), np.abs(self.upper))
+        # a side without width, or thinner than rounding, is not cut
+        self.least = np.maximum(NARROW * (self.upper - self.lower), 1e-14 * scale) + 1e-300
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() - self.started > self.seconds
+
+    def run(self) -> StationaryPoints:
+        with suppress(BilevelError):
+            self.problem.kernels.y_star(0.5 * (self.lower + self.upper))  # what is compiled once is not counted
+        self.started = time.monotonic()
+        with np.errstate(all="ignore"):
+            self._from_starts()
+            self._cover()
+        found = [as_point(self.given, item.root, self.box, alone=(item.lower, item.upper)) for item in self.known]
+        points = [point for point in found if point is not None]
+        clusters = [self._cluster(*ends) for ends in self._clusters()]
+        points += [cluster for cluster in clusters if cluster.proved]
+        return StationaryPoints(
+            points=tuple(sorted(points, key=lambda point: point.x)),
+            undecided=tuple(c.box for c in clusters),
+            message="; ".join(sorted(self.reasons)),
+            boxes=self.tested,
+            seconds=time.monotonic() - self.started,
+            clusters=tuple(c for c in clusters if not c.proved),
+        )
+
+    # ---- where float64 finds something ------------------------------------------------------------
+
+    def _from_starts(self) -> None:
+        """Newton's method from a few points: what it finds need not be found by cutting.
+
+        Half of them go against the sign of the curvature, so that they find minima.
+        """
+        rng = np.random.default_rng(0)
+        x = self.lower + (self.upper - self.lower) * rng.random((2 * STARTS, self.problem.d))
+        x[0] = 0.5 * (self.lower + self.upper)
+        for reach in 0.25 * 0.85 ** np.arange(NEWTON_STEPS)[:, None] * (self.upper - self.lower):
+            try:
+                y = self.problem.kernels.y_star(x)
+                _, grad, hess = self.problem.kernels.expansion(x, y)
+                values, vectors = np.linalg.eigh(hess)
+                values[STARTS:] = np.abs(values[STARTS:])
+                slope = (vectors.swapaxes(1, 2) @ grad[:, :, None])[:, :, 0]
+                step = (vectors @ (slope / np.where(values == 0, 1e-300, values))[:, :, None])[:, :, 0]
+            except (BilevelError, np.linalg.LinAlgError):
+                return
+            # no step is longer than a share of the box that shrinks, so that none goes back and forth for ever
+            x = np.clip(np.where(np.isfinite(step), x - np.clip(step, -reach, reach), x), self.lower, self.upper)
+        small = (np.abs(step) <= 1e-4 * (self.upper - self.lower) + 1e-9 * np.abs(x)).all(axis=1)
+        for lane in np.flatnonzero(small):
+            if self._late:
+                return
+            self._take(x[lane], y[lane], None)
+
+    def _take(self, x: Floats, y: Floats, inside: tuple[Floats, Floats] | None) -> bool:
+        """Prove the root next to x, and remember it with the box in which it is the only one."""
+        if any(item.holds(x, x) for item in self.known):
+            return True
+        root = refine(self.problem, x.tolist(), y.tolist())
+        if root is None:
+            return False
+        lower, upper = _ends(root)
+        if inside is not None and not ((lower > inside[0]) & (upper < inside[1])).all():
+            return False  # another one, next door
+        alone = inside or self._alone(0.5 * (lower + upper))
+        if alone is None:
+            return False
+        if not any(item.holds(lower, upper) for item in self.known):
+            self.known.append(_Known(root, *alone))
+        return True
+
+    def _alone(self, x: Floats) -> tuple[Floats, Floats] | None:
+        """The largest box around x, of several, in which Krawczyk's test proves one root."""
+        width = np.maximum(self.upper - self.lower, 1e-6 * (1 + np.abs(x)))
+        radii = width * 2.0 ** -np.arange(1, 25)[:, None]
+        lower, upper = x - radii, x + radii
+        k_lower, k_upper = newton_image(self.boxes.enclose(lower, upper, proved=True))
+        good = ((k_lower > lower) & (k_upper < upper)).all(axis=1)
+        if not good.any():
+            return None
+        first = int(np.argmax(good))
+        return lower[first], upper[first]
+
+    # ---- the proof that there are no others -------------------------------------------------------
+
+    def _cover(self) -> None:
+        lower, upper = self.lower[None, :], self.upper[None, :]
+        while len(lower):
+            width = ((upper - lower) / np.maximum(self.upper - self.lower, 1e-300)).max(axis=1)
+            if len(lower) > MOST or (len(lower) > MOST_THIN and np.median(width) < THIN):
+                self.given_up.append((lower, upper))
+                self.reasons.add("more boxes are left than are worth cutting: a curve of points, or a kink")
+                return
+            parts: list[tuple[Floats, Floats]] = []
+            start = 0
+            while start < len(lower):
+                if self._late:
+                    self.given_up += [(lower[start:], upper[start:]), *parts]
+                    self.reasons.add(TIME)
+                    return
+                before, stop = time.monotonic(), start + self.lanes
+                parts.append(self._cut(*self._tested(lower[start:stop], upper[start:stop])))
+                start = stop
+                if time.monotonic() - before > SLOW:
+                    self.lanes = max(8, self.lanes // 2)
+            lower, upper = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+            if self.progress:
+                said = f"{self.tested} boxes, {len(lower)} left, {len(self.known)} points"
+                print(f"\r{said:<60}", end="" if len(lower) else "\n", file=sys.stderr, flush=True)
+
+    def _tested(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
+        """What is left of the boxes, and how much each side matters."""
+        for item in self.known:
+            left = ~item.holds(lower, upper)
+            lower, upper = lower[left], upper[left]
+        self.tested += len(lower)
+        if not len(lower):
+            return lower, upper, lower
+        margin = MARGIN * (upper - lower) + self.least
+        wide = lower - margin, upper + margin
+        found = self.boxes.enclose(*wide)
+        gone, inside, low, high = self._said(found, lower, upper, wide)
+        told = gone | inside | ((high - low) < 0.7 * (upper - lower)).any(axis=1)
+        if self.boxes.elementary and told.any():
+            # only what the proved arithmetic says is taken: elsewhere nothing is gone, and the box is whole
+            again = self.boxes.enclose(wide[0][told], wide[1][told], proved=True)
+            proved = self._said(again, lower[told], upper[told], (wide[0][told], wide[1][told]))
+            gone, inside, low, high = np.zeros_like(gone), np.zeros_like(inside), lower.copy(), upper.copy()
+            for array, part in zip((gone, inside, low, high), proved, strict=True):
+                array[told] = part
+        else:
+            low, high = (np.where(told[:, None], new, old) for new, old in ((low, lower), (high, upper)))
+        y = found.y.middle[:, :, 0]
+        for lane in np.flatnonzero(inside & ~gone):
+            gone[lane] = self._take(0.5 * (low[lane] + high[lane]), y[lane], (wide[0][lane], wide[1][lane]))
+        weight = self._weights(found, upper - lower)
+        if self.boxes.has_kinks and (open_ := np.flatnonzero(~found.ok & ~gone)).size:
+            if self.boxes.has_hull:
+                gone[open_] = self.boxes.hull_excluded(lower[open_], upper[open_], y[open_])
+            if self.problem.d > 1:
+                weight[open_] *= np.where(self.boxes.straddling(lower[open_], upper[open_]), ACROSS, 1.0)
+        tiny = ((upper - lower) <= self.least).all(axis=1) & ~gone
+        if tiny.any():
+            self.given_up.append((lower[tiny], upper[tiny]))
+            self.reasons |= {SINGULAR if ok else KINK for ok in found.ok[tiny]}
+        left = ~gone & ~tiny
+        return low[left], high[left], weight[left]
+
+    def _said(
+        self, found: PhiEnclosure, lower: Floats, upper: Floats, wide: tuple[Floats, Floats]
+    ) -> tuple[Mask, Mask, Floats, Floats]:
+        """Which boxes hold no root, which hold one (with their margin), and what is left of the others."""
+        k_lower, k_upper = newton_image(found)
+        low, high = np.maximum(lower, k_lower), np.minimum(upper, k_upper)
+        gone = excluded(found) | (found.ok & (low > high).any(axis=1))
+        inside = found.ok & ((k_lower > wide[0]) & (k_upper < wide[1])).all(axis=1)
+        whole = gone[:, None] | ~found.ok[:, None]
+        return gone, inside, np.where(whole, lower, low), np.where(whole, upper, high)
+
+    def _weights(self, found: PhiEnclosure, width: Floats) -> Floats:
+        """How much cutting each side would help: by its share in grad Phi, or by its width where that is unknown."""
+        plain = width / np.maximum(self.upper - self.lower, 1e-300)
+        smear = width * found.hess.magnitude.max(axis=1)
+        known = found.ok & np.isfinite(smear).all(axis=1) & (smear > 0).any(axis=1)
+        weight = np.where(known[:, None], smear, plain)
+        return np.where(width > self.least, weight + 1e-300, 0.0)
+
+    def _cut(self, lower: Floats, upper: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Each box in two, across its heaviest side."""
+        if not len(lower):
+            return lower, upper
+        lane, axis = np.arange(len(lower)), weight.argmax(axis=1)
+        at = lower[lane, axis] + CUT * (upper[lane, axis] - lower[lane, axis])
+        left, right = upper.copy(), lower.copy()
+        left[lane, axis] = right[lane, axis] = at
+        return np.concatenate([lower, right]), np.concatenate([left, upper])
+
+    # ---- results ----------------------------------------------------------------------------------
+
+    def _clusters(self) -> list[tuple[Floats, Floats]]:
+        if not self.given_up:
+            return []
+        lower, upper = (np.concatenate([part[k] for part in self.given_up]) for k in (0, 1))
+        for item in self.known:  # proved after the box was given up
+            left = ~item.holds(lower, upper)
+            lower, upper = lower[left], upper[left]
+        return clusters(lower, upper, self.lower, self.upper)
+
+    def _cluster(self, lower: Floats, upper: Floats) -> StationaryPoint:
+        box = _named(self.box, lower, upper)
+        narrow = bool(((upper - lower) <= THIN * (self.upper - self.lower) + 1e-300).all())
+        exact = self._exact(box) if narrow else None
+        if exact is not None:
+            return exact_result(exact, box)
+        x = 0.5 * (lower + upper)
+        return StationaryPoint(
+            x=tuple(x.tolist()), y=(), v=(), kind="undecided", box=box, proved=False,
+            radius=float((0.5 * (upper - lower)).max()), message="; ".join(sorted(self.reasons)),
+        )  # fmt: skip
+
+    def _exact(self, box: Box) -> ExactPoint | None:
+        """The simplest point of a narrow box, if it is exactly stationary with a singular Hessian."""
+        inside = [(max(lo, a), min(hi, b)) for (lo, hi), (a, b) in zip(self.box, box, strict=True)]
+        if any(lo > hi for lo, hi in inside):
+            return None
+        point = exact_point(self.problem, [simplest(lo, hi) for lo, hi in inside])
+        return point if point is not None and inertia(point.hess)[2] else None
+
+
+def as_point(
+    problem: BilevelProblem, root: Root, box: Box, *, alone: tuple[Floats, Floats] | None = None
+) -> StationaryPoint | None:
+    """A root as a result; None where it lies outside of ``box`` or of the domain. ``alone``: where it is the only one.
+
+    >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y")  # Phi = x^2 - x
+    >>> root = refine(problem, [0.4], [0.4])
+    >>> as_point(problem, root, Box({"x": (0, 1)})).kind, as_point(problem, root, Box({"x": (1, 2)}))
+    ('local minimum', None)
+    """
+    place = _place(root, box)
+    stands = standing(problem, [ball.value for ball in (*root.x, *root.y)], BITS)
+    if "outside" in (place, stands):
+        return None
+    said = ["on the border of the box, or closer to it than can be told"] * (place == "border")
+    said += ["at the end of the domain of f or g, beyond which they are continued smoothly"] * (stands == "end")
+    eigenvalues = tuple(map(bracket_of, root.hess))
+    only = [bracket_of(Ball(entry)) for entry in root.box[: len(root.x)]]
+    lower, upper = (np.array([b.lower for b in only]), np.array([b.upper for b in only])) if alone is None else alone
+    return StationaryPoint(
+        x=tuple(map(_float, root.x)),
+        y=tuple(map(_float, root.y)),
+        v=tuple(map(_float, root.v)),
+        kind=kind_of(eigenvalues),
+        box=_named(box, lower, upper),
+        balls=(*root.x, *root.y, *root.v),
+        radius=max(map(_radius, root.x)),
+        eigenvalues=eigenvalues,
+        f_xx=tuple(map(bracket_of, root.f_xx)),
+        message="; ".join(said),
+    )
+
+
+def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
+    """An exactly stationary point as a result; its kind by the exact signs of its eigenvalues.
+
+    >>> problem = BilevelProblem("x**4 + y**2", "(y - x**3)**2", "x", "y")
+    >>> exact_result(exact_point(problem, [sp.Integer(0)]), Box({"x": (-1, 1)})).kind
+    'degenerate'
+    """
+    with precision(BITS):
+        balls = tuple(Ball(arb(fmpq(int(e.p), int(e.q)))) for e in (*exact.x, *exact.y, *exact.v))
+    return StationaryPoint(
+        x=tuple(map(float, exact.x)),
+        y=tuple(map(float, exact.y)),
+        v=tuple(map(float, exact.v)),
+        kind=kind_by_inertia(*inertia(exact.hess)),
+        box=box,
+        balls=balls,
+        radius=max(map(_radius, balls[: len(exact.x)])),
+        eigenvalues=exact_brackets(exact.hess),
+        f_xx=exact_brackets(exact.f_xx),
+        message="exactly stationary; whether it is alone in its box is not decided",
+    )
+
+
+def exact_brackets(matrix: sp.Matrix) -> tuple[Bracket, ...]:
+    """Brackets of the eigenvalues of a rational symmetric matrix, ascending; those that are zero are exactly so.
+
+    >>> [str(b) for b in exact_brackets(sp.Matrix([[0, 0], [0, 2]]))]
+    ['[0, 0]', '[2, 2]']
+    """
+    _, negative, zero = inertia(matrix)
+    with precision(BITS):
+        entries = [[arb(fmpq(int(e.p), int(e.q))) for e in matrix.row(i)] for i in range(matrix.rows)]
+        balls = eigenvalue_balls(arb_mat(entries))
+    found = [bracket_of(Ball(ball)) for ball in balls]
+    return tuple(Bracket(0.0, 0.0) if negative <= k < negative + zero else b for k, b in enumerate(found))
+
+
+def kind_by_inertia(positive: int, negative: int, zero: int) -> Kind:
+    """The kind from exact signs: one positive and one negative eigenvalue make a saddle whatever the others are.
+
+    >>> kind_by_inertia(1, 1, 1), kind_by_inertia(1, 0, 1), kind_by_inertia(0, 2, 0)
+    ('saddle', 'degenerate', 'local maximum')
+    """
+    if positive and negative:
+        return "saddle"
+    if zero:
+        return "degenerate"
+    return "local minimum" if positive else "local maximum"
+
+
+def kind_of(eigenvalues: Sequence[Bracket]) -> Kind:
+    """The kind from brackets of the eigenvalues of Hess Phi.
+
+    >>> kind_of([Bracket(1, 2), Bracket(3, 4)]), kind_of([Bracket(-1, 1), Bracket(2, 2)])
+    ('local minimum', 'undecided')
+    """
+    positive, negative = any(e.lower > 0 for e in eigenvalues), any(e.upper < 0 for e in eigenvalues)
+    if positive and negative:
+        return "saddle"
+    if all(e.lower > 0 for e in eigenvalues):
+        return "local minimum"
+    return "local maximum" if all(e.upper < 0 for e in eigenvalues) else "undecided"
+
+
+def bracket_of(ball: Ball) -> Bracket:
+    """A ball as a bracket of floats, rounded outward.
+
+    >>> with precision(100):
+    ...     bracket_of(Ball(arb(1)/3))
+    Bracket(lower=0.3333333333333333, upper=0.33333333333333337)
+    """
+    with precision(BITS):
+        low, high = ball.value.lower(), ball.value.upper()
+        lower, upper = float(low), float(high)
+        lower = lower if arb(lower) <= low else math.nextafter(lower, -math.inf)
+        upper = upper if arb(upper) >= high else math.nextafter(upper, math.inf)
+    return Bracket(lower, upper)
+
+
+def clusters(lower: Floats, upper: Floats, low: Floats, high: Floats) -> list[tuple[Floats, Floats]]:
+    """Boxes that touch, as one box around them; very many are first gathered on a grid over [low, high].
+
+    >>> ends = clusters(np.array([[0.0], [1.0], [3.0]]), np.array([[1.0], [2.0], [4.0]]), np.zeros(1), np.ones(1) * 4)
+    >>> [(float(a[0]), float(b[0])) for a, b in ends]
+    [(0.0, 2.0), (3.0, 4.0)]
+    """
+    cells = 64
+    while len(lower) > CLUSTERS and cells:
+        place = np.floor((0.5 * (lower + upper) - low) / np.maximum(high - low, 1e-300) * cells).clip(0, cells - 1)
+        _, group = np.unique(place, axis=0, return_inverse=True)
+        lower, upper = _hulls(lower, upper, group.ravel())
+        cells //= 2
+    while len(lower):
+        touch = ((lower[:, None] <= upper[None]) & (lower[None] <= upper[:, None])).all(axis=-1)
+        group = touch.argmax(axis=1)  # the first box that it touches
+        if len(np.unique(group)) == len(lower):
+            break
+        lower, upper = _hulls(lower, upper, group)
+    return list(zip(lower, upper, strict=True))
+
+
+def _hulls(lower: Floats, upper: Floats, group: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    order = np.argsort(group, kind="stable")
+    first = np.unique(group[order], return_index=True)[1]
+    return np.minimum.reduceat(lower[order], first), np.maximum.reduceat(upper[order], first)
+
+
+def _ends(root: Root) -> tuple[Floats, Floats]:
+    brackets = [bracket_of(ball) for ball in root.x]
+    return np.array([b.lower for b in brackets]), np.array([b.upper for b in brackets])
+
+
+def _radius(ball: Ball) -> float:
+    """How far the float next to the ball's middle may be from the true value, rounded up."""
+    with precision(BITS):
+        return math.nextafter(float(abs(ball.value - arb(_float(ball))).upper()), math.inf)
+
+
+def _float(ball: Ball) -> float:
+    """The float next to the middle; zero where the ball contains it."""
+    return 0.0 if ball.value.contains(0) else float(ball)
+
+
+def _place(root: Root, box: Box) -> Literal["inside", "outside", "border"]:
+    """Whether a root is in the box: what is not decided in many digits counts as on the border, which is inside."""
+    place: Literal["inside", "border"] = "inside"
+    with precision(BITS):
+        for ball, (lo, hi) in zip(root.x, box, strict=True):
+            low, high = (arb(fmpq(int(end.p), int(end.q))) for end in (lo, hi))
+            if ball.value < low or ball.value > high:
+                return "outside"
+            if not (ball.value > low and ball.value < high):
+                place = "border"
+    return place
+
+
+def _named(box: Box, lower: Floats, upper: Floats) -> Box:
+    ends = zip(lower.tolist(), upper.tolist(), strict=True)
+    return Box({name: (rational(a), rational(b)) for name, (a, b) in zip(box.names or (), ends, strict=True)})
