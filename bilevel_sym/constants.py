@@ -233,15 +233,23 @@ class MinimaxConstants:
         return self.ell / self.mu
 
     def L_phi(self, *, variant: Variant = "corrected") -> Any:
-        """A Lipschitz constant of grad Phi: L_phi = ell (1 + kappa). The variants agree.
+        """A Lipschitz constant of grad Phi: L_phi = ell (1 + kappa); "sharp" is ell kappa, which is attained.
+
+        Sharp: for a unit vector u let w = -f_yy^-1 f_yx u. On the span of (u, 0) and (0, w) the Hessian of f is
+        [[a, b], [b, -c]] with c >= mu and no eigenvalue beyond ell, and u' Hess Phi u = a + b^2/c. The two
+        determinants (ell - a)(ell + c) - b^2 and (ell + a)(ell - c) - b^2 are not negative, so that a + b^2/c
+        is largest at a = c, where it is ell^2/c.
 
         Paper: Lemma C.1 [lemC.1]
-        Assumes: Assumption 3.5 [assu:minimax].
+        Assumes: Assumption 3.5 [assu:minimax]; "sharp" its ell, which bounds the whole Hessian of f at once.
 
         >>> MinimaxConstants(mu=1, ell=2, rho=1).L_phi()
         6.0
+        >>> MinimaxConstants(mu=1, ell=2, rho=1).L_phi(variant="sharp")
+        4.0
         """
-        _checked(variant)
+        if _checked(variant) == "sharp":
+            return self.ell * self.kappa
         return self.ell * (1 + self.kappa)
 
     def rho_phi(self, *, variant: Variant = "corrected") -> Any:

@@ -189,14 +189,14 @@ def test_kappa_one_and_isotropic_lower_levels() -> None:
 
 
 def test_the_sharp_minimax_bound_is_smaller_and_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    game = MinimaxProblem("x**2 + x*y - y**2", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
+    game = MinimaxProblem("x**2/4 + x*y - y**2", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
     sharp, corrected = (one(game, "lemC.1", "L_phi", variant=v) for v in ("sharp", "corrected"))
     assert sharp.verdict is corrected.verdict is Verdict.HOLDS
-    joint = float(np.linalg.norm(np.array([[2.0, 1.0], [1.0, -2.0]]), 2))
-    assert sharp.bound == pytest.approx(joint**2 / 2 + 0.5, rel=1e-6)
+    joint = float(np.linalg.norm(np.array([[0.5, 1.0], [1.0, -2.0]]), 2))
+    assert sharp.bound == pytest.approx(joint**2 / 2, rel=1e-6)
     assert corrected.bound == pytest.approx(4.0)
-    assert sharp.measured == pytest.approx(2.5)
-    with_smoothness(monkeypatch, Brackets(L_phi=Bracket(2.5, 2.5001), points={"L_phi": {"x": 0.0}}))
+    assert sharp.measured == pytest.approx(1.0)
+    with_smoothness(monkeypatch, Brackets(L_phi=Bracket(1.0, 1.0001), points={"L_phi": {"x": 0.0}}))
     assert one(game, "lemC.1", "L_phi", variant="sharp").evidence == "certified"
 
 
@@ -211,7 +211,7 @@ def test_the_sharp_minimax_bound_is_never_the_larger_one() -> None:
 def test_the_sharp_minimax_bound_by_matrices(mu: float, a: float, b: float, c: float) -> None:
     lower = -mu - abs(c)
     ell = float(np.linalg.norm(np.array([[a, b], [b, lower]]), 2))
-    assert abs(a - b * b / lower) <= (ell**2 / mu + mu / 4) * (1 + 1e-12)
+    assert abs(a - b * b / lower) <= ell**2 / mu * (1 + 1e-12)
 
 
 # ---- what is false does not pass -------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Constants, paper, schedules, zoo
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.schedules.escape import NEON, PERTURBED
+from bilevel_sym.schedules.aid import perturbed_accuracy
+from bilevel_sym.schedules.escape import NEON, PERTURBED, escape_of
+from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers import ineon
 from verify.bracket import Bracket
 from verify.claim import Claim
@@ -50,7 +52,11 @@ def waves(d: int, variant: Variant = "corrected") -> Study:
     """Phi = cos(z1) - 1 + sum of 1 - cos(z_i) with z a rotation of x: |Hess| <= 1, |third| <= 1, lambda_min = -1 at 0."""
     x = sp.symbols(f"x1:{d + 1}", real=True)
     y = sp.symbols(f"y1:{d + 1}", real=True)
-    z = [sp.Rational(3, 5) * x[0] + sp.Rational(4, 5) * x[1], sp.Rational(3, 5) * x[1] - sp.Rational(4, 5) * x[0], *x[2:]]
+    z = [
+        sp.Rational(3, 5) * x[0] + sp.Rational(4, 5) * x[1],
+        sp.Rational(3, 5) * x[1] - sp.Rational(4, 5) * x[0],
+        *x[2:],
+    ]
     f = sp.cos(y[0]) - 1 + sp.Add(*(1 - sp.cos(yi) for yi in y[1:]))
     g = sp.Add(*(yi**2 / 2 - zi * yi for yi, zi in zip(y, z, strict=True)))
     box = {s.name: (-2, 2) for s in x} | {s.name: (-3, 3) for s in y}
@@ -130,9 +136,9 @@ def test_the_scales_are_those_of_the_schedule() -> None:
     c = Constants(mu=1.0, ell=2.0, rho=1.0, nu=1.0, M=1.0)
     with pytest.warns(schedules.ScheduleWarning):
         schedule = schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=3)
-    goal = escape.Goal(eps=0.1, delta=0.1, d=3, initial_error=1.0, gap=1.0, episodes=1)
-    smooth = escape.Smoothness(schedule.L_phi, schedule.rho_phi)
-    scales = escape.escape_of(smooth, goal, PERTURBED)
+    goal = Goal(eps=0.1, delta=0.1, d=3, initial_error=1.0, gap=1.0, episodes=1)
+    smooth = Smoothness(schedule.L_phi, schedule.rho_phi)
+    scales = escape_of(smooth, goal, PERTURBED)
     nothing = np.zeros(3)
     saddle = Saddle(nothing, np.eye(3), nothing, -1.0, smooth, goal, scales, nothing, nothing, "a box")
     assert saddle.accuracy == schedule.accuracy
@@ -215,7 +221,8 @@ def test_the_printed_step_climbs() -> None:
     x1, x2, y = sp.symbols("x1 x2 y", real=True)
     h = -(x1**2) / 2 + x1**4 / 24 + x2**2 / 2
     problem = BilevelProblem(y, y**2 / 2 - h * y, (x1, x2), (y,), box={"x1": (-w, w), "x2": (-w, w), "y": (-1, 1)})
-    for variant, verdict in (("printed", Verdict.VIOLATED), ("corrected", Verdict.HOLDS)):
+    expected: dict[Variant, Verdict] = {"printed": Verdict.VIOLATED, "corrected": Verdict.HOLDS}
+    for variant, verdict in expected.items():
         study = known(problem, 1.0, float(w), ((0.0, 0.0), "saddle"), variant=variant)
         (result,) = CLAIMS["lem:saddle-decrease"](study)
         assert (result.verdict, result.evidence) == (verdict, "certified")
@@ -226,7 +233,7 @@ def test_the_printed_step_climbs() -> None:
 
 def scaled(monkeypatch: pytest.MonkeyPatch, **factors: float) -> None:
     """The scales of an escape, multiplied."""
-    before = escape.escape_of
+    before = escape_of
 
     def changed(*args: Any, **options: Any) -> Any:
         scales = before(*args, **options)
@@ -264,13 +271,15 @@ def test_a_larger_decrease_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_thinner_stuck_region_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Saddle, "omega", property(lambda s: 2.0 ** (-8 - s.escape.iota) * s.smooth.L_phi * s.escape.S_escape))
+    monkeypatch.setattr(
+        Saddle, "omega", property(lambda s: 2.0 ** (-8 - s.escape.iota) * s.smooth.L_phi * s.escape.S_escape)
+    )
     found = by_part("lem:escapesaddle", waves(2))
     assert found["stuck width"].verdict is Verdict.VIOLATED
 
 
 def test_errors_beyond_what_is_allowed_prevent_the_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed = escape.perturbed_accuracy
+    allowed = perturbed_accuracy
     monkeypatch.setattr(escape, "perturbed_accuracy", lambda goal, scales: 1e7 * allowed(goal, scales))
     assert by_part("lem:escapesaddle", waves(2))["probability"].verdict is not Verdict.HOLDS
 
@@ -278,7 +287,9 @@ def test_errors_beyond_what_is_allowed_prevent_the_escape(monkeypatch: pytest.Mo
 def test_too_small_a_share_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     scaled(monkeypatch, r=0.5)
     problem = zoo.get("scalar").problem
-    assert {result.verdict for result in CLAIMS["unlabelled:stuck-probability"](study_of(problem))} == {Verdict.VIOLATED}
+    assert {result.verdict for result in CLAIMS["unlabelled:stuck-probability"](study_of(problem))} == {
+        Verdict.VIOLATED
+    }
 
 
 def test_more_curvature_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +328,9 @@ def test_descents_fall_as_the_quadratic_says() -> None:
     study = waves(2)
     saddle = easiest_saddle(study)
     start = 1e-7
-    falls = descended(study, replace(saddle, escape=replace(saddle.escape, T_escape=5)), saddle.x + start * saddle.direction[None])
+    falls = descended(
+        study, replace(saddle, escape=replace(saddle.escape, T_escape=5)), saddle.x + start * saddle.direction[None]
+    )
     assert falls is not None
     grown = start * 2**5
     assert falls[0] == pytest.approx((grown**2 - start**2) / 2, rel=1e-3)

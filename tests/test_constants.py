@@ -147,7 +147,8 @@ def test_minimax_constants_are_the_bilevel_ones_where_v_vanishes(mu: Fraction, f
     """With f_y = 0 along y*, nothing of nu and M is left, and f_xx + f_xy dy_dx has no second derivative of y*."""
     ell, u = mu * factor, 1 + factor
     m = MinimaxConstants(mu, ell, rho)
-    assert {m.L_phi(variant=v) for v in ("corrected", "printed", "sharp")} == {ell + ell * factor}
+    assert {m.L_phi(variant=v) for v in ("corrected", "printed")} == {ell + ell * factor}
+    assert m.L_phi(variant="sharp") == ell * factor
     assert {m.rho_phi(variant=v) for v in ("corrected", "printed", "sharp")} == {rho * u**3}
 
 

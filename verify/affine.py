@@ -35,7 +35,13 @@ Call = Callable[["AffineSession"], None]
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Lanes of matrices: ``middle`` (lanes, rows, columns), ``slopes`` (lanes, k, rows, columns), ``rest`` as middle."""
+    """Lanes of matrices: ``middle`` and ``rest`` (lanes, rows, columns), ``slopes`` (lanes, k, rows, columns).
+
+    >>> x = Affine(np.ones((1, 1, 1)), np.full((1, 1, 1, 1), 0.1), np.zeros((1, 1, 1)))
+    >>> square = x @ x
+    >>> square.middle.item(), square.slopes.item(), round(square.rest.item(), 6)
+    (1.0, 0.2, 0.01)
+    """
 
     middle: Floats
     slopes: Floats

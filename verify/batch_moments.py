@@ -29,7 +29,7 @@ __all__ = [
     "walks",
 ]
 
-MOST = 60_000  # batches that are summed over one by one
+MOST = 20_000  # batches that are summed over one by one
 PAD = 1e-9  # relative; far more than rounding moves a norm or a probability here
 
 

@@ -99,7 +99,7 @@ def maximise(
     ...     def certified_at(self, point):
     ...         return float(self.at(point[None])[0]) - 1e-12
     >>> found = maximise(Parabola(), np.array([0.0]), np.array([2.0]), rtol=0.01)
-    >>> print(found.bracket, found.point)
+    >>> print(found.bracket, found.point.round(4))
     [0.25, 0.25238] [0.5]
     """
     search = _Search(objective, np.asarray(lower, float), np.asarray(upper, float), floor, rtol, inside, smear, seed)
@@ -347,7 +347,7 @@ class _Search:
                 return
             if len(children):
                 pace = (clock.elapsed - began) / len(children)
-                batch = max(4, min(_CHUNK, int(0.1 * clock.seconds / max(pace, 1e-9) / 2)))
+                batch = max(32, min(_CHUNK, int(0.1 * clock.seconds / max(pace, 1e-9) / 2)))
             if self.tree.size >= 2 * measured and len(children):
                 proof, measured = self._proof_pace(children), self.tree.size
             if len(self.open):

@@ -82,7 +82,7 @@ def regions(study: Study) -> Iterator[Region]:
 
 
 def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckResult:
-    """The result of the first region in which the check is decided, or else of the first of all.
+    """The result of the first region in which the check is decided, or else of the first in which it could be made.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
@@ -92,14 +92,20 @@ def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckR
     'the box'
     """
     first: CheckResult | None = None
+    trouble: BilevelError | None = None
     for region in regions(study):
-        result = check(region)
+        try:
+            result = check(region)
+        except BilevelError as error:
+            trouble = trouble or error
+            continue
         if result.decided:
             return result
         first = first or result
         if study.left <= 0:
             break
-    assert first is not None  # regions yields or raises
+    if first is None:
+        raise trouble or BilevelError("no region could be studied")
     return first
 
 

@@ -103,7 +103,8 @@ def _chosen(labels: Iterable[str] | None) -> tuple[Claim, ...]:
     if labels is None:
         return _registry()
     wanted = [labels] if isinstance(labels, str) else list(labels)
-    known = {label: item for item in _registry() for label in reversed(item.labels)}
+    known = {label: item for item in _registry() for label in item.also}
+    known |= {item.label: item for item in _registry()}  # what a claim is about comes before what it touches
     for label in wanted:
         if label not in known:
             near = get_close_matches(str(label)[:60], known, n=3, cutoff=0.0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym import solve
 from bilevel_sym.constants import Constants, Variant
+from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
 from verify.interval_matrix import Floats
@@ -86,15 +87,17 @@ def starts(study: Study, region: Region, count: int, name: str) -> Start:
 
     y is displaced along the direction in which descent is slowest, so that an error stays visible.
     """
-    kernels, d, n = study.kernels, region.d, study.exact.n
+    kernels, d = study.kernels, region.d
     rng = study.rng(name)
     low, high = region.lower[:d], region.upper[:d]
     x = (low + high) / 2 + (high - low) / 4 * rng.uniform(-1, 1, (count, d))
     y = lower_levels(kernels, x)
     keep = region.holds(x, y)
+    if not keep.any():
+        raise BilevelError(f"y* is not inside {region.name} at any of {count} points", hint="a larger box in y")
     x, y = x[keep], y[keep]
     v = v_stars(kernels, x, y)
-    _, vectors = np.linalg.eigh(kernels.g_yy(x, y)) if len(x) else (None, np.zeros((0, n, n)))
+    _, vectors = np.linalg.eigh(kernels.g_yy(x, y))
     slow = vectors[:, :, 0] * rng.choice([-1.0, 1.0], (len(x), 1))
     far = np.arange(len(x)) % 3  # 0: exact; 1: y is off; 2: y, in a direction of its own, and v are off
     mixed = slow + np.where(far == 2, 0.5, 0.0)[:, None] * _directions(rng, slow.shape)

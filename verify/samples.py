@@ -140,10 +140,14 @@ class Samples:
         return any(not data.isdisjoint(entry.free_symbols) for entry in self._model.expressions(name))
 
     def solved(self, x: Floats) -> Solved:
-        """Certified y*, Phi and grad Phi at x."""
-        certificate = evaluate(self.study.exact, [float(value) for value in x], digits=100)
+        """Certified y*, Phi and grad Phi at x; the last ones are kept."""
+        return self._solved(tuple(float(value) for value in x))
+
+    @lru_cache(32)  # noqa: B019 - as above
+    def _solved(self, x: tuple[float, ...]) -> Solved:
+        certificate = evaluate(self.study.exact, x, digits=100)
         grad = arb_mat(len(x), 1, [ball.value for ball in certificate.grad_phi])
-        return Solved(np.asarray(x), [ball.value for ball in certificate.y_star], certificate.phi.value, grad)
+        return Solved(np.array(x), [ball.value for ball in certificate.y_star], certificate.phi.value, grad)
 
     def region(self, solved: Solved, x_part: float, y_part: float) -> Region | None:
         """A box around (x, y*): these parts of half the problem's box to each side, and no further than that box.

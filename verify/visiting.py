@@ -70,15 +70,13 @@ def visits(label: str, study: Study) -> CheckResult:
     'visits'
     """
     try:
-        smooth = study.smoothness
-        c = positive_constants(study)
+        return _visited(label, study, positive_constants(study))
     except BilevelError as error:
         return inconclusive(label, error.message, variant=study.variant, part="visits")
-    L, rho = float(smooth.L_phi.upper), float(smooth.rho_phi.upper)
-    if not (math.isfinite(L) and math.isfinite(rho) and L > 0):
-        return inconclusive(label, "the smoothness of Phi is not bounded", variant=study.variant, part="visits")
-    rho = rho or FLAT * L
-    smoothness = Smoothness(L, rho)
+
+
+def _visited(label: str, study: Study, c: Constants) -> CheckResult:
+    smoothness = _smoothness(study, c)
     reason = "no place in the box from which a run would be a test and could be made"
     found = inconclusive(label, reason, variant=study.variant, part="visits")
     for start in _starts(study, smoothness):
@@ -89,6 +87,21 @@ def visits(label: str, study: Study) -> CheckResult:
         if found.decided:
             break
     return found
+
+
+def _smoothness(study: Study, c: Constants) -> Smoothness:
+    """Upper bounds on the smoothness of Phi: certified directly, or else by the formulas; both are valid."""
+    L, rho = float(c.L_phi()), float(c.rho_phi())
+    try:
+        direct = study.smoothness
+        L, rho = min(L, direct.L_phi.upper), min(rho, direct.rho_phi.upper)
+    except BilevelError:
+        pass
+    low, high = study.x_ends
+    if not L > 0:
+        raise CertificateFailure("Phi is linear, and has no minimum")
+    # a larger rho is as valid; without one an escape from the saddle of a quadratic Phi would have no scale
+    return Smoothness(L, max(rho, FLAT * L / float((high - low).max())))
 
 
 def _starts(study: Study, smoothness: Smoothness) -> Iterator[_Start]:

@@ -121,6 +121,9 @@ def _curvature_at_most(bound: fmpq, shape: TubeShape) -> bool:
         return False
     phi = _in_units_of_tau(shape.h_1(TAU * _C) + shape.h_2(TAU * _C) * (TAU * _B) ** 2)
     entries = [_polynomial(sp.diff(phi, s, t).subs(_C, 1 + _C)) for s, t in ((_C, _C), (_C, _B), (_B, _B))]
+    witness = [_enclosure(_moved(entry, fmpq(1, 4), fmpq(1)), fmpq(0)) for entry in entries]  # at (5/4, 1) tau
+    if not _norm_at_most(bound, witness):
+        return False
     cells = [(fmpq(0), fmpq(0), fmpq(1))]  # corner and width
     for _ in range(_CELLS):
         if not cells:

@@ -103,7 +103,10 @@ def degenerate_saddle(form: Form) -> bool:
     "lemC.1",
     "unlabelled:minimax-L-phi",
     printed=("L_phi = ell (1 + kappa)", lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="printed")),
-    corrected=("L_phi = ell kappa, which is attained", lambda mu, ell: ell * (ell / mu)),
+    corrected=(
+        "L_phi = ell kappa, which is attained",
+        lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="sharp"),
+    ),
     witness="f = mu x^2/2 + sqrt(ell^2 - mu^2) x y - mu y^2/2 with mu = 3, ell = 5: Phi'' = 25/3 = ell kappa",
     why="Along a unit vector u let w = -f_yy^{-1} f_yx u. In the plane of (u, 0) and (0, w) the Hessian of f is 2 x "
     "2 with determinant -c Phi''[u, u], c >= mu, of modulus at most ell^2 (joint smoothness); and Phi'' >= f_xx >= "

@@ -59,7 +59,8 @@ NOTATIONAL = (
         "both terms are taken at x, so that the left side is 0; the second is at x'",
     ),
     Misprint(
-        "unlabelled:warm-start-D-N", "D and N are asked for here and in (B.44): the second choice implies the first"
+        "unlabelled:warm-start-D-N",
+        "D and N are asked for here and in (B.44); if eps <= M + kappa M, the second implies the first",
     ),
     Misprint("unlabelled:descent-chain", "L_Phi is L_phi"),
     Misprint("eq:qkinc1", 'rho_Phi is rho_phi; "becase" stands before it'),

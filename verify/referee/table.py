@@ -80,7 +80,7 @@ def markdown(groups: Groups, misprints: Sequence[Misprint], findings: Sequence[F
     yield _overview([entry for group in groups.values() for entry in group])
     yield ""
     for subject, entries in groups.items():
-        yield f"## {subject.rstrip('.')}"
+        yield f"## {_plain(subject.rstrip('.'))}"
         yield ""
         yield "| " + " | ".join(_HEADS) + " |"
         yield "| " + " | ".join("---" for _ in _HEADS) + " |"

@@ -544,14 +544,13 @@ def term_4(study: Study) -> CheckResult:
 def lemma_c1(study: Study) -> Iterator[CheckResult]:
     """Phi of a minimax problem is smooth, and its Hessian is Lipschitz.
 
-    L_phi = ell (1 + kappa) and rho_phi = rho (1 + kappa)^3; sharp: L_phi = ell kappa + mu/4
+    L_phi = ell (1 + kappa) and rho_phi = rho (1 + kappa)^3; sharp: L_phi = ell kappa
 
     Paper: Lemma C.1 [lemC.1]
     Assumes: Assumption 3.5 [assu:minimax] over the box. The constants are those of the blocks, which is less than the
     joint ell of the assumption.
-    Deviation: "sharp" takes the assumption at its word. If all of the Hessian of f is at most ell, then for a unit
-    vector a with b = |f_yx a| we have a' f_xx a <= sqrt(ell^2 - b^2), and the rest is at most b^2/mu: together at most
-    ell kappa + mu/4. Both hold, and the smaller one is taken.
+    Deviation: "sharp" takes the assumption at its word: where all of the Hessian of f is at most ell, ell kappa holds
+    (``MinimaxConstants.L_phi``). Both hold, and the smaller one is taken.
 
     >>> lemma_c1.title
     'Phi of a minimax problem is smooth, and its Hessian is Lipschitz'
@@ -583,7 +582,7 @@ def _sharp_minimax(study: Study) -> CheckResult:
 
     joint = exact(constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid)
     # the blocks may be so much smaller than the whole Hessian that their formula is the better one
-    bound = min(joint.ell * joint.kappa + joint.mu / 4, _minimax_l_phi(exact(study.constants.valid)))
+    bound = min(MinimaxConstants.L_phi(joint, variant="sharp"), _minimax_l_phi(exact(study.constants.valid)))
     found = by_bracket(study, "lemC.1", *bracket_of(study, "L_phi"), bound, part="L_phi", what="|Hess Phi|")
     if found is not None:
         return found

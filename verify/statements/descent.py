@@ -11,7 +11,7 @@ from verify.claim import claim
 from verify.regions import Region, decided_over
 from verify.runs import UNIT, compared, joined_words, recorded, small_step, starts
 from verify.study import Study
-from verify.verdict import CheckResult, inconclusive
+from verify.verdict import CheckResult
 
 __all__ = ["descent"]
 
@@ -50,8 +50,6 @@ def _steps(study: Study, region: Region, L_phi: float, origin: str) -> CheckResu
     label, c = "lem:descent", region.constants
     eta = 1 / L_phi
     start = starts(study, region, RUNS, label)
-    if not len(start.x):
-        return inconclusive(label, f"y* is not inside {region.name}", variant=study.variant)
     run = recorded(study, region, Descent(AID(2, 1, 1 / c.ell), eta), start, ITERATIONS, label)
     both = run.usable[:, 1:]
     value = np.full(run.usable.shape, np.nan)

@@ -248,7 +248,7 @@ def descended(study: Study, saddle: Saddle, x: Floats) -> Floats | None:
     y, grad = here.y_D, here.grad_phi_hat
     for _ in range(e.T_escape):
         side = np.sign((x[going] - saddle.x) @ saddle.direction)
-        after = x[going] - e.eta * (grad + error * side[:, None] * saddle.direction)
+        after = x[going] + e.eta * (grad + error * side[:, None] * saddle.direction)
         inside = ((after >= low) & (after <= high)).all(axis=1)
         going, y = going[inside], y[inside]
         if not len(going):

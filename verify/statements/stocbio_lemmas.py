@@ -41,7 +41,7 @@ KINDS: tuple[Kind, ...] = ("stochastic",)
 HUGE = 10**18  # rows in a batch whose mean is as good as exact
 DEEPEST = 60  # products of a Neumann series that are followed exactly
 VANISHING = 1e-30  # bounds that are smaller are zero beside the balls
-PATHS = 300  # sequences of rows that are followed one by one
+PATHS = 100  # sequences of rows that are followed one by one
 MOVE = 0.02  # of half the box, by which x moves at most
 SHIFTS = (0.0, 0.02, -0.02, 0.3, -0.3, -0.9)  # of y from y*, as parts of half the box
 

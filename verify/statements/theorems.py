@@ -85,15 +85,18 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
         L = study.smoothness.L_phi
     except BilevelError as error:
         return inconclusive(label, error.message, variant=study.variant, part="step")
-    bound = Bracket(math.nextafter(1 / L.upper, 0) if L.upper else 0.0, 1 / L.lower if L.lower else math.inf)
     if not L.upper:
         return judged(
             label, 0.0, 0.0, evidence="certified", message="Phi is linear", variant=study.variant, part="step"
         )
-    noise = 4 * math.ulp(eta)
+    bound = Bracket(math.nextafter(1 / L.upper, 0), math.nextafter(1 / L.lower, math.inf) if L.lower else math.inf)
+    if math.isinf(L.upper) and eta <= bound.upper:
+        reason = f"sup|Hess Phi| is only known to be at least {L.lower:.4g}"
+        return inconclusive(label, reason, variant=study.variant, part="step")
     return judged(
-        label, eta, bound, evidence="certified", message=message, noise=noise, variant=study.variant, part="step"
-    )
+        label, eta, bound, evidence="certified", message=message, noise=4 * math.ulp(eta), variant=study.variant,
+        part="step",
+    )  # fmt: skip
 
 
 # ---- perturbed AID ----------------------------------------------------------------------------------------------

@@ -427,7 +427,7 @@ def _falls(tube: Tube, i: int) -> bool:
     after = tube.x[i + 1] if i + 1 < tube.d else None
     without = slope if after is None else slope.subs(after, 0)
     falling = sp.Poly(sp.expand(without), u)
-    if not falling.domain.is_Numerical or falling.count_roots(0, 1) or falling.eval(sp.Rational(1, 2)) >= 0:
+    if not falling.domain.is_Numerical or falling.count_roots(0, 1) or falling(sp.Rational(1, 2)) >= 0:
         return False
     if after is None:
         return True
@@ -435,7 +435,7 @@ def _falls(tube: Tube, i: int) -> bool:
     rest = sp.Poly(sp.expand(sp.diff(slope, after, 2) * TAU**2 / 2), u)
     inside = rest.count_roots(sp.Rational(1, 10**6), 1 - sp.Rational(1, 10**6))
     ends = sum(multiplicity for root, multiplicity in sp.roots(rest).items() if root in (0, 1))
-    return not inside and ends == rest.degree() and rest.eval(sp.Rational(1, 2)) < 0
+    return not inside and ends == rest.degree() and rest(sp.Rational(1, 2)) < 0
 
 
 @claim("unlabelled:tube-minimum")

@@ -263,8 +263,6 @@ def _enough(
 ) -> CheckResult:
     """The smallest D that suffices, by bisection, against that of the theory."""
     start = _one_start(study, region, label)
-    if start is None:
-        return inconclusive(label, f"y* is not inside {region.name}", variant=study.variant)
     initial = _initial_error(study, start) * (1 + 1e-9)
     asked, escape = ask(study, region, initial)
     long = Long(study.exact)
@@ -344,12 +342,10 @@ def _stays(eta: float, region: Region) -> float:
     return min(eta, small_step(region, 4))
 
 
-def _one_start(study: Study, region: Region, name: str) -> Start | None:
-    """A start with y and v off."""
+def _one_start(study: Study, region: Region, name: str) -> Start:
+    """One start: of three, the last, with y and v off."""
     start = starts(study, region, 3, name)
-    if len(start.x) < 3:
-        return None
-    return Start(start.x[2:], start.y[2:], start.v[2:])
+    return Start(start.x[-1:], start.y[-1:], start.v[-1:])
 
 
 def _initial_error(study: Study, start: Start) -> float:
@@ -385,8 +381,6 @@ def hat_phi(study: Study) -> CheckResult:
 def _falls(study: Study, region: Region) -> CheckResult:
     label, c, kernels = "eq:hatphi", region.constants, study.kernels
     start = starts(study, region, RUNS, label)
-    if not len(start.x):
-        return inconclusive(label, f"y* is not inside {region.name}", variant=study.variant)
     eta = 1 / float(c.L_phi(variant=study.variant))
     estimator = AID(2, 1, 1 / c.ell)
     here = estimator.estimate(study.exact, start.x, y0=start.y, v0=start.v)

@@ -1,0 +1,118 @@
+"""Certified smoothness of Phi: upper/lower against time, ``python -m benchmarks.certify [--factor F] [--only D ...]``.
+
+The family has d = n and neighbours on a ring (j after i):
+
+    f = sum sin(x_i + y_j) + cos(x_i y_i) + exp(-y_i/2) x_j/2
+    g = sum y_i^2 + exp(y_i/2)/2 - sin(x_i) y_i + cos(y_i - x_j)/4 + sin(y_i + y_j/2 + x_i)/4
+
+over x in [-1, 1]^d. Each line is a process of its own with one thread. The clock runs from the differentiation of f and
+g to the proved cover; not in it are imports, and the kernels for sampling. ``--factor`` stretches the time given, for a
+machine that is busy with other work: then look at the processor's seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.launch import Failed, run
+
+__all__ = ["family", "main", "measure"]
+
+SECONDS = {1: (0.25, 1.0), 2: (0.25, 1.0), 3: (1.0, 3.0), 5: (15.0, 60.0)}
+TARGETS = {
+    "hess": {1: 1.01, 2: 1.01, 3: 1.05, 5: 1.25},
+    "third": {1: 1.1, 2: 1.1, 3: 1.3, 5: 2.0},
+}
+COLUMNS = (
+    "d = n", "quantity", "given s", "taken s", "processor s", "bracket", "upper/lower", "boxes", "boxes/s", "leaves",
+    "target",
+)  # fmt: skip
+TITLES = {"hess": "sup of Hess Phi", "third": "rho_phi"}
+
+
+def family(d: int) -> Any:
+    """The problem of the family with d = n.
+
+    >>> family(1).g
+    -y1*sin(x1) + y1**2 + exp(y1/2)/2 + sin(x1 + 3*y1/2)/4 + cos(x1 - y1)/4
+    """
+    from bilevel_sym import BilevelProblem, Box
+
+    ring = [(i, i % d + 1) for i in range(1, d + 1)]
+    f = " + ".join(f"sin(x{i} + y{j}) + cos(x{i}*y{i}) + exp(-y{i}/2)*x{j}/2" for i, j in ring)
+    g = " + ".join(
+        f"y{i}**2 + exp(y{i}/2)/2 - sin(x{i})*y{i} + cos(y{i} - x{j})/4 + sin(y{i} + y{j}/2 + x{i})/4" for i, j in ring
+    )
+    x, y = ([f"{name}{i}" for i, _ in ring] for name in "xy")
+    return BilevelProblem(f, g, x, y, box=Box([-1] * d, [1] * d))
+
+
+def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
+    """One bracket, and what it cost."""
+    import numpy as np
+
+    from verify.branch_and_bound import maximise
+    from verify.phi_boxes import PhiBoxes
+    from verify.phi_norms import HessNorm, ThirdNorm
+
+    problem = family(d)
+    problem.kernels.third_phi(np.zeros((2, d)))
+    wall, cpu = time.perf_counter(), time.process_time()
+    norm = HessNorm(PhiBoxes(problem)) if quantity == "hess" else ThirdNorm(PhiBoxes(problem))
+    rtol = 0.5 * (TARGETS[quantity][d] - 1)
+    found = maximise(norm, -np.ones(d), np.ones(d), seconds=seconds, rtol=rtol)
+    return {
+        "lower": found.bracket.lower,
+        "upper": found.bracket.upper,
+        "boxes": found.boxes,
+        "leaves": found.cover.size,
+        "wall": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 where a process failed."""
+    line = argparse.ArgumentParser(prog="python -m benchmarks.certify", description=__doc__)
+    line.add_argument("--factor", type=float, default=1.0)
+    line.add_argument("--only", type=int, nargs="*", default=list(SECONDS))
+    line.add_argument("--measure", nargs=3, metavar=("D", "QUANTITY", "SECONDS"), help=argparse.SUPPRESS)
+    options = line.parse_args(arguments)
+    if options.measure:
+        d, quantity, seconds = options.measure
+        print(json.dumps(measure(int(d), quantity, float(seconds))))
+        return 0
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("| --- " * len(COLUMNS) + "|")
+    failed = 0
+    for d in options.only:
+        for quantity, targets in TARGETS.items():
+            for seconds in SECONDS[d]:
+                failed += _line(d, quantity, seconds, options.factor, targets[d] if seconds == SECONDS[d][-1] else None)
+    return int(failed > 0)
+
+
+def _line(d: int, quantity: str, seconds: float, factor: float, target: float | None) -> bool:
+    try:
+        found = run("certify", "--measure", str(d), quantity, str(seconds * factor))
+    except Failed as error:
+        print(f"| {d} | {TITLES[quantity]} | {seconds:g} | failed: {error} |")
+        return True
+    ratio = found["upper"] / found["lower"]
+    verdict = "" if target is None else f"<= {target:g}: {'reached' if ratio <= target else 'missed'}"
+    bracket = f"[{found['lower']:.5g}, {found['upper']:.5g}]"
+    cells = (
+        d, TITLES[quantity], f"{seconds * factor:g}", f"{found['wall']:.2f}", f"{found['cpu']:.2f}", bracket,
+        f"{ratio:.3f}", found["boxes"], f"{found['boxes'] / found['cpu']:.0f}", found["leaves"], verdict,
+    )  # fmt: skip
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
