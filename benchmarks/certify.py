@@ -39,7 +39,7 @@ def family(d: int) -> Any:
     """The problem of the family with d = n.
 
     >>> family(1).g
-    -y1*sin(x1) + y1**2 + exp(y1/2)/2 + sin(x1 + 3*y1/2)/4 + cos(x1 - y1)/4
+    y1**2 - y1*sin(x1) + exp(y1/2)/2 + sin(x1 + 3*y1/2)/4 + cos(x1 - y1)/4
     """
     from bilevel_sym import BilevelProblem, Box
 

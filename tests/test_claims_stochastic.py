@@ -1,16 +1,20 @@
 """Claims on stochastic problems: exact moments against enumeration, verdicts on the zoo, witnesses, planted errors."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb
+import sympy as sp
+from flint import arb, arb_mat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, StochasticProblem, zoo
+from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from bilevel_sym.expressions import substitute
 from bilevel_sym.schedules.batches import term_delta
@@ -21,9 +25,12 @@ from verify.batch_solutions import Batches
 from verify.bracket import Bracket
 from verify.cases import Case, tightest
 from verify.claim import Claim
-from verify.samples import BITS, ends, samples_of
+from verify.interval_matrix import Floats
+from verify.samples import BITS, Samples, ends, samples_of
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
+from verify.stocbio_bounds import series_rest
 from verify.study import study_of
+from verify.verdict import CheckResult
 
 MODULES = (stochastic, batch_errors, stocbio_lemmas, stocbio_descent)
 CLAIMS = {item.label: item for module in MODULES for item in vars(module).values() if isinstance(item, Claim)}
@@ -46,30 +53,30 @@ WAVES = StochasticProblem(
 NOISY = StochasticProblem(
     "(a*y1 - x1)**2/2 + x2*y2*a + sin(x1)*y1*y2",
     "(2 + b)*y1**2/2 + y2**2 + b*x1*y1/2 + sin(x2)*y2*b + y1*y2/3 + y1**3*x1*b/30",
-    ("x1", "x2"), ("y1", "y2"), "a", "b", [[1], [2]], [[0], [1], [2]],
+    ("x1", "x2"), ("y1", "y2"), "a", "b", [[1], [2]], [[1], [2], [3]],
     box={"x1": (-1, 1), "x2": (-1, 1), "y1": (-1, 1), "y2": (-1, 1)},
 )  # fmt: skip
 
 
-def results(problem, label, **options):
+def results(problem: BilevelProblem, label: str, **options: Any) -> list[CheckResult]:
     return CLAIMS[label](study_of(problem, **options))
 
 
-def verdicts(problem, label, **options):
+def verdicts(problem: BilevelProblem, label: str, **options: Any) -> set[str]:
     return {str(result.verdict) for result in results(problem, label, **options)}
 
 
-def samples(problem):
+def samples(problem: BilevelProblem) -> Samples:
     return samples_of(study_of(problem))
 
 
-def row_problem(problem, xi, zeta):
+def row_problem(problem: StochasticProblem, xi: Sequence[sp.Rational], zeta: Sequence[sp.Rational]) -> BilevelProblem:
     f = substitute(problem.F, dict(zip(problem.xi, xi, strict=True)))
     g = substitute(problem.G, dict(zip(problem.zeta, zeta, strict=True)))
     return BilevelProblem(f, g, problem.x, problem.y)
 
 
-def matrices(rows):
+def matrices(rows: Sequence[arb_mat]) -> list[Floats]:
     return [np.array([[float(v) for v in line] for line in row.tolist()]) for row in rows]
 
 
@@ -78,7 +85,9 @@ def matrices(rows):
 
 @pytest.mark.parametrize("problem", [zoo.get("stochastic_rows").problem, NOISY], ids=["rows", "noisy"])
 @pytest.mark.parametrize(("batch_f", "batch_g", "neumann"), [(1, 1, ()), (1, 2, (1,)), (2, 1, (2,)), (1, 1, (2, 1))])
-def test_moments_of_the_hypergradient_against_enumeration(problem, batch_f, batch_g, neumann):
+def test_moments_of_the_hypergradient_against_enumeration(
+    problem: StochasticProblem, batch_f: int, batch_g: int, neumann: tuple[int, ...]
+) -> None:
     these, eta = samples(problem), 0.05
     solved = these.solved(these.study.points(1)[0])
     with precision(BITS):
@@ -88,10 +97,10 @@ def test_moments_of_the_hypergradient_against_enumeration(problem, batch_f, batc
         f, g = these.at(("f_x", "f_y"), solved.balls, y), these.at(("g_xy", "g_yy"), solved.balls, y)
     f_x, f_y, g_xy, g_yy = (matrices(rows) for rows in (f["f_x"], f["f_y"], g["g_xy"], g["g_yy"]))
 
-    def means(rows, size):
-        return [sum(batch) / size for batch in product(rows, repeat=size)]
+    def means(rows: list[Floats], size: int) -> list[Floats]:
+        return [np.asarray(sum(batch) / size) for batch in product(rows, repeat=size)]
 
-    outcomes = []
+    outcomes: list[Floats] = []
     for a, b in zip(means(f_x, batch_f), means(f_y, batch_f), strict=True):
         for chosen in product(*(means(g_yy, size) for size in neumann)):
             total = left = b
@@ -105,7 +114,7 @@ def test_moments_of_the_hypergradient_against_enumeration(problem, batch_f, batc
     assert [float(value) for value in found] == pytest.approx([bias, error], rel=1e-10)
 
 
-def test_a_batch_of_two_has_half_the_variance_of_one():
+def test_a_batch_of_two_has_half_the_variance_of_one() -> None:
     these = samples(zoo.get("stochastic_rows").problem)
     solved = these.solved(these.study.points(1)[0])
     with precision(BITS):
@@ -121,9 +130,9 @@ def test_a_batch_of_two_has_half_the_variance_of_one():
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=4), st.integers(1, 4))
-def test_failure_probability_against_enumeration(points, size):
+def test_failure_probability_against_enumeration(points: list[tuple[int, int]], size: int) -> None:
     with precision(BITS):
-        rows = [batch_moments.arb_mat(2, 1, list(point)) for point in points]
+        rows = [arb_mat(2, 1, list(point)) for point in points]
         middle = np.mean(points, axis=0)
         eps = 1.37
         found = failure_probability(rows, size, eps)
@@ -134,14 +143,15 @@ def test_failure_probability_against_enumeration(points, size):
     assert found.upper - found.lower < 1e-6
 
 
-def test_too_many_batches_leave_the_second_moment():
+def test_too_many_batches_leave_the_second_moment() -> None:
     with precision(BITS):
-        rows = [batch_moments.arb_mat(1, 1, [k]) for k in range(9)]
+        rows = [arb_mat(1, 1, [k]) for k in range(9)]
         found = failure_probability(rows, 10**6, 0.1)
-    assert (found.lower, found.upper) == (0.0, pytest.approx(20 / 3 / 10**6 / 0.01))
+    assert found.lower == 0.0
+    assert found.upper == pytest.approx(20 / 3 / 10**6 / 0.01)
 
 
-def test_compositions_are_all_batches():
+def test_compositions_are_all_batches() -> None:
     assert len(list(compositions(5, 3))) == math.comb(7, 2)
     assert all(sum(batch) == 5 for batch in compositions(5, 3))
 
@@ -150,7 +160,7 @@ def test_compositions_are_all_batches():
 
 
 @pytest.mark.parametrize("problem", [NOISY, WAVES], ids=["noisy", "waves"])
-def test_constants_hold_for_every_row(problem):
+def test_constants_hold_for_every_row(problem: StochasticProblem) -> None:
     these = samples(problem)
     low, high = these.ends
     c = these.constants(low, high)
@@ -159,7 +169,7 @@ def test_constants_hold_for_every_row(problem):
         row = row_problem(problem, xi, zeta)
         points = low + (high - low) * rng.random((20, len(low)))
         points[:2] = low, high
-        blocks = {}
+        blocks: dict[str, list[Floats]] = {}
         for point in points:
             x, y = point[: problem.d], point[problem.d :]
             for name in ("f_x", "f_y", "f_xy", "f_yy", "g_xy", "g_yy"):
@@ -169,16 +179,17 @@ def test_constants_hold_for_every_row(problem):
         assert max(np.linalg.norm(m, 2) for name in ("f_xy", "f_yy", "g_xy", "g_yy") for m in blocks[name]) <= c.ell
 
 
-def test_constants_agree_with_the_exact_ones():
+def test_constants_agree_with_the_exact_ones() -> None:
     example = zoo.get("stochastic_noise")
     these = samples(example.problem)
     c, exact = these.constants(*these.ends), example.constants
+    assert exact is not None
     for name in ("mu", "ell", "rho", "nu", "sigma"):
         assert float(getattr(c, name)) == pytest.approx(float(getattr(exact, name)), rel=1e-9)
     assert float(exact.M) <= c.M <= 1.01 * float(exact.M)
 
 
-def test_sigma_is_certified():
+def test_sigma_is_certified() -> None:
     these = samples(zoo.get("stochastic_rows").problem)
     problem, (low, high) = these.problem, these.ends
     rng = np.random.default_rng(0)
@@ -196,7 +207,7 @@ def test_sigma_is_certified():
     assert problem.d == 1
 
 
-def test_rows_without_strong_convexity_are_found():
+def test_rows_without_strong_convexity_are_found() -> None:
     problem = StochasticProblem(
         "(y1 - a)**2/2 + x*y2", "(b*y1 + c*y2 - x)**2/2 + (y1**2 + y2**2)*(b**2 - 1)/2", "x", ("y1", "y2"), "a",
         ("b", "c"), [[1], [2]], [[1, 0], [2, 1]], box={"x": (-1, 1), "y1": (-2, 2), "y2": (-2, 2)},
@@ -208,7 +219,7 @@ def test_rows_without_strong_convexity_are_found():
         assert "VIOLATED" not in verdicts(problem, label) or label == "ass:stoc"
 
 
-def test_only_stochastic_problems_have_rows():
+def test_only_stochastic_problems_have_rows() -> None:
     with pytest.raises(InvalidProblem):
         samples_of(study_of(zoo.get("scalar").problem))
     assert verdicts(zoo.get("scalar").problem, "le:first_m") == {"NOT_APPLICABLE"}
@@ -218,7 +229,7 @@ def test_only_stochastic_problems_have_rows():
 
 
 @pytest.mark.parametrize("problem", [zoo.get("stochastic_rows").problem, NOISY], ids=["rows", "noisy"])
-def test_derivatives_of_phi_of_a_batch_against_the_batch_as_a_problem(problem):
+def test_derivatives_of_phi_of_a_batch_against_the_batch_as_a_problem(problem: StochasticProblem) -> None:
     x = np.linspace(0.5, 0.2, problem.d)
     batches = Batches(problem, x, [np.random.default_rng(3)], 1, 1)
     y = batches.solutions(np.zeros(2))
@@ -239,7 +250,7 @@ def test_derivatives_of_phi_of_a_batch_against_the_batch_as_a_problem(problem):
 
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("variant", ["corrected", pytest.param("sharp", marks=pytest.mark.slow)])
-def test_corrected_forms_hold_on_the_zoo(name, variant):
+def test_corrected_forms_hold_on_the_zoo(name: str, variant: Variant) -> None:
     study = study_of(zoo.get(name).problem, variant=variant)
     found = [result for item in CLAIMS.values() for result in item(study)]
     assert {str(result.verdict) for result in found} == {"HOLDS"}, [str(r) for r in found if not r.decided]
@@ -253,14 +264,14 @@ PRINTED_FAILS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ZOO)
-def test_printed_forms_on_the_zoo(name):
+def test_printed_forms_on_the_zoo(name: str) -> None:
     study = study_of(zoo.get(name).problem, variant="printed")
     found = {label: {str(result.verdict) for result in item(study)} for label, item in CLAIMS.items()}
     failed = {label for label, verdict in found.items() if "VIOLATED" in verdict}
     assert failed - {"unlabelled:stochastic-gradient-split"} == PRINTED_FAILS
 
 
-def test_verdicts_do_not_depend_on_the_run():
+def test_verdicts_do_not_depend_on_the_run() -> None:
     problem = zoo.get("stochastic_noise").problem
     for label in ("lem:batch-grad-err", "lem:stocbio-decrease", "eq:hessphi-err"):
         first, second = (results(problem, label, seed=5)[0] for _ in range(2))
@@ -270,7 +281,7 @@ def test_verdicts_do_not_depend_on_the_run():
 # ---- witnesses ---------------------------------------------------------------------------------------------------
 
 
-def test_the_printed_mean_square_error_lacks_a_factor():
+def test_the_printed_mean_square_error_lacks_a_factor() -> None:
     """In exact rationals: at x = 1, y = 2 - 1/10, with one row, so that batches do not matter at all."""
     x, y, y_star, Q = Fraction(1), Fraction(19, 10), Fraction(2), 11
     mu, ell, eta = 1, 2, Fraction(1, 2)
@@ -286,17 +297,17 @@ def test_the_printed_mean_square_error_lacks_a_factor():
     assert verdicts(WITNESS, "le:variancc") == verdicts(WITNESS, "le:variancc", variant="sharp") == {"HOLDS"}
 
 
-def test_the_printed_step_lacks_beta():
+def test_the_printed_step_lacks_beta() -> None:
     assert verdicts(LINES, "lem:stocbio-decrease", variant="printed") == {"VIOLATED"}
     assert verdicts(LINES, "lem:stocbio-decrease") == {"HOLDS"}
 
 
-def test_the_printed_gradient_split_lacks_the_error_of_f_y():
+def test_the_printed_gradient_split_lacks_the_error_of_f_y() -> None:
     problem = zoo.get("stochastic_noise").problem
     assert verdicts(problem, "unlabelled:stochastic-gradient-split", variant="printed") == {"VIOLATED"}
 
 
-def test_terms_that_share_a_batch_are_not_independent():
+def test_terms_that_share_a_batch_are_not_independent() -> None:
     """One draw spoils the first term in a share delta' of the rows and the second in another: they never fail at once."""
     delta = 0.2
     fails = {variant: 2 * term_delta(delta, 2, variant) for variant in ("printed", "corrected")}
@@ -304,7 +315,7 @@ def test_terms_that_share_a_batch_are_not_independent():
     assert fails["corrected"] == delta
 
 
-def test_the_dimension_of_y_counts_in_the_concentration():
+def test_the_dimension_of_y_counts_in_the_concentration() -> None:
     """diag of n independent signs, d = 1: the print's batch fails with probability above delta, the corrected does not.
 
     With D draws a coordinate is off by 1 with probability 2^(1 - D), so some coordinate is with 1 - (1 - 2^(1-D))^n.
@@ -317,7 +328,7 @@ def test_the_dimension_of_y_counts_in_the_concentration():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [LINES, WAVES, NOISY], ids=["lines", "waves", "noisy"])
-def test_nothing_true_is_violated(problem):
+def test_nothing_true_is_violated(problem: StochasticProblem) -> None:
     for variant in ("corrected", "sharp"):
         study = study_of(problem, variant=variant)
         for item in CLAIMS.values():
@@ -327,19 +338,19 @@ def test_nothing_true_is_violated(problem):
 # ---- planted errors ----------------------------------------------------------------------------------------------
 
 
-def test_a_series_that_is_cut_elsewhere_is_noticed(monkeypatch):
-    true = stocbio_lemmas.series_rest
+def test_a_series_that_is_cut_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = series_rest
     monkeypatch.setattr(stocbio_lemmas, "series_rest", lambda c, eta, Q: true(c, eta, Q + 40))
     assert verdicts(WITNESS, "le:first_m") == {"VIOLATED"}
 
 
-def test_a_bound_without_the_error_of_y_is_noticed(monkeypatch):
+def test_a_bound_without_the_error_of_y_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stocbio_lemmas, "slope_in_y", lambda c: arb(0))
     assert verdicts(zoo.get("stochastic_noise").problem, "le:first_m") == {"VIOLATED"}
     assert verdicts(zoo.get("stochastic_noise").problem, "le:variancc", variant="sharp") == {"VIOLATED"}
 
 
-def test_a_sigma_that_is_too_small_is_noticed(monkeypatch):
+def test_a_sigma_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     these = type(samples(LINES))
     true = these.sigma_over
     monkeypatch.setattr(these, "sigma_over", lambda self, low, high: 0.9 * true(self, low, high))
@@ -347,10 +358,10 @@ def test_a_sigma_that_is_too_small_is_noticed(monkeypatch):
         assert "VIOLATED" in verdicts(zoo.get("stochastic_noise").problem, label)
 
 
-def test_a_mu_that_is_too_large_is_noticed(monkeypatch):
+def test_a_mu_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = batch_errors._weakened
 
-    def wrong(c):
+    def wrong(c: Constants) -> Constants:
         weak = true(c)
         return type(weak)(mu=min(1.5 * weak.mu, weak.ell), ell=weak.ell, rho=weak.rho, nu=weak.nu, M=weak.M)
 
@@ -361,20 +372,20 @@ def test_a_mu_that_is_too_large_is_noticed(monkeypatch):
     batch_errors._comparisons.cache_clear()
 
 
-def test_batches_that_are_too_small_are_noticed(monkeypatch):
+def test_batches_that_are_too_small_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_errors, "batch_sizes", lambda *args, **options: (1, 1))
     assert verdicts(zoo.get("stochastic_noise").problem, "lem:batch-grad-err") == {"VIOLATED"}
     monkeypatch.setattr(stochastic, "concentration", lambda *args: 1)
     assert verdicts(zoo.get("stochastic_noise").problem, "lem:err-grad") == {"VIOLATED"}
 
 
-def test_a_promise_that_is_too_large_is_noticed(monkeypatch):
+def test_a_promise_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = stocbio_descent._promised
     monkeypatch.setattr(stocbio_descent, "_promised", lambda *args: tuple(5 * value for value in true(*args)))
     assert verdicts(zoo.get("stochastic_noise").problem, "eq:expect-phi") == {"VIOLATED"}
 
 
-def test_an_estimator_with_a_wrong_sign_is_noticed(monkeypatch):
+def test_an_estimator_with_a_wrong_sign_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = batch_moments._combine
     monkeypatch.setattr(batch_moments, "_combine", lambda d, jacobian: true(d, -jacobian))
     assert verdicts(WITNESS, "le:first_m") == {"VIOLATED"}
@@ -383,7 +394,7 @@ def test_an_estimator_with_a_wrong_sign_is_noticed(monkeypatch):
 # ---- cases -------------------------------------------------------------------------------------------------------
 
 
-def test_one_failing_case_decides():
+def test_one_failing_case_decides() -> None:
     good, bad = Case(Bracket(1.0, 1.0), Bracket(2.0, 2.0)), Case(Bracket(3.0, 3.0), Bracket(2.0, 2.0))
     unclear = Case(Bracket(1.0, 3.0), Bracket(2.0, 2.0))
     said = {
@@ -393,7 +404,7 @@ def test_one_failing_case_decides():
     assert said == {"all": "VIOLATED", "unclear": "INCONCLUSIVE", "none": "INCONCLUSIVE"}
 
 
-def test_ends_round_outward_and_keep_undefined_apart():
+def test_ends_round_outward_and_keep_undefined_apart() -> None:
     assert ends(arb(2)) == Bracket(2.0, 2.0)
     third = ends(arb(1) / 3)
     assert Fraction(third.lower) < Fraction(1, 3) < Fraction(third.upper)

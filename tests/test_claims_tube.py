@@ -13,10 +13,12 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Box, zoo
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.zoo.tube_shape import TAU
+from verify import tube_curvature
 from verify.claim import Claim, NotApplicable
 from verify.statements import definitions, tube
-from verify.statements.tube import Tube, branch, curvature, tube_of
 from verify.study import study_of
+from verify.tube_curvature import curvature
+from verify.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
 from verify.verdict import CheckResult, Verdict
 
 CLAIMS = {item.label: item for item in vars(tube).values() if isinstance(item, Claim)}
@@ -135,7 +137,7 @@ def test_iterates_leave_the_printed_domain() -> None:
 
 
 def test_the_domain_is_the_printed_one() -> None:
-    half, three_halves, three = tube.LOW, tube.MIDDLE, tube.HIGH
+    half, three_halves, three = LOW, MIDDLE, HIGH
     assert tube._in_domain((three, three_halves, half))
     assert tube._in_domain((three, three))
     assert not tube._in_domain((half, three_halves))
@@ -195,9 +197,9 @@ def test_the_step_of_the_paper_is_too_long_for_all_but_the_flattest_tubes() -> N
 
 def test_a_search_that_stops_early_is_still_true() -> None:
     read = tube_of(zoo.get("tube_printed", d=2).problem)
-    block = tube._connecting_block(read, 0)
+    block = tube_curvature._connecting_block(read, 0)
     with precision(64):
-        rough, fine = (tube._largest_norm(block, most=cells) for cells in (20, 4000))
+        rough, fine = (tube_curvature._largest_norm(block, most=cells) for cells in (20, 4000))
     assert rough.lower <= fine.lower <= fine.upper <= rough.upper
 
 

@@ -17,7 +17,7 @@ from verify.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cub
 from verify.smoothness import Smoothness, smoothness
 from verify.tensor_norm import worst_directions
 
-SECONDS = 4.0
+SECONDS = 3.0
 
 
 def random_problem(seed: int, d: int, n: int) -> BilevelProblem:

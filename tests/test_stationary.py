@@ -18,10 +18,11 @@ from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
-from verify.stationary import StationaryPoint, bracket_of, clusters, kind_by_inertia, kind_of, search, stationary_points
+from verify.stationary import clusters, search, stationary_points
 from verify.stationary_balls import _System, eigenvalue_balls, refine
 from verify.stationary_boxes import Boxes, excluded, newton_image
 from verify.stationary_exact import exact_point, inertia, simplest
+from verify.stationary_point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
 
 EASY = [
     "scalar", "saddle,d=1", "saddle", "implicit_cubic", "lphi_witness", "quadratic", "quadratic,d=3,n=2,seed=4",
@@ -191,13 +192,11 @@ def test_a_singular_hessian_is_one_cluster_quickly() -> None:
 
 
 def test_an_irrational_singular_point_stays_undecided() -> None:
-    problem = BilevelProblem("(x**2 - 2)**3 + y**2", "(y - x)**4 + (y - (x**2 - 2)**3)**2", "x", "y")
-    smooth = BilevelProblem("(x**2 - 2)**3 + y**2", "y**2/2", "x", "y")
-    points = stationary_points(smooth, Box(["1"], [2]), seconds=3)
+    problem = BilevelProblem("(x**2 - 2)**3 + y**2", "y**2/2", "x", "y")
+    points = stationary_points(problem, Box(["1"], [2]), seconds=3)
     assert [point.kind for point in points] == ["undecided"]
     assert not points[0].proved
     assert float(points[0].box.lower[0]) < 2**0.5 < float(points[0].box.upper[0])
-    assert problem.d == 1
 
 
 def test_a_curve_of_stationary_points_does_not_take_for_ever() -> None:
@@ -407,6 +406,7 @@ def test_kinds_from_signs() -> None:
     assert kind_of([Bracket(-2, -1), Bracket(-1, 0)]) == "undecided"
     assert kind_of([Bracket(-2, -1)]) == "local maximum"
     assert kind_by_inertia(0, 1, 1) == "degenerate"
+    assert kind_by_inertia(0, 2, 0) == "local maximum"
 
 
 def test_brackets_of_balls_are_outward() -> None:
@@ -436,3 +436,25 @@ def test_the_end_of_a_domain() -> None:
         points = stationary_points(problem, Box([-2], [2]))
         assert len(points) == count
         assert all(("end of the domain" in point.message) == (centre == 0) for point in points)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_a_hull_sees_the_zero_of_every_branch(flipped: bool) -> None:
+    x, y = sp.symbols("x y")
+    zero, slope = (x + sp.Rational(1, 10)) ** 2, x + sp.Rational(1, 100)  # only the first one is stationary somewhere
+    bend = sp.Piecewise((slope, x > 0), (zero, True)) if flipped else sp.Piecewise((zero, x <= 0), (slope, True))
+    problem = BilevelProblem(y, y**2 / 2 - bend * y, x, y)
+    box = np.array([[-0.2]]), np.array([[0.2]])
+    assert not Boxes(problem).hull_excluded(*box, np.zeros((1, 1))).any()
+    assert [point.kind for point in search(problem, Box([-1], [1]), seconds=2).points] == ["local minimum"]
+
+
+def test_the_proof_fails_where_there_is_no_root_although_newton_comes_near() -> None:
+    problem = BilevelProblem("x**3/3 + x*1e-30 + y**2", "y**2/2", "x", "y")  # Phi' = x^2 + 1e-30
+    with precision(200):
+        machine = _System(problem, 200)
+        z = [arb(1e-10), arb(0), arb(0)]
+        blocks = machine.blocks(z)
+        assert blocks is not None
+        inverse = machine.jacobian(blocks).inv()
+        assert machine._proved(z, inverse, (inverse * machine.value(blocks, z)).entries()) is None

@@ -1,6 +1,7 @@
 """Confidence bounds, the sequential test and Holm's rule, against sums in rationals and exact dynamic programming."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym.errors import InvalidProblem
+from verify.bracket import Bracket
 from verify.statistics import (
     SequentialTest,
+    Side,
     clopper_pearson,
     corrected,
     holm,
@@ -21,12 +24,12 @@ from verify.statistics import (
 )
 
 
-def at_most(count, runs, p):
+def at_most(count: int, runs: int, p: Fraction) -> Fraction:
     """P(X <= count) for X ~ Bin(runs, p), by summation in rationals."""
     return sum((math.comb(runs, k) * p**k * (1 - p) ** (runs - k) for k in range(count + 1)), Fraction(0))
 
 
-def is_clopper_pearson(bracket, successes, runs, alpha):
+def is_clopper_pearson(bracket: Bracket, successes: int, runs: int, alpha: Fraction) -> bool:
     """Whether both ends satisfy their defining equations, the safe side of them and no further than rounding."""
     nearby = Fraction(1, 10**13)
     low, high = Fraction(bracket.lower), Fraction(bracket.upper)
@@ -45,14 +48,14 @@ def is_clopper_pearson(bracket, successes, runs, alpha):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.integers(0, 60), st.sampled_from([0.9, 0.95, 0.99, 0.999]))
-def test_both_ends_solve_their_equations_in_rationals(runs, successes, confidence):
+def test_both_ends_solve_their_equations_in_rationals(runs: int, successes: int, confidence: float) -> None:
     successes = min(successes, runs)
     alpha = 1 - Fraction(str(confidence))
     assert is_clopper_pearson(clopper_pearson(successes, runs, confidence), successes, runs, alpha)
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_a_bound_of_the_neighbouring_count_is_caught(shift):
+def test_a_bound_of_the_neighbouring_count_is_caught(shift: int) -> None:
     """The check above can fail: the bounds of one success more or less do not pass it."""
     wrong = clopper_pearson(7 + shift, 20, 0.99)
     assert not is_clopper_pearson(wrong, 7, 20, Fraction(1, 100))
@@ -61,7 +64,7 @@ def test_a_bound_of_the_neighbouring_count_is_caught(shift):
 
 @pytest.mark.parametrize("p", [Fraction(1, 1000), Fraction(1, 20), Fraction(3, 10), Fraction(1, 2), Fraction(97, 100)])
 @pytest.mark.parametrize("side", ["two", "lower", "upper"])
-def test_coverage_by_enumeration(p, side):
+def test_coverage_by_enumeration(p: Fraction, side: Side) -> None:
     runs, confidence = 25, 0.95
     chances = [math.comb(runs, k) * p**k * (1 - p) ** (runs - k) for k in range(runs + 1)]
     brackets = [clopper_pearson(k, runs, confidence, side) for k in range(runs + 1)]
@@ -69,7 +72,7 @@ def test_coverage_by_enumeration(p, side):
     assert covered >= Fraction(95, 100)
 
 
-def test_corners_are_exact():
+def test_corners_are_exact() -> None:
     assert clopper_pearson(0, 10, 0.99).lower == 0.0
     assert clopper_pearson(10, 10, 0.99).upper == 1.0
     # 1 - alpha^(1/n), one-sided
@@ -81,12 +84,12 @@ def test_corners_are_exact():
 
 
 @pytest.mark.parametrize(("failures", "runs"), [(1, 10**9), (3 * 10**6, 10**7), (0, 10**12)])
-def test_large_numbers_of_runs(failures, runs):
+def test_large_numbers_of_runs(failures: int, runs: int) -> None:
     bracket = clopper_pearson(failures, runs)
     assert bracket.lower <= failures / runs <= bracket.upper < 1.5 * failures / runs + 9 / runs
 
 
-def test_runs_needed_is_the_smallest_number():
+def test_runs_needed_is_the_smallest_number() -> None:
     assert [runs_needed(delta, 0.99) for delta in (0.1, 0.01, 0.001)] == [44, 459, 4603]
     assert runs_needed(0.9, 0.99) == 2  # a tie: 0.1^2 is 1 - 0.99
     assert runs_needed(0.999, 0.5) == 1
@@ -96,22 +99,21 @@ def test_runs_needed_is_the_smallest_number():
     assert runs_needed(1e-9) == pytest.approx(math.log(100) * 1e9, rel=1e-8)
 
 
-def wrong_outcomes(delta, confidence, p, steps, wrong):
+def wrong_outcomes(delta: float, confidence: float, p: float, steps: int, wrong: str) -> float:
     """P(the outcome is ever wrong within so many runs), by dynamic programming over the number of failures."""
     alive = {0: 1.0}
-    tests = {}
     lost = 0.0
     for n in range(1, steps + 1):
-        following = {}
-        for failures, mass in alive.items():
-            for failed, chance in ((0, 1 - p), (1, p)):
-                k = failures + failed
-                following[k] = following.get(k, 0.0) + mass * chance
+        following = stepped(alive, p)
         alive = {}
         for k, mass in following.items():
-            start = tests.get(k - 1, SequentialTest(delta, confidence, n - 1, k - 1)) if k else None
-            one = SequentialTest(delta, confidence, n - 1, k) if k < n else start
-            outcome = one.update([k == n]).outcome
+            # the last run may have failed or not: what is known is the count
+            before = (
+                SequentialTest(delta, confidence, n - 1, k)
+                if k < n
+                else SequentialTest(delta, confidence, n - 1, n - 1)
+            )
+            outcome = before.update([k == n]).outcome
             if outcome == wrong:
                 lost += mass
             elif outcome == "undecided":
@@ -119,8 +121,17 @@ def wrong_outcomes(delta, confidence, p, steps, wrong):
     return lost
 
 
+def stepped(alive: dict[int, float], p: float) -> dict[int, float]:
+    """The distribution of the number of failures after one more run."""
+    following: dict[int, float] = {}
+    for failures, mass in alive.items():
+        for failed, chance in ((0, 1 - p), (1, p)):
+            following[failures + failed] = following.get(failures + failed, 0.0) + mass * chance
+    return following
+
+
 @pytest.mark.parametrize(("delta", "confidence"), [(0.1, 0.95), (0.3, 0.9)])
-def test_the_sequential_test_keeps_its_level_at_every_stopping_time(delta, confidence):
+def test_the_sequential_test_keeps_its_level_at_every_stopping_time(delta: float, confidence: float) -> None:
     alpha = 1 - confidence
     at_delta = [wrong_outcomes(delta, confidence, delta, 250, wrong) for wrong in ("supported", "refuted")]
     # either outcome is an error in the limit: both together stay below alpha, and the level is not wasted
@@ -129,32 +140,32 @@ def test_the_sequential_test_keeps_its_level_at_every_stopping_time(delta, confi
     assert wrong_outcomes(delta, confidence, 0.7 * delta, 250, "refuted") <= alpha
 
 
-def test_peeking_at_fixed_bounds_loses_the_level():
+def test_peeking_at_fixed_bounds_loses_the_level() -> None:
     """The reason for the sequential test, and a proof that the dynamic programme can see a lost level."""
     delta, alpha, alive, lost = 0.3, 0.1, {0: 1.0}, 0.0
     for n in range(1, 251):
-        following = {}
-        for k, mass in alive.items():
-            for failed, chance in ((0, 1 - delta), (1, delta)):
-                following[k + failed] = following.get(k + failed, 0.0) + mass * chance
+        following = stepped(alive, delta)
         stopped = {k for k in following if p_value(k, n, delta) < alpha}
         lost += sum(following[k] for k in stopped)
         alive = {k: mass for k, mass in following.items() if k not in stopped}
     assert lost > 1.5 * alpha
 
 
-def test_the_sequential_test_decides():
+def test_the_sequential_test_decides() -> None:
     rng = np.random.default_rng(0)
     good = SequentialTest(0.1).update(rng.random(3000) < 0.05)
     bad = SequentialTest(0.1).update(rng.random(3000) < 0.2)
     assert (good.outcome, bad.outcome) == ("supported", "refuted")
     assert good.runs == 3000
+    assert good.decided_at is not None
     assert good.decided_at < 3000
-    assert SequentialTest(0.1).update([False] * 100).decided_at < 1.5 * runs_needed(0.1)
+    clean = SequentialTest(0.1).update([False] * 100).decided_at
+    assert clean is not None
+    assert clean < 1.5 * runs_needed(0.1)
     assert SequentialTest(0.1).update(rng.random(3000) < 0.1).outcome == "undecided"
 
 
-def test_updates_in_pieces_agree_with_one_update():
+def test_updates_in_pieces_agree_with_one_update() -> None:
     flips = np.random.default_rng(1).random(400) < 0.02
     whole = SequentialTest(0.05).update(flips)
     pieces = SequentialTest(0.05).update(flips[:100]).update(flips[100:101]).update(flips[101:])
@@ -162,7 +173,7 @@ def test_updates_in_pieces_agree_with_one_update():
     assert whole.failures == int(flips.sum())
 
 
-def test_the_e_value_is_a_martingale_under_delta():
+def test_the_e_value_is_a_martingale_under_delta() -> None:
     """One step ahead the mean of the e-value is the e-value: the property that Ville's inequality needs."""
     for runs, failures in ((0, 0), (5, 1), (40, 3), (40, 0)):
         now = SequentialTest(0.1, runs=runs, failures=failures)
@@ -170,7 +181,7 @@ def test_the_e_value_is_a_martingale_under_delta():
         assert 0.9 * then[0] + 0.1 * then[1] == pytest.approx(now.e_value, rel=1e-9)
 
 
-def test_the_interval_agrees_with_the_outcome():
+def test_the_interval_agrees_with_the_outcome() -> None:
     rng = np.random.default_rng(2)
     for rate in (0.0, 0.05, 0.2, 1.0):
         test = SequentialTest(0.1, 0.95)
@@ -184,10 +195,10 @@ def test_the_interval_agrees_with_the_outcome():
         assert clopper_pearson(test.failures, test.runs, 0.95).upper <= interval.upper
 
 
-def test_holm_against_its_definition():
+def test_holm_against_its_definition() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
-        p = rng.random(5) ** 3
+        p = [float(value) for value in rng.random(5) ** 3]
         adjusted = holm(p)
         for alpha in (0.01, 0.05, 0.2):
             # closed testing with Bonferroni's test of every intersection is Holm's rule
@@ -205,7 +216,7 @@ def test_holm_against_its_definition():
     assert holm([0.4]) == (0.4,)
 
 
-def test_corrected_confidence():
+def test_corrected_confidence() -> None:
     assert corrected(0.99, 1) == 0.99
     assert 1 - Fraction(repr(corrected(0.99, 7))) <= Fraction(1, 700)
     with pytest.raises(InvalidProblem):
@@ -222,7 +233,7 @@ def test_corrected_confidence():
         (0, 0, "INCONCLUSIVE"),
     ],
 )
-def test_judged_probability(failures, runs, verdict):
+def test_judged_probability(failures: int, runs: int, verdict: str) -> None:
     result = judged_probability("lem:err-grad", failures, runs, 0.01, message="m")
     assert str(result.verdict) == verdict
     assert (result.evidence, result.confidence, result.n_points) == ("statistical", 0.99, runs)
@@ -230,7 +241,7 @@ def test_judged_probability(failures, runs, verdict):
         assert "would decide" in result.message
 
 
-def test_what_cannot_be_tested_says_so():
+def test_what_cannot_be_tested_says_so() -> None:
     assert "nothing was tested" in judged_probability("lem:err-grad", 0, 100, 1.0, message="").message
     assert str(judged_probability("lem:err-grad", 1, 100, 0.0, message="").verdict) == "VIOLATED"
     assert "no number of runs" in judged_probability("lem:err-grad", 0, 100, 0.0, message="").message
@@ -244,7 +255,7 @@ def test_what_cannot_be_tested_says_so():
         lambda: clopper_pearson(-1, 2),
         lambda: clopper_pearson(1, 2, 1.0),
         lambda: clopper_pearson(1, 2, math.nan),
-        lambda: clopper_pearson(1, 2, 0.9, "both"),
+        lambda: clopper_pearson(1, 2, 0.9, "both"),  # type: ignore[arg-type]
         lambda: SequentialTest(0.0),
         lambda: SequentialTest(math.nan),
         lambda: runs_needed(1.0),
@@ -253,6 +264,6 @@ def test_what_cannot_be_tested_says_so():
         lambda: judged_probability("lem:err-grad", 0, 1, math.nan, message=""),
     ],
 )
-def test_nonsense_is_refused(call):
+def test_nonsense_is_refused(call: Callable[[], object]) -> None:
     with pytest.raises(InvalidProblem):
         call()

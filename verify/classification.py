@@ -22,6 +22,7 @@ from verify.bracket import Bracket
 from verify.stationary_balls import BITS, eigenvalue_balls, refine
 from verify.stationary_domain import continued
 from verify.stationary_exact import exact_point, simplest
+from verify.stationary_point import StationaryPoint, as_point, exact_result
 
 __all__ = ["Classification", "classify"]
 
@@ -47,7 +48,7 @@ class Classification:
 
     kind: Kind
     x: tuple[float, ...]
-    point: stationary.StationaryPoint | None = None
+    point: StationaryPoint | None = None
     is_local_nash: bool | None = None
     is_local_minimax: bool | None = None
     is_eps_local_minimum: bool | None = None
@@ -115,7 +116,7 @@ def classify(
 
 def _nearby(
     problem: BilevelProblem, x: Sequence[sp.Rational], radius: sp.Rational
-) -> tuple[stationary.StationaryPoint | None, Kind, str]:
+) -> tuple[StationaryPoint | None, Kind, str]:
     """The stationary point within the radius, its kind, and what else is to be said."""
     box = Box({s.name: (value - radius, value + radius) for s, value in zip(problem.x, x, strict=True)})
     found = _refined(problem, x, box)
@@ -124,9 +125,7 @@ def _nearby(
     for candidate in dict.fromkeys((tuple(x), tuple(simplest(low, high) for low, high in box))):
         exact = exact_point(problem, candidate)
         if exact is not None:
-            found = stationary.exact_result(
-                exact, Box({s.name: (c, c) for s, c in zip(problem.x, exact.x, strict=True)})
-            )
+            found = exact_result(exact, Box({s.name: (c, c) for s, c in zip(problem.x, exact.x, strict=True)}))
             return found, found.kind, ""
     if found is not None:
         return found, "undecided", "an eigenvalue of Hess Phi is too near zero"
@@ -139,7 +138,7 @@ def _nearby(
     return None, "undecided", result.message
 
 
-def _refined(problem: BilevelProblem, x: Sequence[sp.Rational], box: Box) -> stationary.StationaryPoint | None:
+def _refined(problem: BilevelProblem, x: Sequence[sp.Rational], box: Box) -> StationaryPoint | None:
     """Newton's method from x, and the proof; None where it leads out of the box, or nowhere."""
     smooth = continued(problem)
     try:
@@ -148,11 +147,11 @@ def _refined(problem: BilevelProblem, x: Sequence[sp.Rational], box: Box) -> sta
     except (BilevelError, OverflowError):
         return None
     root = refine(smooth, start.tolist(), y.tolist())
-    return None if root is None else stationary.as_point(problem, root, box)
+    return None if root is None else as_point(problem, root, box)
 
 
 def _minimax(
-    problem: BilevelProblem, point: stationary.StationaryPoint | None, kind: Kind, *, stationary_y: bool
+    problem: BilevelProblem, point: StationaryPoint | None, kind: Kind, *, stationary_y: bool
 ) -> tuple[bool | None, bool | None]:
     """Strict local Nash and strict local minimax; f_yy < 0 holds at every proved point, where g_yy = -f_yy > 0."""
     if not isinstance(problem, MinimaxProblem):
@@ -174,7 +173,7 @@ def _definite(eigenvalues: Sequence[Bracket]) -> bool | None:
 def _y_message(
     problem: BilevelProblem,
     x: Sequence[sp.Rational],
-    point: stationary.StationaryPoint | None,
+    point: StationaryPoint | None,
     y: Sequence[sp.Rational],
     radius: sp.Rational,
 ) -> str:

@@ -149,7 +149,8 @@ class HessNorm(_Norm):
         entries = first.meet(q.T @ found.hess @ q)
         eye = Matrices.around(np.broadcast_to(np.eye(d), vectors.shape))
         defect = radius_norm((q.T @ q - eye).magnitude)
-        return _symmetric_norm(entries) / (1 - defect) * _MORE, np.abs(values).max(axis=1)
+        bound = np.where(defect < 0.5, _symmetric_norm(entries) / (1 - defect) * _MORE, np.inf)
+        return bound, np.abs(values).max(axis=1)
 
     def _plain(self, points: Floats) -> Floats:
         return np.asarray(np.abs(np.linalg.eigvalsh(self.problem.kernels.hess_phi(points))).max(axis=-1))
@@ -242,7 +243,7 @@ def _symmetric_norm(entries: Matrices) -> Floats:
     # the diagonal may be negative: the rounding error is in proportion to the sizes
     error = 1e-15 * (d + 2) * (np.abs(both) @ p)
     bound = ((image + error) / p).max(axis=(1, 2))
-    return np.asarray(np.maximum(bound[:lanes], bound[lanes:]) * np.where(bound[:lanes] > 0, _MORE, 1.0) + 1e-150)
+    return np.asarray(np.maximum(np.maximum(bound[:lanes], bound[lanes:]), 0.0) * _MORE + 1e-150)
 
 
 def _perron(matrices: Floats) -> Floats:

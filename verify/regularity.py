@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -368,8 +368,7 @@ class _Search:
         goal = self._goal(task, tasks)
         task.objective.aim = goal
         found = self._maximise(task.objective, seconds, goal, task.found.point)
-        if found.bracket.upper <= task.found.bracket.upper:
-            task.found = found
+        task.found = _better(task.found, found)
 
     def _judge_curvature(self, task: _Task) -> None:
         if task.constant == "mu" and task.found.bracket.lower >= 0 and task.found.point is not None:
@@ -380,6 +379,13 @@ class _Search:
                 value=-task.found.bracket.lower,
                 hint="shrink the box, or mend g",
             )
+
+
+def _better(old: Maximum, new: Maximum) -> Maximum:
+    """The smaller upper end with its cover, and the larger lower end with its point."""
+    above = new if new.bracket.upper <= old.bracket.upper else old
+    below = new if new.bracket.lower >= old.bracket.lower else old
+    return replace(above, bracket=Bracket(below.bracket.lower, above.bracket.upper), point=below.point)
 
 
 def _difficulty(task: _Task) -> tuple[bool, bool, float]:

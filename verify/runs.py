@@ -60,7 +60,11 @@ def rounding(region: Region) -> Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where runs begin: rows of x, y and v."""
+    """Where runs begin: rows of x, y and v.
+
+    >>> Start(np.zeros((3, 1)), np.zeros((3, 2)), np.zeros((3, 2))).x.shape
+    (3, 1)
+    """
 
     x: Floats
     y: Floats
@@ -168,7 +172,18 @@ class Run:
 
 
 def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: int, name: str) -> Run:
-    """Run Algorithm 1 from the starts, and compute the exact values at every iterate inside the region."""
+    """Run Algorithm 1 from the starts, and compute the exact values at every iterate inside the region.
+
+    >>> from bilevel_sym import AID, zoo
+    >>> from verify.regions import regions
+    >>> from verify.study import study_of
+    >>> study = study_of(zoo.get("scalar").problem)
+    >>> region = next(iter(regions(study)))
+    >>> begin = starts(study, region, 3, "example")
+    >>> run = recorded(study, region, shaken(AID(2, 1, 0.1), region, 1e-4), begin, 4, "example")
+    >>> run.error.shape, bool(run.usable.all())
+    ((3, 5), True)
+    """
     solution = solve(
         study.exact, algorithm, start.x, y0=start.y, v0=start.v, steps=steps, rng=int(study.rng(name).integers(2**31))
     )
@@ -259,7 +274,11 @@ def _point(study: Study, x: Floats) -> Mapping[str, float]:
 
 
 def halving(c: Constants, variant: Variant) -> tuple[int, int]:
-    """The smallest D and N that halve the warm-start distance."""
+    """The smallest D and N that halve the warm-start distance.
+
+    >>> halving(Constants(1.0, 2.0, 1.0, 1.0, 1.0), "corrected")
+    (10, 1)
+    """
     keeps_y, keeps_v = c.warm_start_factors(0, 0)
     rate = rate_y(c, variant)
     D = 1 if rate == 0 else max(1, math.ceil(math.log(0.5 / keeps_y) / math.log(rate)))
@@ -269,7 +288,12 @@ def halving(c: Constants, variant: Variant) -> tuple[int, int]:
 
 
 def small_step(region: Region, iterations: int) -> float:
-    """A step size with which a run stays near the middle of a region, and at most 1/L_phi."""
+    """A step size with which a run stays near the middle of a region, and at most 1/L_phi.
+
+    >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
+    >>> small_step(region, 9)
+    0.0125
+    """
     c = region.constants
     width = float((region.upper - region.lower)[: region.d].min())
     reach = 4 * (1 + iterations) * max(c.hypergradient_bound, 1e-300)
@@ -280,6 +304,11 @@ def shaken(estimator: Any, region: Region, eta: float, farther: float = 1.0) -> 
     """Algorithm 1 that perturbs every few iterations whatever the gradient, by as much as a gradient may move x.
 
     ``farther`` is how many times longer than that a perturbation may be.
+
+    >>> from bilevel_sym import AID
+    >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
+    >>> shaken(AID(2, 1, 0.1), region, 0.01, farther=3.0).r
+    6.0
     """
     bound = max(float(region.constants.hypergradient_bound), 1e-300)
     return Perturbed(estimator, eta=eta, eps=1e6 * bound, r=farther * bound, T_escape=EPISODE)
@@ -300,7 +329,7 @@ def gammas(run: Run, c: Constants, eta: float, variant: Variant) -> Floats:
 
 
 def described(D: int, N: int, eta: float, run: Run, region: Region) -> str:
-    """The parameters of a run, in words."""
+    """The parameters of a run, in words; ``recorded`` has an example of one."""
     count = int((run.perturbed & run.usable).sum())
     return f"D = {D}, N = {N}, eta = {eta:.3g}, {count} perturbations in {len(run.x)} runs in {region.name}"
 

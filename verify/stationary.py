@@ -11,34 +11,27 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
-import sympy as sp
-from flint import arb, arb_mat, fmpq
 from numpy.typing import NDArray
 
-from bilevel_sym.ball import Ball
 from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, InvalidProblem
-from bilevel_sym.exact import rational
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.intervals import enclose
-from verify.bracket import Bracket
 from verify.interval_matrix import Floats
 from verify.phi_boxes import PhiEnclosure
-from verify.stationary_balls import BITS, Root, eigenvalue_balls, refine
+from verify.stationary_balls import Root, refine
 from verify.stationary_boxes import Boxes, Mask, excluded, newton_image
-from verify.stationary_domain import continued, standing
+from verify.stationary_domain import continued
 from verify.stationary_exact import ExactPoint, exact_point, inertia, simplest
+from verify.stationary_point import Kind, StationaryPoint, as_point, bracket_of, exact_result, named_box
 
 __all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_points"]
 
-Kind = Literal["local minimum", "saddle", "local maximum", "degenerate", "undecided"]
 BoxLike = Box | Mapping[str, Iterable[object]]
 
 LANES = 512  # boxes at a time
@@ -58,41 +51,6 @@ TIME, KINK, SINGULAR = (
     "f or g switches between pieces, or is not defined, there; or g is not strongly convex",
     "Hess Phi is singular there, or too nearly so",
 )
-
-
-@dataclass(frozen=True)
-class StationaryPoint:
-    """A point with grad Phi(x) = 0, proved to be the only one in ``box``; or, where not ``proved``, an undecided box.
-
-    ``balls`` enclose x, then y*(x), then v*(x); ``eigenvalues`` are Hess Phi's, ascending, ``f_xx`` those of f_xx.
-    ``radius`` bounds the error of x. A point of kind "degenerate" is exact, and others may be in its box.
-
-    >>> (point,) = stationary_points(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))
-    >>> print(point)
-    x = 0.5: local minimum, eigenvalue 2
-    """
-
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    v: tuple[float, ...]
-    kind: Kind
-    box: Box
-    balls: tuple[Ball, ...] = ()
-    radius: float = math.inf
-    eigenvalues: tuple[Bracket, ...] = ()
-    f_xx: tuple[Bracket, ...] = ()
-    proved: bool = True
-    message: str = ""
-
-    def __str__(self) -> str:
-        names = self.box.names or ()
-        if not self.proved:
-            where = ", ".join(f"{n} in [{float(a):.6g}, {float(b):.6g}]" for n, (a, b) in self.box.items())
-            return f"undecided: {where}; {self.message}"
-        where = ", ".join(f"{name} = {value + 0.0:.10g}" for name, value in zip(names, self.x, strict=True))
-        values = ", ".join(f"{(e.lower + e.upper) / 2 + 0.0:.6g}" for e in self.eigenvalues)
-        said = f"; {self.message}" if self.message else ""
-        return f"{where}: {self.kind}, eigenvalue{'s' * (len(self.eigenvalues) > 1)} {values}{said}"
 
 
 @dataclass(frozen=True)
@@ -395,7 +353,7 @@ class _Search:
         return clusters(lower, upper, self.lower, self.upper)
 
     def _cluster(self, lower: Floats, upper: Floats) -> StationaryPoint:
-        box = _named(self.box, lower, upper)
+        box = named_box(self.box, lower, upper)
         narrow = bool(((upper - lower) <= THIN * (self.upper - self.lower) + 1e-300).all())
         exact = self._exact(box) if narrow else None
         if exact is not None:
@@ -413,118 +371,6 @@ class _Search:
             return None
         point = exact_point(self.problem, [simplest(lo, hi) for lo, hi in inside])
         return point if point is not None and inertia(point.hess)[2] else None
-
-
-def as_point(
-    problem: BilevelProblem, root: Root, box: Box, *, alone: tuple[Floats, Floats] | None = None
-) -> StationaryPoint | None:
-    """A root as a result; None where it lies outside of ``box`` or of the domain. ``alone``: where it is the only one.
-
-    >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y")  # Phi = x^2 - x
-    >>> root = refine(problem, [0.4], [0.4])
-    >>> as_point(problem, root, Box({"x": (0, 1)})).kind, as_point(problem, root, Box({"x": (1, 2)}))
-    ('local minimum', None)
-    """
-    place = _place(root, box)
-    stands = standing(problem, [ball.value for ball in (*root.x, *root.y)], BITS)
-    if "outside" in (place, stands):
-        return None
-    said = ["on the border of the box, or closer to it than can be told"] * (place == "border")
-    said += ["at the end of the domain of f or g, beyond which they are continued smoothly"] * (stands == "end")
-    eigenvalues = tuple(map(bracket_of, root.hess))
-    only = [bracket_of(Ball(entry)) for entry in root.box[: len(root.x)]]
-    lower, upper = (np.array([b.lower for b in only]), np.array([b.upper for b in only])) if alone is None else alone
-    return StationaryPoint(
-        x=tuple(map(_float, root.x)),
-        y=tuple(map(_float, root.y)),
-        v=tuple(map(_float, root.v)),
-        kind=kind_of(eigenvalues),
-        box=_named(box, lower, upper),
-        balls=(*root.x, *root.y, *root.v),
-        radius=max(map(_radius, root.x)),
-        eigenvalues=eigenvalues,
-        f_xx=tuple(map(bracket_of, root.f_xx)),
-        message="; ".join(said),
-    )
-
-
-def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
-    """An exactly stationary point as a result; its kind by the exact signs of its eigenvalues.
-
-    >>> problem = BilevelProblem("x**4 + y**2", "(y - x**3)**2", "x", "y")
-    >>> exact_result(exact_point(problem, [sp.Integer(0)]), Box({"x": (-1, 1)})).kind
-    'degenerate'
-    """
-    with precision(BITS):
-        balls = tuple(Ball(arb(fmpq(int(e.p), int(e.q)))) for e in (*exact.x, *exact.y, *exact.v))
-    return StationaryPoint(
-        x=tuple(map(float, exact.x)),
-        y=tuple(map(float, exact.y)),
-        v=tuple(map(float, exact.v)),
-        kind=kind_by_inertia(*inertia(exact.hess)),
-        box=box,
-        balls=balls,
-        radius=max(map(_radius, balls[: len(exact.x)])),
-        eigenvalues=exact_brackets(exact.hess),
-        f_xx=exact_brackets(exact.f_xx),
-        message="exactly stationary; whether it is alone in its box is not decided",
-    )
-
-
-def exact_brackets(matrix: sp.Matrix) -> tuple[Bracket, ...]:
-    """Brackets of the eigenvalues of a rational symmetric matrix, ascending; those that are zero are exactly so.
-
-    >>> [str(b) for b in exact_brackets(sp.Matrix([[0, 0], [0, 2]]))]
-    ['[0, 0]', '[2, 2]']
-    """
-    _, negative, zero = inertia(matrix)
-    with precision(BITS):
-        entries = [[arb(fmpq(int(e.p), int(e.q))) for e in matrix.row(i)] for i in range(matrix.rows)]
-        balls = eigenvalue_balls(arb_mat(entries))
-    found = [bracket_of(Ball(ball)) for ball in balls]
-    return tuple(Bracket(0.0, 0.0) if negative <= k < negative + zero else b for k, b in enumerate(found))
-
-
-def kind_by_inertia(positive: int, negative: int, zero: int) -> Kind:
-    """The kind from exact signs: one positive and one negative eigenvalue make a saddle whatever the others are.
-
-    >>> kind_by_inertia(1, 1, 1), kind_by_inertia(1, 0, 1), kind_by_inertia(0, 2, 0)
-    ('saddle', 'degenerate', 'local maximum')
-    """
-    if positive and negative:
-        return "saddle"
-    if zero:
-        return "degenerate"
-    return "local minimum" if positive else "local maximum"
-
-
-def kind_of(eigenvalues: Sequence[Bracket]) -> Kind:
-    """The kind from brackets of the eigenvalues of Hess Phi.
-
-    >>> kind_of([Bracket(1, 2), Bracket(3, 4)]), kind_of([Bracket(-1, 1), Bracket(2, 2)])
-    ('local minimum', 'undecided')
-    """
-    positive, negative = any(e.lower > 0 for e in eigenvalues), any(e.upper < 0 for e in eigenvalues)
-    if positive and negative:
-        return "saddle"
-    if all(e.lower > 0 for e in eigenvalues):
-        return "local minimum"
-    return "local maximum" if all(e.upper < 0 for e in eigenvalues) else "undecided"
-
-
-def bracket_of(ball: Ball) -> Bracket:
-    """A ball as a bracket of floats, rounded outward.
-
-    >>> with precision(100):
-    ...     bracket_of(Ball(arb(1)/3))
-    Bracket(lower=0.3333333333333333, upper=0.33333333333333337)
-    """
-    with precision(BITS):
-        low, high = ball.value.lower(), ball.value.upper()
-        lower, upper = float(low), float(high)
-        lower = lower if arb(lower) <= low else math.nextafter(lower, -math.inf)
-        upper = upper if arb(upper) >= high else math.nextafter(upper, math.inf)
-    return Bracket(lower, upper)
 
 
 def clusters(lower: Floats, upper: Floats, low: Floats, high: Floats) -> list[tuple[Floats, Floats]]:
@@ -558,32 +404,3 @@ def _hulls(lower: Floats, upper: Floats, group: NDArray[np.intp]) -> tuple[Float
 def _ends(root: Root) -> tuple[Floats, Floats]:
     brackets = [bracket_of(ball) for ball in root.x]
     return np.array([b.lower for b in brackets]), np.array([b.upper for b in brackets])
-
-
-def _radius(ball: Ball) -> float:
-    """How far the float next to the ball's middle may be from the true value, rounded up."""
-    with precision(BITS):
-        return math.nextafter(float(abs(ball.value - arb(_float(ball))).upper()), math.inf)
-
-
-def _float(ball: Ball) -> float:
-    """The float next to the middle; zero where the ball contains it."""
-    return 0.0 if ball.value.contains(0) else float(ball)
-
-
-def _place(root: Root, box: Box) -> Literal["inside", "outside", "border"]:
-    """Whether a root is in the box: what is not decided in many digits counts as on the border, which is inside."""
-    place: Literal["inside", "border"] = "inside"
-    with precision(BITS):
-        for ball, (lo, hi) in zip(root.x, box, strict=True):
-            low, high = (arb(fmpq(int(end.p), int(end.q))) for end in (lo, hi))
-            if ball.value < low or ball.value > high:
-                return "outside"
-            if not (ball.value > low and ball.value < high):
-                place = "border"
-    return place
-
-
-def _named(box: Box, lower: Floats, upper: Floats) -> Box:
-    ends = zip(lower.tolist(), upper.tolist(), strict=True)
-    return Box({name: (rational(a), rational(b)) for name, (a, b) in zip(box.names or (), ends, strict=True)})

@@ -24,6 +24,7 @@ from verify.verdict import CheckResult, Verdict
 __all__ = [
     "Outcome",
     "SequentialTest",
+    "Side",
     "clopper_pearson",
     "corrected",
     "holm",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.constants import Constants, MinimaxConstants
+from bilevel_sym.constants import Constants, MinimaxConstants, Variant
 from bilevel_sym.tape.model import Model
 from verify.claim import claim
 from verify.derivative_checks import (
@@ -569,8 +569,10 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     )  # fmt: skip
 
 
-def _minimax_l_phi(c: Any) -> Any:
-    return MinimaxConstants.L_phi(c)  # the formula wants ell and kappa, which both kinds of constants have
+def _minimax_l_phi(c: Any, variant: Variant = "corrected") -> Any:
+    return MinimaxConstants.L_phi(
+        c, variant=variant
+    )  # the formula wants ell and kappa, which both kinds of constants have
 
 
 def _minimax_rho_phi(c: Any) -> Any:
@@ -580,9 +582,9 @@ def _minimax_rho_phi(c: Any) -> Any:
 def _sharp_minimax(study: Study) -> CheckResult:
     from verify.regularity import constants
 
-    joint = exact(constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid)
+    joint: Any = exact(constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid)
     # the blocks may be so much smaller than the whole Hessian that their formula is the better one
-    bound = min(MinimaxConstants.L_phi(joint, variant="sharp"), _minimax_l_phi(exact(study.constants.valid)))
+    bound = min(_minimax_l_phi(joint, "sharp"), _minimax_l_phi(exact(study.constants.valid)))
     found = by_bracket(study, "lemC.1", *bracket_of(study, "L_phi"), bound, part="L_phi", what="|Hess Phi|")
     if found is not None:
         return found

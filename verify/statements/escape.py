@@ -228,7 +228,13 @@ def _beyond(free: Floats, stuck: Floats, most: float) -> float:
 
 
 def rounding_of_phi(study: Study, x: Floats) -> float:
-    """How far float64 may move a difference of values of Phi near x."""
+    """How far float64 may move a difference of values of Phi near x.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> rounding_of_phi(study_of(zoo.get("scalar").problem), np.array([0.5])) < 1e-14
+    True
+    """
     c = study.kernels
     y = c.y_star(x)
     size = abs(float(c.phi(x))) + float(np.abs(c.f_x(x, y)) @ np.abs(x)) + float(np.abs(c.f_y(x, y)) @ np.abs(y))
@@ -248,7 +254,7 @@ def descended(study: Study, saddle: Saddle, x: Floats) -> Floats | None:
     y, grad = here.y_D, here.grad_phi_hat
     for _ in range(e.T_escape):
         side = np.sign((x[going] - saddle.x) @ saddle.direction)
-        after = x[going] + e.eta * (grad + error * side[:, None] * saddle.direction)
+        after = x[going] - e.eta * (grad + error * side[:, None] * saddle.direction)
         inside = ((after >= low) & (after <= high)).all(axis=1)
         going, y = going[inside], y[inside]
         if not len(going):
