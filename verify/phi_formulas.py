@@ -24,7 +24,7 @@ from itertools import combinations_with_replacement as multisets
 from flint import fmpq
 
 from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
+from bilevel_sym.tape.autodiff import _pullback, directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
 from bilevel_sym.tape.program import Program, build
@@ -254,8 +254,6 @@ def _closed(node: int) -> Form:
 
 def _adjoints(graph: Graph, form: Form, wanted: int) -> dict[int, Form]:
     """The derivative of the form by each node below it, as a form: one sweep backwards, as for a gradient."""
-    from bilevel_sym.tape.autodiff import _pullback
-
     found = {node: Form(c, {}) for node, c in form.terms.items() if graph.support[node] & wanted}
     heap = [-node for node in found]
     heap.sort()

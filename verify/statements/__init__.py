@@ -11,6 +11,7 @@ from verify.statements import (
     escape,
     hypergradient_error,
     identities,
+    minimax,
     neon,
     stocbio_descent,
     stocbio_lemmas,
@@ -25,6 +26,7 @@ __all__ = ["FAMILIES"]
 FAMILIES: tuple[ModuleType, ...] = (
     identities,
     derivatives,
+    minimax,
     definitions,
     tube,
     corollaries,
