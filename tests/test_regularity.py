@@ -495,7 +495,7 @@ LIES: dict[str, Callable[[dict[str, Any]], object]] = {
     "one leaf": lambda c: worst(c).update(cuts="."),
     "another variable": lambda c: worst(c).update(cuts="9 . ."),
     "cuts that are not": lambda c: worst(c).update(cuts="0 . -1"),
-    "a point outside": lambda c: attained(c).update(point=[5.0, 0.0, 0.0, 0.0], lower=1e-9),
+    "a point outside": lambda c: attained(c).update(point=[1.5, 0.25, 0.5, 0.5], lower=1e-9),
     "a point of another length": lambda c: attained(c).update(point=[0.0]),
     "a point that is nan": lambda c: attained(c).update(point=[math.nan] * 4),
     "a missing block": lambda c: c["claims"].remove(claim(c, "g_xyy")),

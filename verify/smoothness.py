@@ -32,6 +32,7 @@ from verify.regularity import constants
 __all__ = ["Smoothness", "smoothness"]
 
 SHARES = (("grad_norm", GradNorm, 0.2), ("L_phi", HessNorm, 0.4), ("rho_phi", ThirdNorm, 0.7))  # of what is left
+NOTHING = 1e-100  # what rounding leaves of a derivative that vanishes
 FORMULA_RTOL = 0.02  # formulas are far from sharp: their constants need not be
 TITLES = MappingProxyType(
     {"grad_norm": "sup |grad Phi|", "L_phi": "sup |Hess Phi|", "rho_phi": "Lipschitz constant of Hess Phi"}
@@ -43,7 +44,8 @@ class Smoothness:
     """What ``smoothness`` proved. A bracket's upper end is infinite where no bound was found in time: see ``reasons``.
 
     ``points`` are where the lower ends are attained. The formulas are None where their constants could not be
-    certified, and ``formula_reason`` says why; ``ratio`` is how many times too large they are, at least.
+    certified; ``formula_reason`` says why, or what was not proved of them. ``ratio`` is how many times too large they
+    are, at least.
 
     >>> from bilevel_sym import BilevelProblem
     >>> found = smoothness(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), Box({"x": (-1, 1)}))  # Phi = x^2
@@ -85,7 +87,7 @@ class Smoothness:
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines += [f"{TITLES[name]}: {reason}" for name, reason in self.reasons.items()]
         if self.formula_reason:
-            lines.append(f"no formulas: {self.formula_reason}")
+            lines.append(f"formulas: {self.formula_reason}")
         return "\n".join(lines)
 
 
@@ -113,7 +115,7 @@ def smoothness(
         left = max(0.05 * seconds, seconds - (time.monotonic() - started))
         found[name] = maximise(
             norm(boxes), region.lower, region.upper,
-            seconds=share * left, rtol=rtol, inside=region.inside, progress=progress,
+            seconds=share * left, rtol=rtol, floor=NOTHING, inside=region.inside, progress=progress,
         )  # fmt: skip
     reasons = {name: _reason(exact, maximum) for name, maximum in found.items() if maximum.place is not None}
     if len(reasons) == len(found) and (exact.tape.has_kinks or not any(m.bracket.lower > 0 for m in found.values())):
@@ -139,7 +141,9 @@ def _bracket(maximum: Maximum) -> Bracket:
 
 
 def _ratio(formula: float, upper: float) -> float:
-    return formula / upper if upper > 0 else math.inf
+    if upper <= NOTHING:
+        return 1.0 if formula <= NOTHING else math.inf
+    return formula / upper
 
 
 def _checked(problem: object, box: Box | None, seconds: object, rtol: object) -> tuple[BilevelProblem, ExactBox, Box]:
@@ -190,28 +194,32 @@ def _reason(problem: BilevelProblem, maximum: Maximum) -> str:
 def _formulas(
     problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum], seconds: float
 ) -> tuple[float | None, float | None, str]:
-    """The paper's L_phi and rho_phi from certified constants, or None, None and why."""
+    """The paper's L_phi and rho_phi from certified constants, or None and None; and what is amiss with them."""
     try:
-        whole = _box_of_both(problem, given, boxes, found)
+        whole, doubt = _box_of_both(problem, given, boxes, found)
         valid = constants(problem, whole, seconds=seconds, rtol=FORMULA_RTOL).valid
     except BilevelError as error:
         return None, None, error.message
     formulas = MinimaxConstants(valid.mu, valid.ell, valid.rho) if isinstance(problem, MinimaxProblem) else valid
     # a dozen roundings, all of positive numbers
-    return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), ""
+    return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), doubt
 
 
-def _box_of_both(problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]) -> Box:
-    """The box in (x, y): that of y holds y* over x, and what was given for y."""
+def _box_of_both(
+    problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]
+) -> tuple[Box, str]:
+    """The box in (x, y): that of y holds y* over x, and what was given for y. Or the one given, and a doubt."""
     sure = next((m.cover for m in found.values() if m.place is None), None)
     if sure is None:
+        if len(given) > problem.d:
+            return given, "y* was not proved to stay in the box given for y"
         raise CertificateFailure("y* was not enclosed over the whole box in the time given")
     low, high = _hull(boxes, sure)
     both: dict[str, tuple[object, object]] = dict(given.items())
     for symbol, least, most in zip(problem.y, low.tolist(), high.tolist(), strict=True):
         given_low, given_high = both.get(symbol.name, (least, most))
         both[symbol.name] = min(given_low, least), max(given_high, most)
-    return Box(both)
+    return Box(both), ""
 
 
 def _hull(boxes: PhiBoxes, cover: Cover) -> tuple[Floats, Floats]:

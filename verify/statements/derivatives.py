@@ -311,7 +311,8 @@ def _split(study: Study, region: Region) -> CheckResult:
     change = largest_values(hessians[left] - hessians[right])
     size = np.max([largest_values(part)[[left, right]].max(axis=0) for part in parts], axis=0)
     noise = 2.0**-44 * (1 + sample.kappa) ** 2 * size
-    worst = int(np.argmax((change - noise) / np.maximum(total, 1e-300)))
+    with np.errstate(over="ignore"):  # where nothing changes, the noise of large numbers is divided by nothing
+        worst = int(np.argmax((change - noise) / np.maximum(total, 1e-300)))
     broken = bool(change[worst] - noise[worst] > total[worst])
     return judged(
         "lemma3.4-long",
