@@ -1,8 +1,8 @@
 """Verdicts on the statements of the theory, for a problem of ``bilevel_sym``.
 
-Certified constants (``constants``, ``recheck``), certified smoothness of Phi (``smoothness``), all stationary points and
-their kinds (``stationary_points``, ``classify``), a verdict on each statement (``run``, ``claims``), and the paper's errata
-(``errata``).
+Certified constants (``constants``, ``recheck``), certified smoothness of Phi (``smoothness``), all stationary points
+and their kinds (``stationary_points``, ``classify``), a verdict on each statement (``run``, ``claims``), the paper's
+errata (``errata``).
 
 >>> from bilevel_sym import zoo
 >>> print(run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed").results[0].verdict)

@@ -40,7 +40,8 @@ class Site:
     Eigenvalues are balls, ascending: ``hess`` those of Hess Phi by the formula through the Lagrangian, ``schur`` those
     of f_xx - f_xy f_yy^-1 f_yx.
     ``same`` says whether the two matrices agree to 30 digits, ``same_printed`` the same with f_xy in the place of f_yx
-    (None also where the shapes do not fit). ``coupling`` is -f_xy f_yy^-1 f_yx; ``singular`` whether it is exactly singular.
+    (None also where the shapes do not fit). ``coupling`` is -f_xy f_yy^-1 f_yx; ``singular`` whether it is exactly
+    singular.
     """
 
     x: tuple[float, ...]

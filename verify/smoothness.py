@@ -205,9 +205,7 @@ def _formulas(
     return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), doubt
 
 
-def _box_of_both(
-    problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]
-) -> tuple[Box, str]:
+def _box_of_both(problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]) -> tuple[Box, str]:
     """The box in (x, y): that of y holds y* over x, and what was given for y. Or the one given, and a doubt."""
     sure = next((m.cover for m in found.values() if m.place is None), None)
     if sure is None:

@@ -37,15 +37,15 @@ SADDLE = "a saddle point"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
 
 
-def positive_constants(study: Study) -> Constants:
-    """The certified constants as floats; a positive rho where it is zero, which is an upper bound too.
+def positive_constants(study: Study, c: Constants | None = None) -> Constants:
+    """Certified constants (the study's) as floats; a positive rho where it is zero, which is an upper bound too.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
     >>> positive_constants(study_of(zoo.get("scalar").problem)).rho > 0
     True
     """
-    c = study.constants.valid
+    c = study.constants.valid if c is None else c
     mu, ell, rho, nu, M = values = tuple(float(value) for value in (c.mu, c.ell, c.rho, c.nu, c.M))
     if not all(map(math.isfinite, values)):
         raise CertificateFailure("a constant of the assumption has no bound over the box")

@@ -43,6 +43,7 @@ from verify.conditions import (
     verdict_on,
     worst_of_each_part,
 )
+from verify.regularity import constants
 from verify.statements.tube import require_smooth
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
@@ -57,7 +58,11 @@ RATIOS = (2.0, 30.0)  # L_phi/sqrt(rho_phi eps): what decides how hard an escape
 
 
 def _minimax_constants(study: Study) -> MinimaxConstants:
-    c = positive_constants(study)
+    """Those of the blocks, which suffice for all but the sharp L_phi: that one takes ell for the whole Hessian."""
+    joint = None
+    if study.variant == "sharp":
+        joint = constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid
+    c = positive_constants(study, joint)
     return MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M)
 
 
