@@ -56,9 +56,9 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     """One bracket, and what it cost."""
     import numpy as np
 
-    from verify.branch_and_bound import maximise
-    from verify.phi_boxes import PhiBoxes
-    from verify.phi_norms import HessNorm, ThirdNorm
+    from verify.bounds.branch_and_bound import maximise
+    from verify.bounds.phi_boxes import PhiBoxes
+    from verify.bounds.phi_norms import HessNorm, ThirdNorm
 
     problem = family(d)
     problem.kernels.third_phi(np.zeros((2, d)))

@@ -63,6 +63,29 @@ LAYERS = [
     "cli",
 ]
 
+# The same inside ``verify``, which may import all of ``bilevel_sym`` but its command line.
+VERIFY_LAYERS = [
+    "bracket",
+    "verdict",
+    "statistics",
+    "bounds",
+    "regularity",
+    "saved_constants",
+    "smoothness",
+    "points",
+    "stationary",
+    "classification",
+    "study",
+    "claim",
+    "measures",
+    "statements",
+    "report",
+    "runner",
+    "coverage",
+    "erratum",
+    "referee",
+]
+
 # Rooms that handle SymPy expressions; every other module works without them.
 NUMERIC_ROOMS = {"engine", "linear_algebra", "implicit", "lower_level", "linear_system", "oracle", "batches"}
 NUMERIC_ROOMS |= {"checks", "status", "hypergradient", "solution", "solvers", "schedules", "plotting", "solve_job"}
@@ -78,6 +101,8 @@ NUMPY_ROOMS = {
 
 # Imports that point upward on purpose: conveniences of a problem, imported when first used.
 ALLOWED = {("problem", "derivation"), ("problem", "kernels"), ("solution", "plotting")}
+# a proof is written to a file, and read back, by the module that knows files
+VERIFY_ALLOWED = {("regularity", "saved_constants")}
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -121,17 +146,36 @@ def violations(root: Path) -> list[str]:
     return found
 
 
-def _above(target: str, room: str) -> bool:
-    return target in LAYERS and LAYERS.index(target) < LAYERS.index(room)
+def _above(target: str, room: str, layers: list[str] = LAYERS) -> bool:
+    return target in layers and layers.index(target) < layers.index(room)
+
+
+def verify_violations(root: Path) -> list[str]:
+    """The same for ``verify``."""
+    found = []
+    package = root / "verify"
+    for path in sorted(package.rglob("*.py")):
+        room = room_of(path, package)
+        for name in imports_of(path):
+            top, _, rest = name.partition(".")
+            target = rest.split(".")[0]
+            if top == "bilevel_sym" and target == "cli":
+                found.append(f"{room} imports the command line")
+            elif top == "verify" and room not in ("__init__", target) and (room, target) not in VERIFY_ALLOWED:
+                if not _above(target, room, VERIFY_LAYERS):
+                    found.append(f"{room} imports {target}")
+    return found
 
 
 def test_imports_flow_one_way() -> None:
     assert violations(ROOT) == []
+    assert verify_violations(ROOT) == []
 
 
 def test_every_module_has_its_place() -> None:
-    rooms = {room_of(path, ROOT / "bilevel_sym") for path in (ROOT / "bilevel_sym").rglob("*.py")}
-    assert rooms - {"__init__"} == set(LAYERS)
+    for name, layers in (("bilevel_sym", LAYERS), ("verify", VERIFY_LAYERS)):
+        rooms = {room_of(path, ROOT / name) for path in (ROOT / name).rglob("*.py")}
+        assert rooms - {"__init__"} == set(layers)
 
 
 def citations() -> Iterator[tuple[str, str, str]]:

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from bilevel_sym import BilevelProblem, MinimaxProblem, paper, zoo
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError
-from verify import derivative_checks, norm_calculus
 from verify.bracket import Bracket
 from verify.claim import Claim
-from verify.norm_calculus import derived, follows
-from verify.regions import Region
-from verify.responses import responses
+from verify.measures import derivative_checks, norm_calculus
+from verify.measures.norm_calculus import derived, follows
+from verify.measures.regions import Region
+from verify.measures.responses import responses
 from verify.statements import derivatives
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
@@ -297,7 +297,7 @@ def test_settling_never_turns_a_violation() -> None:
     "change", ["response = 2*", "second", "v"], ids=["response doubled", "second negated", "v of the wrong size"]
 )
 def test_a_broken_kernel_is_found_by_the_numbers(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verify import responses as module
+    from verify.measures import responses as module
 
     honest = module._derivatives
 

@@ -12,7 +12,7 @@ from bilevel_sym import MinimaxProblem, zoo
 from bilevel_sym.constants import Variant
 from bilevel_sym.problem import BilevelProblem
 from verify.claim import Claim
-from verify.minimax_sites import Site, sites, strict_minimum_in_x
+from verify.measures.minimax_sites import Site, sites, strict_minimum_in_x
 from verify.statements import minimax
 from verify.study import study_of
 from verify.verdict import Verdict

@@ -19,16 +19,23 @@ from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from bilevel_sym.expressions import substitute
 from bilevel_sym.schedules.batches import term_delta
 from bilevel_sym.tape.balls import precision
-from verify import batch_moments
-from verify.batch_moments import Estimator, compositions, failure_probability, hypergradient_error, sgd_step, walks
-from verify.batch_solutions import Batches
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.cases import Case, tightest
 from verify.claim import Claim
-from verify.interval_matrix import Floats
-from verify.samples import BITS, Samples, ends, samples_of
+from verify.measures import batch_moments
+from verify.measures.batch_moments import (
+    Estimator,
+    compositions,
+    failure_probability,
+    hypergradient_error,
+    sgd_step,
+    walks,
+)
+from verify.measures.batch_solutions import Batches
+from verify.measures.cases import Case, tightest
+from verify.measures.samples import BITS, Samples, ends, samples_of
+from verify.measures.stocbio_bounds import series_rest
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
-from verify.stocbio_bounds import series_rest
 from verify.study import study_of
 from verify.verdict import CheckResult
 

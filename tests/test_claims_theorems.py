@@ -23,10 +23,11 @@ from bilevel_sym import AID, BilevelProblem, Constants, MinimaxConstants, Minima
 from bilevel_sym.paper import STATEMENTS
 from bilevel_sym.schedules.goal import Goal
 from bilevel_sym.tape.balls import precision
-from verify import conditions, coverage, statements, visiting
+from verify import coverage, statements
 from verify.bracket import Bracket
 from verify.claim import Claim
-from verify.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
+from verify.measures import conditions, visiting
+from verify.measures.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
 from verify.statements import corollaries, definitions, theorems
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict

@@ -6,10 +6,12 @@ Every plant is a wrong constant, exponent, sign or count somewhere in the librar
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
-from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,20 +31,30 @@ from bilevel_sym import (
     zoo,
 )
 from bilevel_sym.constants import Variant
+from bilevel_sym.errors import CertificateFailure
+from bilevel_sym.kernels import Kernels
 from bilevel_sym.schedules import aid, escape, gdmax, inner, stochastic
 from bilevel_sym.schedules.batches import concentration, gradient_terms, hessian_terms
-from bilevel_sym.solvers import StocBiO, ineon
+from bilevel_sym.solvers import Perturbed, StocBiO, compiled, ineon
 from bilevel_sym.tape import autodiff
 from bilevel_sym.tape.arrays import ArraySession
 from bilevel_sym.tape.model import Model
-from verify import minimax_sites, rates, regularity, samples, stationary_balls, stocbio_bounds, visiting
+from verify import regularity, saved_constants, statements
 from verify.bracket import Bracket
-from verify.statements import corollaries, definitions, neon, tube
+from verify.measures import derivative_checks, rates, samples, stocbio_bounds, visiting
+from verify.points import balls, minimax_sites
+from verify.statements import corollaries, neon, tube
 from verify.statements import escape as escape_claims
+from verify.statistics import runs_needed
 from verify.verdict import CheckResult, Verdict
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
+RATE_V, VARIANCE = rates.rate_v, vars(samples.Samples)["variance_formula"].func
+
+
+def KAPPA(c: Any) -> Any:  # noqa: N802 - it stands for a constant
+    return c.kappa
 
 
 # ---- problems on which the bounds are tight --------------------------------------------------------------------------
@@ -93,7 +105,7 @@ def curved() -> BilevelProblem:
 
 def twisted() -> BilevelProblem:
     """A minimax problem with d = n = 2, f_xy not symmetric, and a saddle point of Phi at 0."""
-    box = {name: (-1, 1) for name in ("x1", "x2", "y1", "y2")}
+    box = dict.fromkeys(("x1", "x2", "y1", "y2"), (-1, 1))
     f = "x1**2/2 - x2**2 + x1*y2/2 + x2*y2/3 + x1*y1/5 - y1**2/2 - y2**2"
     return MinimaxProblem(f, "x1 x2", "y1 y2", box=box)
 
@@ -122,6 +134,15 @@ def noisy() -> BilevelProblem:
 
 def stochastic_noise() -> BilevelProblem:
     return zoo.get("stochastic_noise").problem
+
+
+def scalar_minimax() -> BilevelProblem:
+    """Phi'' = 6 with ell = 4 and mu = 2."""
+    return zoo.get("minimax_not_nash").problem
+
+
+def the_tube() -> BilevelProblem:
+    return zoo.get("tube", d=5).problem
 
 
 # ---- how to plant ----------------------------------------------------------------------------------------------------
@@ -216,22 +237,42 @@ def other_block(name: str, other: str) -> Plant:
 
 def estimate(change: Callable[[Any, Any], Any]) -> Plant:
     """The estimate of AID, changed; ``change`` is given what it started from."""
-    return method(
+    changed = method(
         AID,
         "_chunk",
         lambda old: lambda self, oracle, x, y, v, lanes: change(old(self, oracle, x, y, v, lanes), (x, y, v)),
     )
+    return together(number(compiled.CompiledRun, "of", lambda algorithm, kernels: None), changed)
 
 
-def fewer(index: int) -> Plant:
-    """CG or descent with a step too few."""
-    function = (hypergradient._descended, linear_system.conjugate_gradients)[index]
-    place = (4, 3)[index]
+def together(*plants: Plant) -> Plant:
+    def plant(patch: Patch) -> None:
+        for one in plants:
+            one(patch)
+
+    return plant
+
+
+def fewer(name: str) -> Plant:
+    """Descent (D) or CG (N) with a step too few, in NumPy and in the compiled loop."""
+    function = {"D": hypergradient._descended, "N": linear_system.conjugate_gradients}[name]
+    place = {"D": 4, "N": 3}[name]
+    loop = compiled._loop
 
     def short(*args: Any) -> Any:
         return function(*args[:place], args[place] - 1, *args[place + 1 :])
 
-    return lambda patch: everywhere(patch, function, short)
+    def plant(patch: Patch) -> None:
+        everywhere(patch, function, short)
+        patch.setattr(compiled, "_loop", lambda problem, e: loop(problem, _short(e, name)))
+
+    return plant
+
+
+def _short(estimator: Any, name: str) -> Any:
+    shorter = copy(estimator)
+    object.__setattr__(shorter, name, getattr(estimator, name) - 1)  # zero steps, which no estimator would accept
+    return shorter
 
 
 def wrong_cosine(patch: Patch) -> None:
@@ -264,6 +305,42 @@ def ascent(patch: Patch) -> None:
     patch.setattr(StocBiO, "__post_init__", post_init)
 
 
+def flipped(patch: Patch) -> None:
+    """Signs of eigenvalues, flipped."""
+    patch.setattr(minimax_sites, "eigenvalue_balls", lambda m: [-e for e in balls.eigenvalue_balls(m)][::-1])
+
+
+def changed_blocks(**changes: Callable[[Any], Any]) -> Plant:
+    """Blocks of a minimax problem at a point, changed."""
+    old = minimax_sites._blocks
+
+    def blocks(problem: Any, point: Any) -> Any:
+        found = old(problem, point)
+        return None if found is None else found | {name: change(found[name]) for name, change in changes.items()}
+
+    return number(minimax_sites, "_blocks", blocks)
+
+
+def weaker(terms: Any, factor: float) -> Any:
+    return tuple(dataclasses.replace(term, coefficient=term.coefficient * factor) for term in terms)
+
+
+def never_perturbed(patch: Patch) -> None:
+    """Algorithm 1 that takes no gradient for small."""
+    patch.setattr(tube, "Perturbed", lambda *args, **options: Perturbed(*args, **options | {"eps": 1e-300}))
+
+
+def several_rows(patch: Patch) -> None:
+    """Constants of the rows with a mu that is too large."""
+    old = samples.Samples.constants
+
+    def constants(self: Any, *args: Any, **options: Any) -> Constants:
+        found = old(self, *args, **options)
+        return dataclasses.replace(found, mu=1.5 * found.mu, ell=1.5 * found.ell)
+
+    patch.setattr(samples.Samples, "constants", constants)
+
+
 def turned(patch: Patch) -> None:
     """iNEON's direction, turned by a right angle."""
     old = ineon.INeon.search
@@ -290,3 +367,261 @@ class Case:
     variant: Variant = "corrected"
     says: str = "VIOLATED"
     slow: bool = False
+
+
+IDENTITIES = [
+    Case("cos' = sin", curved, "phi-grad", "", wrong_cosine),
+    Case("g_xyy for g_yyy", curved, "eq:opt-deri2", "", other_block("g_yyy", "g_xyy")),
+    Case("f_xx for f_yy", curved, "phi-hessian", "", other_block("f_yy", "f_xx")),
+    Case("g_yy for g_xy", curved, "eq:opt-deri1", "", other_block("g_xy", "g_yy")),
+    Case("f_xx for f_yy, minimax", twisted, "phi-2", "", other_block("f_yy", "f_xx")),
+]
+DERIVATIVES = [
+    Case("L_phi less a tenth", witness, "grad-Lipschitz", "", times(Constants, "L_phi", 0.9)),
+    Case("rho_phi halved", witness, "hess-Lipschitz", "", times(Constants, "rho_phi", 0.5)),
+    Case("kappa too small", steep, "unlabelled:y-star-lipschitz", "",
+         number(Constants, "kappa", property(lambda c: (c.ell + c.mu) / (2 * c.mu)))),
+    Case("kappa M for M + kappa M", line, "pro:bounds", "hypergradient",
+         number(Constants, "hypergradient_bound", property(lambda c: c.kappa * c.M))),
+    Case("kappa for 1 + kappa", witness, "eq:y-grad-diff", "", lambda p: everywhere(p, derivative_checks.u, KAPPA)),
+    Case("kappa for 1 + kappa, y''", witness, "eq:y-hess-bound", "",
+         lambda p: everywhere(p, derivative_checks.u, KAPPA)),
+    Case("sampled mu", curved, "pro:bounds", "inverse Hessian", shrunk("mu", 1.2)),
+    Case("sampled M", curved, "pro:bounds", "first order", shrunk("M", 0.8)),
+    Case("sampled ell", curved, "pro:bounds", "second order", shrunk("ell", 0.9)),
+    Case("sampled rho", curved, "pro:bounds", "third order", shrunk("rho", 0.5)),
+    Case("sampled rho, in a formula", witness, "grad-Lipschitz", "", shrunk("rho", 0.8)),
+    Case("minimax L_phi = ell", scalar_minimax, "lemC.1", "L_phi", times(MinimaxConstants, "L_phi", 1 / 3)),
+    Case("minimax rho_phi = rho", ridge_of_phi, "lemC.1", "rho_phi", times(MinimaxConstants, "rho_phi", 1 / 8)),
+]  # fmt: skip
+DEFINITIONS = [
+    Case("sup|Hess Phi| too small", scalar, "unlabelled:remark-large-L-phi", "", flatter("L_phi", 0.4)),
+    Case("Hess Phi tripled", scalar, "unlabelled:remark-large-L-phi", "",
+         method(Kernels, "hess_phi", lambda old: lambda self, *args, **options: 3 * old(self, *args, **options))),
+    Case("two solutions below", scalar, "intro", "",
+         method(Kernels, "y_star", lambda old: lambda self, x, **o: old(self, x, **o) + 1e-6 * np.sum(o.get("y0", 0)))),
+    Case("AID asks for g_yyy", scalar, "unlabelled:remark-third-order", "",
+         number(hypergradient, "SYSTEM", (*hypergradient.SYSTEM, "g_yyy"))),
+    Case("g is not convex", scalar, "assu:bilevel", "(i) mu",
+         other_block("g_yy", "f_yy"), says="INCONCLUSIVE"),
+]  # fmt: skip
+COROLLARIES = [
+    Case("a counter that forgets", saddle, "unlabelled:corollary-aid", "HV_g counted",
+         number(AID, "cost", property(lambda e: {"G_f": 2, "G_g": e.D, "JV_g": 1, "HV_g": e.N}))),
+    Case("D of order kappa^2", scalar, "unlabelled:corollary-aid", "G_g",
+         number(corollaries.Sizes, "D", property(lambda s: corollaries.LOG * s.kappa**2))),
+]  # fmt: skip
+THEOREMS = [
+    Case("D - 1", scalar, "thm:aid", "error of y", result_of(inner.aid_steps, lambda r: (r[0] - 1, r[1]))),
+    Case("N - 1", scalar, "thm:aid", "error of v", result_of(inner.aid_steps, lambda r: (r[0], r[1] - 1))),
+    Case("T/4", scalar, "thm:aid", "growth", fields(escape.escape_of, T_escape=lambda T: T // 4)),
+    Case("3 T", scalar, "thm:aid", "coupling", fields(escape.escape_of, T_escape=lambda T: 3 * T)),
+    Case("iota - 1", scalar, "thm:aid", "iota", result_of(escape.smallest_iota, lambda iota: iota - 1)),
+    Case("10^6 r", scalar, "thm:aid", "perturbation", fields(escape.escape_of, r=lambda r: 1e6 * r)),
+    Case("K/2", scalar, "thm:aid", "iterations", result_of(aid.descent_iterations, lambda K: K // 2)),
+    Case("a step too long", witness, "thm:aid", "step", times(Constants, "L_phi", 0.5)),
+    Case("20 runs", scalar, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE"),
+    Case("D - 1 for GDmax", scalar_minimax, "thm:minimax", "accuracy", fields(gdmax.perturbed_gdmax, D=lambda D: D - 1)),
+    Case("iNEON's D - 2, N - 1", saddle, "eq:aid-ND-neon", "accuracy",
+         result_of(inner.aid_steps, lambda r: (r[0] - 2, r[1] - 1))),
+    Case("2 D", saddle, "eq:aid-ND", "D", result_of(inner.aid_steps, lambda r: (2 * r[0], r[1]))),
+    Case("S/4", stochastic_noise, "thm:stocneon", "budget", fields(stochastic.stocbio, S=lambda S: S // 4)),
+    Case("no 1/iota in the step", noisy, "thm:stocneon", "escape step", fields(stochastic.stocbio, step=lambda s: 99 * s)),
+]  # fmt: skip
+ESTIMATES = [
+    Case("q^(2 N)", saddle, "eq:cgrate", "", lambda p: everywhere(p, RATE_V, lambda k, N, variant: RATE_V(k, 2 * N, variant))),
+    Case("CG without its last step", saddle, "eq:cgrate", "", fewer("N")),
+    Case("(1 - mu/ell)^(3 D/2)", scalar, "eq:gdrate", "", result_of(rates.rate_y, lambda q: q**3)),
+    Case("(1 - mu/ell)^(1.2 D)", scalar, "eq:gdrate", "", result_of(rates.rate_y, lambda q: q**1.2), variant="sharp"),
+    Case("descent without its last step", easy, "lem:grad-err-aid", "one iteration", fewer("D")),
+    Case("AID without its last CG step", easy, "lem:grad-err-aid", "one iteration", fewer("N")),
+    Case("AID with the wrong sign", easy, "lem:grad-err-aid", "one iteration",
+         estimate(lambda e, start: e._replace(grad=-e.grad))),
+    Case("three quarters of the estimate", easy, "lem:grad-err-aid", "Gamma_1",
+         estimate(lambda e, start: e._replace(grad=0.75 * e.grad))),
+    Case("transposed g_xy", skew, "lem:grad-err-aid", "one iteration", block("g_xy", lambda b: b.swapaxes(1, 2))),
+    Case("grad Phi with the wrong sign", easy, "lem:grad-err-aid", "one iteration", plus_implicit_part),
+    Case("GDmax without its last step", easy_minimax, "lem:grad-err-mini", "", fewer("D")),
+]  # fmt: skip
+WARM_STARTS = [
+    Case("a stale y", easy, "eq:warmstart-y", "", estimate(lambda e, start: e._replace(y=start[1]))),
+    Case("a stale v", easy, "eq:warmstart-v", "", estimate(lambda e, start: e._replace(v=start[2]))),
+    Case("a v that strays", easy, "eq:equvseq", "", estimate(lambda e, start: e._replace(v=e.v - 1))),
+    Case("D/40", scalar, "eq:error-required", "", result_of(inner.aid_steps, lambda r: (r[0] // 40, r[1]))),
+    Case("N = 1", saddle, "eq:est-error-neon", "", result_of(inner.aid_steps, lambda r: (r[0], 1))),
+    Case("L_phi/8, for iNEON", bowl, "eq:hatphi", "", times(Constants, "L_phi", 0.125)),
+    Case("L_phi/8", bowl, "lem:descent", "", times(Constants, "L_phi", 0.125)),
+    Case("certified L_phi too small", bowl, "lem:descent", "", flatter("L_phi", 0.4), variant="sharp"),
+]
+ESCAPES = [
+    Case("10^5 F", scalar, "lem:escapesaddle", "coupling", fields(escape.escape_of, F_escape=lambda F: 1e5 * F)),
+    Case("T = 1", scalar, "lem:escapesaddle", "probability", fields(escape.escape_of, T_escape=lambda T: 1)),
+    Case("20 descents", scalar, "lem:escapesaddle", "probability", number(escape_claims, "RUNS", 20), says="INCONCLUSIVE"),
+    Case("iota/2", scalar, "unlabelled:stuck-probability", "perturbation",
+         result_of(escape.smallest_iota, lambda iota: iota / 2)),
+    Case("iNEON's iota/2", scalar, "unlabelled:stuck-probability", "iNEON",
+         result_of(escape.smallest_iota, lambda iota: iota / 2)),
+    Case("iNEON turned", saddle, "lem:neon", "curvature", turned, slow=True),
+    Case("20 searches", saddle, "lem:neon", "probability", number(neon, "RUNS", 20), says="INCONCLUSIVE", slow=True),
+    Case("a direction of positive curvature", saddle, "lem:saddle-decrease", "",
+         method(Kernels, "hess_phi", lambda old: lambda self, *args, **options: -old(self, *args, **options)), slow=True),
+]  # fmt: skip
+MINIMAX = [
+    Case("flipped eigenvalues", scalar_minimax, "lem:equivalence", "", flipped),
+    Case("flipped f_xx", twisted, "unlabelled:definition-strict-local-minimax", "", changed_blocks(f_xx=lambda b: -b)),
+    Case("transposed f_xy", twisted, "unlabelled:definition-strict-local-minimax", "",
+         changed_blocks(f_xy=lambda b: b.transpose())),
+    Case("Hess Phi without its coupling", twisted, "pro:minimax", "(i)", changed_blocks(L_xy=lambda b: -b)),
+    Case("flipped f_yy", twisted, "unlabelled:section-proof-nash", "", changed_blocks(f_yy=lambda b: -b), says="INCONCLUSIVE"),
+]  # fmt: skip
+STOCHASTIC = [
+    Case("sigma too small", noisy, "eq:traerr", "alpha = 1/ell",
+         method(samples.Samples, "sigma_over", lambda old: lambda self, *ends: old(self, *ends) / 3)),
+    Case("a variance halved", noisy, "ass:variance-bound", "",
+         number(samples.Samples, "variance_formula", property(lambda s: VARIANCE(s) / 2))),
+    Case("a batch of one row", noisy, "lem:err-grad", "", result_of(concentration, lambda size: 1)),
+    Case("a batch of one row, Hessians", noisy, "lem:err-hess", "", result_of(concentration, lambda size: 1)),
+    Case("mu of every row too large", noisy, "eq:y-diff-bound-stoc-sc", "", several_rows),
+    Case("a third of the six terms", noisy, "unlabelled:stochastic-gradient-split", "",
+         result_of(gradient_terms, lambda terms: weaker(terms, 1 / 3))),
+    Case("a hundredth of the eleven", noisy, "eq:hessphi-err", "", result_of(hessian_terms, lambda terms: weaker(terms, 1 / 100))),
+    Case("ten batches", stochastic_noise, "lem:batch-grad-err", "",
+         lambda p: everywhere(p, runs_needed, lambda *args: 10), says="INCONCLUSIVE"),
+    Case("c/9", noisy, "le:first_m", "", result_of(stocbio_bounds.slope_in_y, lambda c: c / 9)),
+    Case("an error bound over 20", noisy, "le:variancc", "", result_of(stocbio_bounds.error_bound, lambda bound: bound / 20)),
+    Case("L_phi/8, by smoothness", stochastic_noise, "eq:expect-phi", "by smoothness", times(Constants, "L_phi", 1 / 4000), slow=True),
+    Case("StocBiO goes up", stochastic_noise, "lem:stocbio-decrease", "", ascent, slow=True),
+]  # fmt: skip
+TUBE = [
+    Case("step 1/2", the_tube, "unlabelled:tube-settings", "", number(tube, "STEP", 1 / 2)),
+    Case("no perturbations", the_tube, "Figure: exp", "", never_perturbed),
+]
+CASES = [
+    *IDENTITIES, *DERIVATIVES, *DEFINITIONS, *COROLLARIES, *THEOREMS, *ESTIMATES, *WARM_STARTS, *ESCAPES, *MINIMAX,
+    *STOCHASTIC, *TUBE,
+]  # fmt: skip
+
+
+def result_on(case: Case) -> CheckResult:
+    """What a run says of the claim, through the front door."""
+    report = verify.run(case.problem(), claims=[case.label], rng=0, seconds=20, variant=case.variant)
+    found = [result for result in report.results if result.label == case.label and result.part == case.part]
+    # a claim that gives up as a whole has no parts
+    (result,) = found or [result for result in report.results if result.label == case.label and not result.part]
+    return result
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    """No defect outlives its test."""
+    forget()
+    yield
+    forget()
+
+
+def test_the_table_is_long_enough_and_covers_every_family() -> None:
+    assert len(CASES) >= 60
+    assert len({case.name for case in CASES}) == len(CASES)
+    families = {item.check.__module__ for item in verify.claims() if item.label in {case.label for case in CASES}}
+    assert families == {module.__name__ for module in statements.FAMILIES}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.slow) for case in CASES]
+)
+def test_a_planted_falsehood_is_never_found_to_hold(monkeypatch: Patch, case: Case) -> None:
+    assert result_on(case).verdict is Verdict.HOLDS
+    forget()
+    case.plant(monkeypatch)
+    assert result_on(case).verdict == case.says
+
+
+# ---- certificates ----------------------------------------------------------------------------------------------------
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The file with something changed in it, and a digest to match."""
+    content = json.loads(path.read_text())
+    del content["digest"]
+    change(content)
+    path.write_text(json.dumps(content | {"digest": saved_constants._digest(content)}))
+    return path
+
+
+def _claims(content: dict[str, Any], constant: str) -> list[dict[str, Any]]:
+    return [claim for claim in content["claims"] if claim["constant"] == constant]
+
+
+def _smaller_upper_end(content: dict[str, Any]) -> None:
+    for claim in _claims(content, "rho"):
+        claim["upper"], claim["lower"] = 0.9 * claim["upper"], 0.9 * claim["lower"]
+
+
+def _larger_mu(content: dict[str, Any]) -> None:
+    for claim in _claims(content, "mu"):  # the bracket of -mu
+        claim["upper"], claim["lower"] = 1.1 * claim["upper"], 1.1 * claim["lower"]
+
+
+def _missing_block(content: dict[str, Any]) -> None:
+    content["claims"] = [claim for claim in content["claims"] if claim["block"] != "g_yyy"]
+
+
+def _other_problem(content: dict[str, Any]) -> None:
+    content["problem"] = content["problem"].replace("/9", "/2")
+
+
+def _wider_box(content: dict[str, Any]) -> None:
+    content["box"]["x"] = ["-3", "3"]
+
+
+def _lower_end_out_of_thin_air(content: dict[str, Any]) -> None:
+    for claim in _claims(content, "M"):
+        claim["lower"] = claim["upper"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_smaller_upper_end, _larger_mu, _missing_block, _other_problem, _wider_box, _lower_end_out_of_thin_air],
+)
+def test_constants_that_were_tampered_with_are_not_proved_again(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    path = tmp_path / "constants.json"
+    verify.constants(curved(), seconds=1).save(path)
+    assert verify.recheck(path).valid.mu > 0
+    with pytest.raises(CertificateFailure):
+        verify.recheck(rewritten(path, change))
+
+
+# ---- kinds of stationary points --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", ["1e-6", "1e-9", "1e-15"])
+def test_a_point_that_is_nearly_degenerate_gets_no_wrong_kind(x: str) -> None:
+    """Phi = x^4/4 - c x^2/2 has a maximum at 0 and minima at +-sqrt(c), as near to it as one likes."""
+    problem = BilevelProblem(f"y**4/4 - ({x})**2*y**2/2", "y**2/2 - x*y", "x", "y")
+    assert verify.classify(problem, [0]).kind == "local maximum"
+    assert verify.classify(problem, [x], radius=f"{x}/4").kind in ("local minimum", "undecided")
+    assert verify.classify(BilevelProblem("y**4", "y**2/2 - x*y", "x", "y"), [0]).kind == "degenerate"
+
+
+# ---- what was once called false, and is not --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        "-x2**2 + x2 - 2*(y + 3*sin(x1)/4)**2 - sin(x2) + sin(x1 + y)/4",  # f_xx and Hess Phi are singular together
+        "-(y - sin(x1))**2 + 0*x2",  # Phi = 0: its two terms cancel
+        "x1*y - 3*y**2/2 - x1**2/6",
+        "10**30*(x1**2 - y**2) + x2",
+    ],
+)
+def test_zeros_among_the_eigenvalues_break_no_statement(f: str) -> None:
+    box = {"x1": (-1, 1), "x2": (-1, 1), "y": (-2, 2)}
+    report = verify.run(
+        MinimaxProblem(f, "x1 x2", "y", box=box), rng=0, seconds=9,
+        claims=["pro:minimax", "unlabelled:section-proof-nash", "unlabelled:definition-strict-local-minimax"],
+    )  # fmt: skip
+    assert report.ok
+    assert all(result.decided for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE)

@@ -11,11 +11,11 @@ import pytest
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
-from verify.interval_matrix import Floats, Matrices
-from verify.phi_boxes import PhiBoxes, PhiEnclosure
-from verify.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
+from verify.bounds.interval_matrix import Floats, Matrices
+from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
+from verify.bounds.tensor_norm import worst_directions
 from verify.smoothness import Smoothness, smoothness
-from verify.tensor_norm import worst_directions
 
 SECONDS = 3.0
 

@@ -18,11 +18,11 @@ from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
+from verify.points.balls import _System, eigenvalue_balls, refine
+from verify.points.boxes import Boxes, excluded, newton_image
+from verify.points.exact import exact_point, inertia, simplest
+from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
 from verify.stationary import clusters, search, stationary_points
-from verify.stationary_balls import _System, eigenvalue_balls, refine
-from verify.stationary_boxes import Boxes, excluded, newton_image
-from verify.stationary_exact import exact_point, inertia, simplest
-from verify.stationary_point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
 
 EASY = [
     "scalar", "saddle,d=1", "saddle", "implicit_cubic", "lphi_witness", "quadratic", "quadratic,d=3,n=2,seed=4",

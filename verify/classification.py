@@ -19,10 +19,10 @@ from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProble
 from bilevel_sym.tape.balls import precision
 from verify import stationary
 from verify.bracket import Bracket
-from verify.stationary_balls import BITS, eigenvalue_balls, refine
-from verify.stationary_domain import continued
-from verify.stationary_exact import exact_point, simplest
-from verify.stationary_point import StationaryPoint, as_point, exact_result
+from verify.points.balls import BITS, eigenvalue_balls, refine
+from verify.points.domain import continued
+from verify.points.exact import exact_point, simplest
+from verify.points.point import StationaryPoint, as_point, exact_result
 
 __all__ = ["Classification", "classify"]
 

@@ -17,11 +17,11 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from verify.block_norm import BlockNorm, Curvature, ExactBox
+from verify.bounds.block_norm import BlockNorm, Curvature, ExactBox
+from verify.bounds.branch_and_bound import Maximum, maximise
+from verify.bounds.cover import Cover
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.branch_and_bound import Maximum, maximise
-from verify.cover import Cover
-from verify.interval_matrix import Floats
 
 __all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants", "recheck"]
 
@@ -270,7 +270,7 @@ def _box_of(problem: BilevelProblem, box: Box | None) -> Box:
             hint=f"give box={{{example}}}, here or to the problem",
         )
     if len(chosen) == len(names[0]):
-        from verify.y_enclosure import with_y_star
+        from verify.bounds.y_enclosure import with_y_star
 
         return with_y_star(problem, chosen)
     return chosen

@@ -20,13 +20,13 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
-from verify.block_norm import ExactBox
+from verify.bounds.block_norm import ExactBox
+from verify.bounds.branch_and_bound import Maximum, maximise
+from verify.bounds.cover import Cover
+from verify.bounds.interval_matrix import Floats
+from verify.bounds.phi_boxes import PhiBoxes
+from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm
 from verify.bracket import Bracket
-from verify.branch_and_bound import Maximum, maximise
-from verify.cover import Cover
-from verify.interval_matrix import Floats
-from verify.phi_boxes import PhiBoxes
-from verify.phi_norms import GradNorm, HessNorm, ThirdNorm
 from verify.regularity import constants
 
 __all__ = ["Smoothness", "smoothness"]

@@ -22,13 +22,13 @@ from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.tape.intervals import enclose
-from verify.interval_matrix import Floats
-from verify.phi_boxes import PhiEnclosure
-from verify.stationary_balls import Root, refine
-from verify.stationary_boxes import Boxes, Mask, excluded, newton_image
-from verify.stationary_domain import continued
-from verify.stationary_exact import ExactPoint, exact_point, inertia, simplest
-from verify.stationary_point import Kind, StationaryPoint, as_point, bracket_of, exact_result, named_box
+from verify.bounds.interval_matrix import Floats
+from verify.bounds.phi_boxes import PhiEnclosure
+from verify.points.balls import Root, refine
+from verify.points.boxes import Boxes, Mask, excluded, newton_image
+from verify.points.domain import continued
+from verify.points.exact import ExactPoint, exact_point, inertia, simplest
+from verify.points.point import Kind, StationaryPoint, as_point, bracket_of, exact_result, named_box
 
 __all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_points"]
 

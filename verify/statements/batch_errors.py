@@ -14,14 +14,14 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.neon import neon_escape
-from verify.batch_solutions import Batches, Derivatives, frobenius, slices, spectral
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.cases import Case, tightest
 from verify.claim import Kind, NotApplicable, claim
-from verify.interval_matrix import Floats
-from verify.samples import Samples, Solved, samples_of
+from verify.measures.batch_solutions import Batches, Derivatives, frobenius, slices, spectral
+from verify.measures.cases import Case, tightest
+from verify.measures.samples import Samples, Solved, samples_of
+from verify.measures.stocbio_bounds import solved_points
 from verify.statistics import judged_probability, runs_needed
-from verify.stocbio_bounds import solved_points
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive
 

@@ -2,7 +2,7 @@
 
 Each bound is a formula of certified constants. What it bounds is certified over the whole box where
 ``verify.smoothness`` gives a bracket, and otherwise the largest that was seen at many points;
-``verify.derivative_checks`` says how both are judged. One function a statement, hence a long file.
+``verify.measures.derivative_checks`` says how both are judged. One function a statement, hence a long file.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import numpy as np
 
 from bilevel_sym.constants import Constants, MinimaxConstants, Variant
 from bilevel_sym.tape.model import Model
+from verify.bounds.interval_matrix import Floats
+from verify.bounds.tensor_norm import largest_values
 from verify.claim import claim
-from verify.derivative_checks import (
+from verify.measures.derivative_checks import (
     bracket_of,
     by_bracket,
     by_sample,
@@ -34,12 +36,10 @@ from verify.derivative_checks import (
     steady_response,
     u,
 )
-from verify.interval_matrix import Floats
-from verify.norm_calculus import derived
-from verify.regions import Region, decided_over, regions
-from verify.responses import Responses, block_values, responses
+from verify.measures.norm_calculus import derived
+from verify.measures.regions import Region, decided_over, regions
+from verify.measures.responses import Responses, block_values, responses
 from verify.study import Study
-from verify.tensor_norm import largest_values
 from verify.verdict import CheckResult, Evidence, judged
 
 __all__ = [

@@ -24,10 +24,10 @@ from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers.noise import uniform_in_ball
+from verify.bounds.interval_matrix import Floats
 from verify.claim import NotApplicable, claim
-from verify.interval_matrix import Floats
-from verify.regions import regions
-from verify.runs import UNIT, compared
+from verify.measures.regions import regions
+from verify.measures.runs import UNIT, compared
 from verify.statistics import judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged

@@ -15,11 +15,11 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.linear_system import conjugate_gradients
 from bilevel_sym.problem import BilevelProblem
+from verify.bounds.interval_matrix import Floats
 from verify.claim import claim
-from verify.interval_matrix import Floats
-from verify.rates import rate_v, rate_y
-from verify.regions import Region, decided_over, lower_levels
-from verify.runs import (
+from verify.measures.rates import rate_v, rate_y
+from verify.measures.regions import Region, decided_over, lower_levels
+from verify.measures.runs import (
     ITERATIONS,
     UNIT,
     compared,

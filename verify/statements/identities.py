@@ -1,8 +1,8 @@
 """The identities of the paper: derivatives of y* and of Phi, each against an expansion that does not use it.
 
 Each is checked twice. For undefined f and g, symbol by symbol: that proves it for every smooth problem. And on the
-problem itself, at points of the box, against power series of y* and Phi (``verify.jets``): in exact rationals where f
-and g are rational functions, else in balls of 200 bits.
+problem itself, at points of the box, against power series of y* and Phi (``verify.measures.jets``): in exact rationals
+where f and g are rational functions, else in balls of 200 bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.tape import balls
 from bilevel_sym.textbook import Equation, textbook_equations
 from verify.claim import claim
-from verify.jets import BITS, Numbers, TaylorPoint, taylor_point
+from verify.measures.jets import BITS, Numbers, TaylorPoint, taylor_point
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 

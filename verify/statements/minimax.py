@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import sympy as sp
 
 from verify.claim import NotApplicable, claim
-from verify.minimax_sites import Site, around_nash, sites, strict_minimum_in_x
-from verify.stationary_exact import exact_point
+from verify.measures.minimax_sites import Site, around_nash, sites, strict_minimum_in_x
+from verify.points.exact import exact_point
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 

@@ -14,11 +14,11 @@ from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.stochastic import stocbio_steps
 from bilevel_sym.solvers import StocBiO, neumann_batch_sizes, solve
 from bilevel_sym.tape.balls import precision
-from verify.batch_moments import Estimator, hypergradient_error
-from verify.cases import Case, tightest
 from verify.claim import Kind, claim
-from verify.samples import BITS, Samples, Solved, ends, mean, samples_of, squares
-from verify.stocbio_bounds import (
+from verify.measures.batch_moments import Estimator, hypergradient_error
+from verify.measures.cases import Case, tightest
+from verify.measures.samples import BITS, Samples, Solved, ends, mean, samples_of, squares
+from verify.measures.stocbio_bounds import (
     error_bound,
     inner,
     mean_hypergradient,

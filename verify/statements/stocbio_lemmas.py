@@ -18,11 +18,11 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.solvers import neumann_batch_sizes
 from bilevel_sym.tape.balls import precision
-from verify.batch_moments import Estimator, hypergradient_error, sgd_step, walks
-from verify.cases import Case, tightest
 from verify.claim import Kind, claim
-from verify.samples import BITS, Balls, Region, Samples, Solved, ends, mean, samples_of, squares
-from verify.stocbio_bounds import (
+from verify.measures.batch_moments import Estimator, hypergradient_error, sgd_step, walks
+from verify.measures.cases import Case, tightest
+from verify.measures.samples import BITS, Balls, Region, Samples, Solved, ends, mean, samples_of, squares
+from verify.measures.stocbio_bounds import (
     distance,
     error_bound,
     named,

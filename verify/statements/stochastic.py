@@ -11,13 +11,13 @@ from flint import arb, arb_mat
 from bilevel_sym.constants import Variant
 from bilevel_sym.schedules.batches import concentration
 from bilevel_sym.tape.balls import precision
-from verify.batch_moments import failure_probability, second_moment
+from verify.bounds.branch_and_bound import Maximum
 from verify.bracket import Bracket
-from verify.branch_and_bound import Maximum
-from verify.cases import Case, tightest
 from verify.claim import Kind, claim
-from verify.samples import BITS, Samples, ends, mean, samples_of, spread, squares
-from verify.stocbio_bounds import solved_points
+from verify.measures.batch_moments import failure_probability, second_moment
+from verify.measures.cases import Case, tightest
+from verify.measures.samples import BITS, Samples, ends, mean, samples_of, spread, squares
+from verify.measures.stocbio_bounds import solved_points
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, judged
 

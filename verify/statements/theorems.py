@@ -29,7 +29,7 @@ from bilevel_sym.schedules.goal import Goal
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
 from verify.claim import claim
-from verify.conditions import (
+from verify.measures.conditions import (
     BITS,
     ROUNDED,
     Condition,
@@ -43,11 +43,11 @@ from verify.conditions import (
     verdict_on,
     worst_of_each_part,
 )
+from verify.measures.visiting import DELTA, positive_constants, visits
 from verify.regularity import constants
 from verify.statements.tube import require_smooth
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
-from verify.visiting import DELTA, positive_constants, visits
 
 __all__: list[str] = []
 

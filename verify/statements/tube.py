@@ -16,10 +16,10 @@ from bilevel_sym.zoo import get
 from bilevel_sym.zoo.tube_shape import TAU
 from verify.bracket import Bracket
 from verify.claim import NotApplicable, claim
+from verify.measures.tube_curvature import curvature
+from verify.measures.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
 from verify.statistics import judged_probability
 from verify.study import Floats, Study
-from verify.tube_curvature import curvature
-from verify.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
 from verify.verdict import CheckResult, Verdict, judged
 
 __all__: list[str] = []

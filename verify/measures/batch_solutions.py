@@ -11,7 +11,7 @@ import numpy as np
 from bilevel_sym.batches import Batch, BatchSession, Data
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import StochasticProblem
-from verify.interval_matrix import Floats
+from verify.bounds.interval_matrix import Floats
 
 __all__ = ["Batches", "Derivatives", "frobenius", "slices", "spectral"]
 

@@ -18,10 +18,10 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.expressions import substitute
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
-from verify.interval_matrix import Matrices
+from verify.bounds.interval_matrix import Matrices
+from verify.points.balls import BITS, eigenvalue_balls
+from verify.points.exact import exact_point
 from verify.stationary import StationaryPoint
-from verify.stationary_balls import BITS, eigenvalue_balls
-from verify.stationary_exact import exact_point
 from verify.study import Study
 
 __all__ = ["Site", "around_nash", "sites", "strict_minimum_in_x"]

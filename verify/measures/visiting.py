@@ -21,7 +21,7 @@ from bilevel_sym.schedules.inner import aid_steps, descent_rate, least_steps
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.status import Status
-from verify.conditions import gradient_bound
+from verify.measures.conditions import gradient_bound
 from verify.statistics import judged_probability
 from verify.study import Floats, Study
 from verify.verdict import CheckResult, inconclusive

@@ -16,11 +16,11 @@ from bilevel_sym.box import Box
 from bilevel_sym.exact import rational
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.interval_matrix import Floats
-from verify.stationary_balls import BITS, Root, eigenvalue_balls
-from verify.stationary_domain import standing
-from verify.stationary_exact import ExactPoint, inertia
+from verify.points.balls import BITS, Root, eigenvalue_balls
+from verify.points.domain import standing
+from verify.points.exact import ExactPoint, inertia
 
 __all__ = [
     "Kind", "StationaryPoint", "as_point", "bracket_of", "exact_brackets", "exact_result", "kind_by_inertia", "kind_of",
@@ -72,7 +72,7 @@ def as_point(
     """A root as a result; None where it lies outside of ``box`` or of the domain. ``alone``: where it is the only one.
 
     >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y")  # Phi = x^2 - x
-    >>> from verify.stationary_balls import refine
+    >>> from verify.points.balls import refine
     >>> root = refine(problem, [0.4], [0.4])
     >>> as_point(problem, root, Box({"x": (0, 1)})).kind, as_point(problem, root, Box({"x": (1, 2)}))
     ('local minimum', None)
@@ -104,7 +104,7 @@ def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
     """An exactly stationary point as a result; its kind by the exact signs of its eigenvalues.
 
     >>> problem = BilevelProblem("x**4 + y**2", "(y - x**3)**2", "x", "y")
-    >>> from verify.stationary_exact import exact_point
+    >>> from verify.points.exact import exact_point
     >>> exact_result(exact_point(problem, [sp.Integer(0)]), Box({"x": (-1, 1)})).kind
     'degenerate'
     """

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from bilevel_sym.engine import Session, over_points
 from bilevel_sym.errors import BilevelError
-from verify.interval_matrix import Floats
-from verify.regions import Region, lower_levels
+from verify.bounds.interval_matrix import Floats
+from verify.bounds.tensor_norm import largest_values
+from verify.measures.regions import Region, lower_levels
 from verify.study import Study
-from verify.tensor_norm import largest_values
 
 __all__ = ["Responses", "Seen", "block_values", "responses"]
 

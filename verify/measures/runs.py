@@ -15,9 +15,9 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
-from verify.interval_matrix import Floats
-from verify.rates import rate_y
-from verify.regions import Region, lower_levels
+from verify.bounds.interval_matrix import Floats
+from verify.measures.rates import rate_y
+from verify.measures.regions import Region, lower_levels
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
@@ -175,7 +175,7 @@ def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: 
     """Run Algorithm 1 from the starts, and compute the exact values at every iterate inside the region.
 
     >>> from bilevel_sym import AID, zoo
-    >>> from verify.regions import regions
+    >>> from verify.measures.regions import regions
     >>> from verify.study import study_of
     >>> study = study_of(zoo.get("scalar").problem)
     >>> region = next(iter(regions(study)))

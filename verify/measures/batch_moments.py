@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.interval_matrix import Floats
-from verify.samples import Balls, Samples, ends, mean, spread, squares
+from verify.measures.samples import Balls, Samples, ends, mean, spread, squares
 
 __all__ = [
     "Estimator",

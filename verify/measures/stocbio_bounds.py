@@ -12,8 +12,8 @@ from flint import arb, arb_mat
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
-from verify.batch_moments import Estimator, hull
-from verify.samples import Balls, Samples, Solved, mean
+from verify.measures.batch_moments import Estimator, hull
+from verify.measures.samples import Balls, Samples, Solved, mean
 
 __all__ = [
     "distance",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bilevel_sym.constants import Constants, Variant
-from verify.interval_matrix import Floats
+from verify.bounds.interval_matrix import Floats
 
 __all__ = ["rate_v", "rate_y"]
 

@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.bounds.cover import LEAF, Cover, middles
 from verify.bracket import Bracket
-from verify.cover import LEAF, Cover, middles
 
 __all__ = ["Maximum", "Objective", "maximise", "proved_upper"]
 

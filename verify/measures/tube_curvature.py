@@ -12,7 +12,7 @@ from flint import arb, arb_poly, fmpq
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.zoo.tube_shape import TAU
 from verify.bracket import Bracket
-from verify.tube_pieces import Tube
+from verify.measures.tube_pieces import Tube
 
 __all__ = ["curvature"]
 
@@ -21,7 +21,7 @@ def curvature(tube: Tube) -> Bracket:
     """sup |Hess Phi| over D_0, proved.
 
     >>> from bilevel_sym.zoo import get
-    >>> from verify.tube_pieces import tube_of
+    >>> from verify.measures.tube_pieces import tube_of
     >>> 10 / 3 in curvature(tube_of(get("tube_printed", d=1).problem))
     True
     """

@@ -1,8 +1,7 @@
 """How a bound on a derivative is judged: by structure, by a certified bracket, by what was seen, or by derivation.
 
 The bound is a formula of certified constants, in exact rationals. Where the whole box decides nothing, a part of it
-with constants of its own is asked; what numbers leave open is settled by ``verify.norm_calculus``, if it derives the
-formula.
+with constants of its own is asked; what numbers leave open is settled by ``norm_calculus``, if it derives the formula.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import sympy as sp
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.tape.model import Model
+from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.interval_matrix import Floats
-from verify.norm_calculus import derived, follows
-from verify.regions import Region, decided_over, lower_levels
-from verify.responses import Responses, Seen, responses
+from verify.measures.norm_calculus import derived, follows
+from verify.measures.regions import Region, decided_over, lower_levels
+from verify.measures.responses import Responses, Seen, responses
 from verify.study import Study
 from verify.verdict import CheckResult, judged
 

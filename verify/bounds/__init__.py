@@ -1,0 +1,1 @@
+"""Proved bounds over boxes: interval matrices, affine forms, norms, branch and bound, and Phi over boxes."""

@@ -1,0 +1,1 @@
+"""One stationary point: its box, its balls, its exact arithmetic, and the end of a domain."""
