@@ -87,6 +87,7 @@ def covers(cover: Cover) -> bool:
     return bool(inside.all()) and math.isclose(volume, (cover.upper - cover.lower).prod(), rel_tol=1e-9)
 
 
+@pytest.mark.slow
 @given(st.floats(-4, 4), st.floats(-4, 4), st.floats(-2, 2))
 def test_brackets_hold_the_maximum_and_are_narrow(a: float, b: float, c: float) -> None:
     objective = Wave(a, b, c)

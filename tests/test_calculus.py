@@ -130,6 +130,7 @@ def test_tidy_shortens(expression: sp.Expr, shorter: sp.Expr) -> None:
     assert tidy(expression) == shorter
 
 
+@pytest.mark.slow
 def test_long_maxima_and_high_powers_are_quick() -> None:
     many = sp.symbols("m1:41", real=True)
     start = time.process_time()

@@ -76,6 +76,7 @@ def one(problem: BilevelProblem, label: str, part: str = "", **options: Any) -> 
 # ---- the zoo -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_every_bound_holds_on_the_zoo(name: str) -> None:
     found = results(zoo.get(name).problem, seconds=10.0)
@@ -368,6 +369,7 @@ def problems(draw: st.DrawFn) -> BilevelProblem:
     return BilevelProblem(f, g, x, y, box=box)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_true_bounds_are_never_violated_on_random_problems(problem: BilevelProblem, seed: int) -> None:

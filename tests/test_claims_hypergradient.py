@@ -65,6 +65,7 @@ def _formulas_only(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- true statements -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "variant"),
     [
@@ -100,6 +101,7 @@ CORNERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", TRUE)
 @pytest.mark.parametrize("k", range(len(CORNERS)))
 def test_corner_cases_hold(k: int, variant: Variant) -> None:
@@ -110,6 +112,7 @@ def test_corner_cases_hold(k: int, variant: Variant) -> None:
     assert [result for result in found if result.verdict is Verdict.VIOLATED] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "n", "spectrum"),
     [

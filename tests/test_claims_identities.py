@@ -122,6 +122,7 @@ def _pieces(x: Any, y: Any) -> Any:
 # ---- the claims --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.names())
 def test_every_identity_is_proved_on_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem
@@ -286,6 +287,7 @@ def test_identities_hold_on_random_problems(problem: BilevelProblem, seed: int) 
         )
 
 
+@pytest.mark.slow
 @given(problem=problems())
 def test_the_printed_hessian_fails_exactly_where_the_product_is_not_symmetric(problem: BilevelProblem) -> None:
     study = study_of(problem, variant="printed")

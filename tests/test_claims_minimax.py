@@ -68,6 +68,7 @@ def test_a_saddle_of_phi_with_more_upper_than_lower_variables() -> None:
     assert verdicts(SADDLE, "printed")["unlabelled:section-proof-nash"] == {Verdict.VIOLATED}  # rank 1 of 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [2, 5, 8, pytest.param(11, marks=pytest.mark.slow), pytest.param(14, marks=pytest.mark.slow)]
 )

@@ -214,6 +214,7 @@ def test_sigma_is_certified() -> None:
     assert problem.d == 1
 
 
+@pytest.mark.slow
 def test_rows_without_strong_convexity_are_found() -> None:
     problem = StochasticProblem(
         "(y1 - a)**2/2 + x*y2", "(b*y1 + c*y2 - x)**2/2 + (y1**2 + y2**2)*(b**2 - 1)/2", "x", ("y1", "y2"), "a",
@@ -255,6 +256,7 @@ def test_derivatives_of_phi_of_a_batch_against_the_batch_as_a_problem(problem: S
 # ---- verdicts on the zoo -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("variant", ["corrected", pytest.param("sharp", marks=pytest.mark.slow)])
 def test_corrected_forms_hold_on_the_zoo(name: str, variant: Variant) -> None:
@@ -278,6 +280,7 @@ def test_printed_forms_on_the_zoo(name: str) -> None:
     assert failed - {"unlabelled:stochastic-gradient-split"} == PRINTED_FAILS
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_depend_on_the_run() -> None:
     problem = zoo.get("stochastic_noise").problem
     for label in ("lem:batch-grad-err", "lem:stocbio-decrease", "eq:hessphi-err"):

@@ -158,6 +158,7 @@ def test_problems_of_every_shape_against_fifty_digits_and_balls(name: str, backe
     check_against_digits_and_balls(PROBLEMS[name], points(PROBLEMS[name], 3), backend)
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(1, 3), st.integers(1, 3))
 @FEW
 def test_random_problems_with_a_known_solution(data: st.DataObject, d: int, n: int) -> None:

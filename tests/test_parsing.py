@@ -273,6 +273,7 @@ def report() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_hostile_input_ends_in_a_typed_error_or_a_valid_result(report: dict[str, Any]) -> None:
     assert len(EXPRESSIONS) + len(FILES) >= 120
     for seen, inputs, valid in (

@@ -41,8 +41,8 @@ from bilevel_sym.tape.arrays import ArraySession
 from bilevel_sym.tape.model import Model
 from verify import regularity, saved_constants, statements
 from verify.bracket import Bracket
-from verify.measures import derivative_checks, rates, samples, stocbio_bounds, visiting
-from verify.points import balls, minimax_sites
+from verify.measures import derivative_checks, minimax_sites, rates, samples, stocbio_bounds, visiting
+from verify.points import balls
 from verify.statements import corollaries, neon, tube
 from verify.statements import escape as escape_claims
 from verify.statistics import runs_needed
@@ -53,7 +53,7 @@ Plant = Callable[[Patch], None]
 RATE_V, VARIANCE = rates.rate_v, vars(samples.Samples)["variance_formula"].func
 
 
-def KAPPA(c: Any) -> Any:  # noqa: N802 - it stands for a constant
+def only_kappa(c: Any) -> Any:
     return c.kappa
 
 
@@ -383,9 +383,9 @@ DERIVATIVES = [
          number(Constants, "kappa", property(lambda c: (c.ell + c.mu) / (2 * c.mu)))),
     Case("kappa M for M + kappa M", line, "pro:bounds", "hypergradient",
          number(Constants, "hypergradient_bound", property(lambda c: c.kappa * c.M))),
-    Case("kappa for 1 + kappa", witness, "eq:y-grad-diff", "", lambda p: everywhere(p, derivative_checks.u, KAPPA)),
+    Case("kappa for 1 + kappa", witness, "eq:y-grad-diff", "", lambda p: everywhere(p, derivative_checks.u, only_kappa)),
     Case("kappa for 1 + kappa, y''", witness, "eq:y-hess-bound", "",
-         lambda p: everywhere(p, derivative_checks.u, KAPPA)),
+         lambda p: everywhere(p, derivative_checks.u, only_kappa)),
     Case("sampled mu", curved, "pro:bounds", "inverse Hessian", shrunk("mu", 1.2)),
     Case("sampled M", curved, "pro:bounds", "first order", shrunk("M", 0.8)),
     Case("sampled ell", curved, "pro:bounds", "second order", shrunk("ell", 0.9)),
@@ -454,7 +454,7 @@ WARM_STARTS = [
     Case("certified L_phi too small", bowl, "lem:descent", "", flatter("L_phi", 0.4), variant="sharp"),
 ]
 ESCAPES = [
-    Case("10^5 F", scalar, "lem:escapesaddle", "coupling", fields(escape.escape_of, F_escape=lambda F: 1e5 * F)),
+    Case("10^7 F", scalar, "lem:escapesaddle", "coupling", fields(escape.escape_of, F_escape=lambda F: 1e7 * F)),
     Case("T = 1", scalar, "lem:escapesaddle", "probability", fields(escape.escape_of, T_escape=lambda T: 1)),
     Case("20 descents", scalar, "lem:escapesaddle", "probability", number(escape_claims, "RUNS", 20), says="INCONCLUSIVE"),
     Case("iota/2", scalar, "unlabelled:stuck-probability", "perturbation",
@@ -489,7 +489,7 @@ STOCHASTIC = [
          lambda p: everywhere(p, runs_needed, lambda *args: 10), says="INCONCLUSIVE"),
     Case("c/9", noisy, "le:first_m", "", result_of(stocbio_bounds.slope_in_y, lambda c: c / 9)),
     Case("an error bound over 20", noisy, "le:variancc", "", result_of(stocbio_bounds.error_bound, lambda bound: bound / 20)),
-    Case("L_phi/8, by smoothness", stochastic_noise, "eq:expect-phi", "by smoothness", times(Constants, "L_phi", 1 / 4000), slow=True),
+    Case("twice the inner product", stochastic_noise, "eq:expect-phi", "by smoothness", result_of(stocbio_bounds.inner, lambda a: 2 * a), slow=True),
     Case("StocBiO goes up", stochastic_noise, "lem:stocbio-decrease", "", ascent, slow=True),
 ]  # fmt: skip
 TUBE = [
@@ -554,7 +554,7 @@ def _claims(content: dict[str, Any], constant: str) -> list[dict[str, Any]]:
 
 def _smaller_upper_end(content: dict[str, Any]) -> None:
     for claim in _claims(content, "rho"):
-        claim["upper"], claim["lower"] = 0.9 * claim["upper"], 0.9 * claim["lower"]
+        claim["upper"], claim["lower"] = 0.9 * claim["upper"], 0.9 * (claim["lower"] or 0.0)
 
 
 def _larger_mu(content: dict[str, Any]) -> None:

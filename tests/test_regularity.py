@@ -151,6 +151,7 @@ def test_the_zoos_exact_constants_lie_in_the_brackets(name: str) -> None:
         assert bracket.upper <= 1.0101 * bracket.lower + 1e-140
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", ["block", "joint"])
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 1), (1, 2)])
 def test_brackets_hold_what_sampling_and_optimisation_reach(d: int, n: int, reading: Reading) -> None:

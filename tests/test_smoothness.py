@@ -80,6 +80,7 @@ def assert_true(found: Smoothness, problem: BilevelProblem) -> None:
         assert bracket.lower >= 0.95 * value - 1e-140, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "d", "n"), [(0, 1, 1), (1, 1, 3), (2, 2, 1), (3, 2, 2)])
 def test_brackets_contain_the_truth_on_random_problems(seed: int, d: int, n: int) -> None:
     problem = random_problem(seed, d, n)
@@ -100,6 +101,7 @@ def test_brackets_contain_the_truth_on_more_random_problems(seed: int) -> None:
     assert_true(smoothness(problem, seconds=SECONDS, rtol=0.2), problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["implicit_cubic", "ridge", "minimax_degenerate", "robust_regression"])
 def test_brackets_on_zoo_problems(name: str) -> None:
     problem = zoo.get(name).problem
@@ -118,6 +120,7 @@ def test_known_answers() -> None:
     assert "sup |Hess Phi|" in str(found)
 
 
+@pytest.mark.slow
 def test_minimax_has_the_formulas_of_its_own_lemma() -> None:
     found = smoothness(zoo.get("minimax_nash").problem, seconds=SECONDS)
     assert found.L_phi_formula is not None
@@ -125,6 +128,7 @@ def test_minimax_has_the_formulas_of_its_own_lemma() -> None:
     assert found.L_phi.ratio < 1.01
 
 
+@pytest.mark.slow
 def test_more_time_never_hurts_and_little_time_is_still_true() -> None:
     problem = random_problem(3, 2, 2)
     short, long = (smoothness(problem, seconds=s, rtol=0.02) for s in (0.3, SECONDS))

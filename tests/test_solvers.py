@@ -1123,6 +1123,7 @@ QUADRATIC = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUADRATIC)
 def test_where_phi_looks_quadratic_a_saddle_is_not_called_a_minimum(name: str) -> None:
     p = QUADRATIC[name]
@@ -1153,6 +1154,7 @@ def test_a_lower_level_that_is_too_stiff_is_solved_by_newton() -> None:
     assert Perturbed.auto(p).estimator == Exact()
 
 
+@pytest.mark.slow
 def test_room_for_a_long_run_is_taken_as_it_is_needed() -> None:
     solve(TOY, STEP, [1.0], steps=1)  # what is imported and loaded once is not the run's
     tracemalloc.start()

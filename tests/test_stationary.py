@@ -119,6 +119,7 @@ def test_against_the_real_roots_of_a_polynomial(upper: list[int], target: list[i
         assert any(low <= value <= high for low, high in boxes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_newton_in_float64_finds_nothing_else(seed: int) -> None:
     problem = random_problem(seed)

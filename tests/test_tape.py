@@ -564,6 +564,7 @@ GROW: list[Callable[[sp.Expr], sp.Expr]] = [
 ]
 
 
+@pytest.mark.slow
 def test_deep_sums_products_and_pieces_need_no_recursion() -> None:
     for grow in GROW:
         expression: sp.Expr = x + 1

@@ -288,6 +288,7 @@ def test_lower_solution_and_phi_to_forty_digits(spec: str) -> None:
             assert abs(f(*point, *y) - phi(*point)) < mp.mpf(10) ** -40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_the_box_holds_the_lower_solution_and_g_is_convex_there(spec: str) -> None:
     example = EXAMPLES[spec]
@@ -414,6 +415,7 @@ def largest_norm(tensors: Array) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", WITH_CONSTANTS)
 def test_constants_bound_every_block_and_are_attained(spec: str) -> None:
     problem, constants = EXAMPLES[spec].problem, known(EXAMPLES[spec].constants)

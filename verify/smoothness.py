@@ -201,8 +201,10 @@ def _formulas(
     except BilevelError as error:
         return None, None, error.message
     formulas = MinimaxConstants(valid.mu, valid.ell, valid.rho) if isinstance(problem, MinimaxProblem) else valid
-    # a dozen roundings, all of positive numbers
-    return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), doubt
+    try:  # a dozen roundings, all of positive numbers
+        return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), doubt
+    except OverflowError:
+        return None, None, "L_phi or rho_phi is beyond float64"
 
 
 def _box_of_both(problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]) -> tuple[Box, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bilevel_sym.constants import Constants, Variant
 from verify.bounds.interval_matrix import Floats
 
-__all__ = ["rate_v", "rate_y"]
+__all__ = ["log_rate_y", "rate_v", "rate_y"]
 
 
 def rate_y(constants: Constants, variant: Variant) -> float:
@@ -22,6 +24,15 @@ def rate_y(constants: Constants, variant: Variant) -> float:
     """
     keeps = float((constants.ell - constants.mu) / constants.ell)
     return keeps if variant == "sharp" else float(np.sqrt(keeps))
+
+
+def log_rate_y(constants: Constants, variant: Variant) -> float:
+    """The logarithm of ``rate_y``, also where that is 1 to 16 digits; mu < ell.
+
+    >>> log_rate_y(Constants(1e-20, 1.0, 0.0, 0.0, 1.0), "sharp")
+    -1e-20
+    """
+    return math.log1p(-float(constants.mu / constants.ell)) / (1 if variant == "sharp" else 2)
 
 
 def rate_v(kappa: Floats | float, steps: int, variant: Variant) -> Floats:

@@ -161,7 +161,7 @@ def _local_once(study: Study, part: float) -> Region:
     low, high = _ends(study)
     if not np.isfinite(high - low).all():
         raise BilevelError("the box does not say how far y goes", hint="give intervals for y too")
-    centre = _centre(study, low, high)
+    centre = _centre(study)
     radius = part * (high - low)
     # y* moves with x, faster by up to the condition number, so y gets more room than x
     radius[: study.exact.d] /= 4
@@ -175,9 +175,11 @@ def _local_once(study: Study, part: float) -> Region:
     )
 
 
-def _centre(study: Study, low: Floats, high: Floats) -> Floats:
+@lru_cache(2)
+def _centre(study: Study) -> Floats:
     """(x, y*(x)) inside the box where the second derivatives are smallest against the curvature of g."""
     kernels, d = study.kernels, study.exact.d
+    low, high = _ends(study)
     middle = (low + high)[:d] / 2
     nearer = np.resize(NEARER, (CANDIDATES, 1))
     x = middle + nearer * (study.points(CANDIDATES, "regions") - middle)

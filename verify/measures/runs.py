@@ -16,7 +16,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
 from verify.bounds.interval_matrix import Floats
-from verify.measures.rates import rate_y
+from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
@@ -280,11 +280,12 @@ def halving(c: Constants, variant: Variant) -> tuple[int, int]:
     (10, 1)
     """
     keeps_y, keeps_v = c.warm_start_factors(0, 0)
-    rate = rate_y(c, variant)
-    D = 1 if rate == 0 else max(1, math.ceil(math.log(0.5 / keeps_y) / math.log(rate)))
-    q = (math.sqrt(c.kappa) - 1) / (math.sqrt(c.kappa) + 1)
-    N = 1 if q == 0 else max(1, math.ceil(math.log(0.5 / keeps_v) / math.log(q)))
-    return D, N
+    if c.mu == c.ell:
+        return 1, 1
+    # of rates near 1, which may be rounded to it, the distance from 1 is what counts
+    slow_y, slow_v = log_rate_y(c, variant), math.log1p(-2 / (math.sqrt(c.kappa) + 1))
+    D, N = (math.ceil(math.log(0.5 / keeps) / slow) for keeps, slow in ((keeps_y, slow_y), (keeps_v, slow_v)))
+    return max(1, D), max(1, N)
 
 
 def small_step(region: Region, iterations: int) -> float:

@@ -100,6 +100,8 @@ def _smoothness(study: Study, c: Constants) -> Smoothness:
     low, high = study.x_ends
     if not L > 0:
         raise CertificateFailure("Phi is linear, and has no minimum")
+    if not (high > low).any():
+        raise CertificateFailure("the box in x is a single point, in which nothing moves")
     # a larger rho is as valid; without one an escape from the saddle of a quadratic Phi would have no scale
     return Smoothness(L, max(rho, FLAT * L / float((high - low).max())))
 

@@ -342,6 +342,8 @@ def unique_lower_solution(study: Study) -> CheckResult:
     x = study.points(16, "unique")
     rng = study.rng("unique")
     ends = [(float(low), float(high)) for low, high in list(study.box)[study.exact.d :]]
+    if not ends:  # a box in x alone
+        ends = [(float(centre) - 1, float(centre) + 1) for centre in study.exact.y_centre]
     low, high = (np.array(end) for end in zip(*ends, strict=True))
     try:
         first = study.kernels.y_star(x, y0=np.tile(low, (len(x), 1)))

@@ -17,7 +17,7 @@ from bilevel_sym.linear_system import conjugate_gradients
 from bilevel_sym.problem import BilevelProblem
 from verify.bounds.interval_matrix import Floats
 from verify.claim import claim
-from verify.measures.rates import rate_v, rate_y
+from verify.measures.rates import log_rate_y, rate_v, rate_y
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.runs import (
     ITERATIONS,
@@ -340,7 +340,7 @@ def grad_err_mini(study: Study) -> CheckResult:
 def _gdmax(study: Study, region: Region) -> CheckResult:
     c = region.constants
     rate = rate_y(c, study.variant)
-    D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / math.log(rate))
+    D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / log_rate_y(c, study.variant))
     if D * RUNS * ITERATIONS > MOST_WORK:
         return inconclusive(
             "lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}", variant=study.variant

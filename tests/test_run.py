@@ -1,0 +1,158 @@
+"""verify.run as a whole: the zoo, random problems, bad input, time, interruption, the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import random_problem
+from hypothesis import settings
+
+import verify
+from bilevel_sym import BilevelProblem, zoo
+from bilevel_sym.cli import main
+from bilevel_sym.errors import InvalidProblem
+from verify import runner
+from verify.claim import Claim
+from verify.report import Report
+from verify.verdict import CheckResult, Verdict
+
+# the tube of Section 5 has jumps: those statements are false there, and these alone
+FALSE_IN_THE_ZOO = {
+    "tube": {"assu:bilevel", "eq: tube_f"},
+    "tube_printed": {"assu:bilevel", "eq: tube_f", "unlabelled:tube-domain"},
+}
+RANDOM = 500 if settings().max_examples > 100 else 40  # all of them with --hypothesis-profile=thorough
+TOY = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)}, name="toy")
+
+
+def applicable(report: Report) -> list[CheckResult]:
+    return [result for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE]
+
+
+def earned(result: CheckResult) -> bool:
+    """HOLDS rests on a proof or on a bound that was put to the test; all else gives its reason."""
+    if result.verdict is not Verdict.HOLDS:
+        return bool(result.message)
+    return result.evidence == "proved" or result.tightness is None or result.tightness > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.names())
+def test_every_zoo_problem_is_decided_in_time(name: str) -> None:
+    started = time.monotonic()
+    report = verify.run(zoo.get(name).problem, rng=0)
+    assert time.monotonic() - started < 60
+    found = applicable(report)
+    assert sum(result.decided for result in found) >= 0.8 * len(found)
+    violated = {result.label for result in found if result.verdict is Verdict.VIOLATED}
+    assert violated == FALSE_IN_THE_ZOO.get(name, set())
+    assert [str(result) for result in report.results if not earned(result)] == []
+
+
+@pytest.mark.slow
+def test_nothing_true_is_violated_on_random_problems() -> None:
+    for seed in range(RANDOM):
+        report = verify.run(random_problem(seed), rng=seed, seconds=3)
+        wrong = [str(result) for result in report.results if result.verdict is Verdict.VIOLATED or not earned(result)]
+        assert wrong == [], seed
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_verdicts() -> None:
+    first, second = (verify.run(TOY, rng=3, seconds=20) for _ in range(2))
+    for a, b in zip(first.results, second.results, strict=True):
+        assert (a.label, a.part, a.verdict) == (b.label, b.part, b.verdict)
+
+
+def test_a_generator_gives_a_seed_that_the_report_names() -> None:
+    report = verify.run(TOY, claims=["eq:gdrate"], rng=np.random.default_rng(5))
+    again = verify.run(TOY, claims=["eq:gdrate"], rng=report.seed)
+    assert report.results == again.results
+
+
+def test_labels_of_formulas_find_the_claim_that_checks_them() -> None:
+    for item in verify.claims():
+        for label in item.labels:
+            assert label in runner._chosen([label])[0].labels
+    assert len({item.label for item in verify.claims()}) == len(verify.claims())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"claims": ["lem:desent"]}, "lem:descent"),
+        ({"claims": "nonsense"}, "no claim is registered"),
+        ({"seconds": 0}, "seconds"),
+        ({"seconds": float("nan")}, "seconds"),
+        ({"seconds": True}, "seconds"),
+        ({"rng": -1}, "rng"),
+        ({"rng": "a"}, "rng"),
+        ({"variant": "best"}, "variant"),
+    ],
+)
+def test_bad_arguments_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidProblem, match=words):
+        verify.run(TOY, **changes)
+
+
+def test_a_problem_without_a_box_is_refused() -> None:
+    with pytest.raises(InvalidProblem, match="no box"):
+        verify.run(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
+    with pytest.raises(InvalidProblem, match="problem"):
+        verify.run("zoo:scalar")  # type: ignore[arg-type]
+
+
+def test_out_of_time_is_said_and_kept_to() -> None:
+    started = time.monotonic()
+    report = verify.run(zoo.get("saddle").problem, seconds=1)
+    assert time.monotonic() - started < 10
+    late = [result for result in report.results if result.message == "the time was up before its turn"]
+    assert late
+    assert all(result.verdict is Verdict.INCONCLUSIVE for result in late)
+
+
+def test_an_interruption_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    honest = Claim.__call__
+
+    def interrupted(self: Claim, study: Any) -> list[CheckResult]:
+        if len(called) == 3:
+            raise KeyboardInterrupt
+        called.append(self.label)
+        return honest(self, study)
+
+    monkeypatch.setattr(Claim, "__call__", interrupted)
+    report = verify.run(TOY)
+    assert report.interrupted
+    assert [result.label for result in report.results[:3]] == called
+    assert {result.message for result in report.results[3:]} == {"interrupted"}
+    assert {result.label for result in report.results} == {item.label for item in verify.claims()}
+
+
+def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point() -> None:
+    problem = BilevelProblem("x*y", "y**4/4 - y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
+    (result,) = verify.run(problem, claims=["assu:bilevel"]).results
+    assert result.verdict is Verdict.VIOLATED
+    assert result.worst_point is not None
+    assert 3 * result.worst_point["y"] ** 2 - 1 <= 0
+
+
+def test_the_command_prints_a_table_and_its_code_says_whether_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz"]) == 0
+    assert "HOLDS" in capsys.readouterr().out
+    assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz", "--variant", "printed"]) == 1
+    assert "VIOLATED" in capsys.readouterr().out
+    assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "bilevel-sym/report/1"
+
+
+@pytest.mark.parametrize("arguments", [["zoo:scalar", "--claims", "x"], ["zoo:scalar", "--seconds", "-1"], ["no.toml"]])
+def test_the_command_refuses_bad_input_in_a_few_lines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert 1 <= len(shown.err.splitlines()) <= 4
