@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -193,8 +194,9 @@ def _verify(options: argparse.Namespace) -> Iterable[str]:
         progress=sys.stderr.isatty(),
     )
     options.code = 130 if report.interrupted else int(not report.ok)
-    formats = {"text": report.to_text, "markdown": report.to_markdown, "json": report.to_json}
-    return [formats[options.format]()]
+    if options.format == "text":
+        return [report.to_text(width=shutil.get_terminal_size((140, 24)).columns)]
+    return [report.to_markdown() if options.format == "markdown" else report.to_json()]
 
 
 def _errata(options: argparse.Namespace) -> Iterable[str]:

@@ -504,7 +504,7 @@ CASES = [
 
 def result_on(case: Case) -> CheckResult:
     """What a run says of the claim, through the front door."""
-    report = verify.run(case.problem(), claims=[case.label], rng=0, seconds=20, variant=case.variant)
+    report = verify.run(case.problem(), claims=[case.label], rng=0, seconds=8, variant=case.variant)
     found = [result for result in report.results if result.label == case.label and result.part == case.part]
     # a claim that gives up as a whole has no parts
     (result,) = found or [result for result in report.results if result.label == case.label and not result.part]
@@ -625,3 +625,56 @@ def test_zeros_among_the_eigenvalues_break_no_statement(f: str) -> None:
     )  # fmt: skip
     assert report.ok
     assert all(result.decided for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE)
+
+
+@pytest.mark.parametrize("g", ["-y**2/2 + x*y", "x*y", "x - y**2/2"])
+@pytest.mark.parametrize("label", ["eq:gdrate", "eq:cgrate", "lem:grad-err-aid", "eq:warmstart-v", "eq:error-required"])
+def test_nothing_is_proved_of_a_lower_level_without_a_minimum(g: str, label: str) -> None:
+    problem = BilevelProblem("x + y", g, "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
+    report = verify.run(problem, claims=[label], rng=0)
+    assert [result.verdict for result in report.results] == [Verdict.INCONCLUSIVE] * len(report.results)
+
+
+@pytest.mark.parametrize("f", ["x*y + y**2", "x + y**2"])
+def test_nothing_is_proved_of_a_maximum_that_does_not_exist(f: str) -> None:
+    problem = MinimaxProblem(f, "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
+    report = verify.run(problem, claims=["lem:grad-err-mini", "eq:gdrate", "lemC.1"], rng=0)
+    assert all(result.verdict is Verdict.INCONCLUSIVE for result in report.results)
+
+
+ODD = {
+    "a point for a box": BilevelProblem("x*y + sin(x)", "y**2/2 - x*y", "x", "y", box={"x": (1, 1), "y": (-2, 2)}),
+    "a box in x alone": BilevelProblem("x*y + sin(y)", "y**2/2 - x*y + sin(y)/4", "x", "y", box={"x": (-1, 1)}),
+    "kappa = 10^18": BilevelProblem(
+        "x*y*1e9 + sin(x*1e9)", "y**2/2 - x*y*1e9", "x", "y", box={"x": ("-1e-9", "1e-9"), "y": (-2, 2)}
+    ),
+    "numbers beyond float64": BilevelProblem(
+        "exp(30*x)*y", "y**2/2 - x*y", "x", "y", box={"x": (-10, 20), "y": (-20, 20)}
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_problem_raises_nothing_and_breaks_no_statement(name: str) -> None:
+    report = verify.run(ODD[name], rng=0, seconds=6)
+    assert report.ok
+    assert all(result.message for result in report.results)
+
+
+def test_when_the_time_is_up_the_kind_of_a_problem_is_known_all_the_same() -> None:
+    report = verify.run(scalar(), rng=0, seconds=1e-9)
+    verdicts = {result.label: result.verdict for result in report.results}
+    assert verdicts["lemC.1"] is Verdict.NOT_APPLICABLE
+    assert verdicts["lem:descent"] is Verdict.INCONCLUSIVE
+
+
+def test_an_interruption_keeps_what_was_found(monkeypatch: Patch) -> None:
+    def interrupted(study: Any) -> Any:
+        raise KeyboardInterrupt
+
+    item = next(item for item in verify.claims() if item.label == "eq:bilevel-grad")
+    monkeypatch.setitem(item.__dict__, "check", interrupted)
+    report = verify.run(scalar(), claims=["phi-grad", "eq:bilevel-grad", "lem:descent"], rng=0)
+    assert report.interrupted
+    assert [str(result.verdict) for result in report.results] == ["HOLDS", "INCONCLUSIVE", "INCONCLUSIVE"]

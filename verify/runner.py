@@ -91,7 +91,7 @@ def _results(study: Study, chosen: Iterable[Claim], progress: bool) -> Iterator[
     for item in chosen:
         if progress:
             print(f"\r{study.left:5.0f} s left  {item.label:<40}", end="", file=sys.stderr, flush=True)
-        if study.left <= 0:
+        if study.left <= 0 and study.problem.kind in item.kinds:
             yield inconclusive(item.label, "the time was up before its turn", variant=study.variant)
         else:
             yield from item(study)
@@ -102,6 +102,8 @@ def _results(study: Study, chosen: Iterable[Claim], progress: bool) -> Iterator[
 def _chosen(labels: Iterable[str] | None) -> tuple[Claim, ...]:
     if labels is None:
         return _registry()
+    if not isinstance(labels, Iterable):
+        raise InvalidProblem(f"claims={labels!r:.40}", hint="labels, such as ['lem:descent'], or None for all")
     wanted = [labels] if isinstance(labels, str) else list(labels)
     known = {label: item for item in _registry() for label in item.also}
     known |= {item.label: item for item in _registry()}  # what a claim is about comes before what it touches

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -136,7 +137,7 @@ def study_of(
     seconds: float = 40.0,
     variant: Variant = "corrected",
 ) -> Study:
-    """A study over the box given, or over the problem's own.
+    """A study over the box given, or over the problem's own; a box in x alone is completed by where y* lies over it.
 
     >>> from bilevel_sym import BilevelProblem
     >>> study_of(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
@@ -149,13 +150,19 @@ def study_of(
         raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
     x, y = tuple(s.name for s in exact.x), tuple(s.name for s in exact.y)
-    chosen = problem.box if box is None else box.bind(x, y)
+    given = box if box is None or isinstance(box, Box) else Box(box)
+    chosen = problem.box if given is None else given.bind(x, y)
     if chosen is None:
         example = ", ".join(f'"{name}": (-1, 1)' for name in (*x[:1], *y[:1]))
         raise InvalidProblem(
             "the problem has no box, and constants belong to a box",
             hint=f"give one: BilevelProblem(..., box={{{example}}}), or box= here",
         )
+    if len(chosen) == exact.d:
+        from verify.bounds.y_enclosure import with_y_star
+
+        with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
+            chosen = with_y_star(exact, chosen)
     return Study(problem, chosen, seed, seconds, variant)
 
 

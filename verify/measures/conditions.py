@@ -254,7 +254,8 @@ def inner_conditions(rates: Rates, D: int, N: int, accuracy: float) -> Iterator[
     [True, True, True, True]
     """
     exact: Evidence = "proved" if rates.exact else "certified"
-    half = arb(accuracy) / 2
+    # the factors before the rates were rounded, which is more than one step of a rate near 1 can make up for
+    half = arb(accuracy) / 2 * (1 + ROUNDED)
     yield Condition("error of y", rates.error(D, None), half, f"D = {D} keeps its half of the error of AID", exact)
     yield Condition("error of v", rates.error(None, N), half, f"N = {N} keeps its half of the error of AID", exact)
     halves_y, halves_v = rates.halving()

@@ -284,7 +284,7 @@ def halving(c: Constants, variant: Variant) -> tuple[int, int]:
         return 1, 1
     # of rates near 1, which may be rounded to it, the distance from 1 is what counts
     slow_y, slow_v = log_rate_y(c, variant), math.log1p(-2 / (math.sqrt(c.kappa) + 1))
-    D, N = (math.ceil(math.log(0.5 / keeps) / slow) for keeps, slow in ((keeps_y, slow_y), (keeps_v, slow_v)))
+    D, N = (math.ceil(-math.log(2 * keeps) / slow) for keeps, slow in ((keeps_y, slow_y), (keeps_v, slow_v)))
     return max(1, D), max(1, N)
 
 

@@ -48,7 +48,7 @@ MOST_WORK = 60_000  # gradients of g in one run: about a second
 
 
 def isotropic(problem: BilevelProblem) -> Any:
-    """The number c with g_yy = c I for all x and y, or None: then kappa = 1, and one inner step is exact.
+    """The number c > 0 with g_yy = c I for all x and y, or None: then kappa = 1, and one inner step is exact.
 
     >>> from bilevel_sym import zoo
     >>> isotropic(zoo.get("minimax_nash").problem), isotropic(zoo.get("scalar").problem)
@@ -56,7 +56,7 @@ def isotropic(problem: BilevelProblem) -> Any:
     """
     block = _blocks(problem)["g_yy"]
     first = block[0, 0]
-    if not first.is_number:
+    if not (first.is_number and first.is_positive):  # without a minimiser nothing ends there
         return None
     n = problem.n
     return first if all(block[i, j] == (first if i == j else 0) for i in range(n) for j in range(n)) else None
@@ -329,7 +329,7 @@ def grad_err_mini(study: Study) -> CheckResult:
     'Lemma C.2 [lem:grad-err-mini]'
     """
     label = "lem:grad-err-mini"
-    if all(entry == 0 for entry in _blocks(study.exact)["f_xy"]):
+    if all(entry == 0 for entry in _blocks(study.exact)["f_xy"]) and study.constants.valid.mu > 0:
         return judged(
             label, 0.0, 0.0, evidence="proved", variant=study.variant,
             message="f_xy = 0: f_x does not depend on y, so the estimate is exact",

@@ -229,7 +229,7 @@ def _neon_conditions(c: Constants, s: INeonSchedule | StocBiOSchedule, goal: Goa
     rates = Rates.of(c, eta=s.eta, initial_error=_up(start), gradient_bound=_up(length))
     exact: Evidence = "proved" if rates.exact else "certified"
     yield Condition(
-        "accuracy", rates.error(D, s.N), arb(s.accuracy), f"the error of AID with D = {D}, N = {s.N}", exact
+        "accuracy", rates.error(D, s.N), arb(s.accuracy) * room, f"the error of AID with D = {D}, N = {s.N}", exact
     )
     if c.M > 0 and not rates.exact:
         far = arb(_up(start)) + 2 * arb(s.eta) * arb(float(c.drift)) * arb(_up(length))
@@ -277,7 +277,8 @@ def _gdmax_conditions(c: MinimaxConstants, s: PerturbedGDmaxSchedule, goal: Goal
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     far = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(max(c.M_x, s.r))
     keeps = arb(0) if c.mu == c.ell else (1 - mu / ell).sqrt() ** s.D
-    yield Condition("accuracy", ell * far * keeps, arb(s.accuracy), f"the error of GDmax with D = {s.D}", exact)
+    room = arb(s.accuracy) * (1 + ROUNDED)
+    yield Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
     halves = arb(1) if c.mu == c.ell else 2 * arb(2).log() / -(1 - mu / ell).log()
     yield Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
     logs = _above_one(ell * far / arb(s.accuracy)).log().max(arb(2).log())
