@@ -97,9 +97,13 @@ def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None
     for _ in range(MAX_STEPS):
         if not len(members):
             return
+        before = np.abs(at.step[members]).max(axis=1)
         moved, trials = _line_search(engine, at, members)
         evaluations[members] += trials
-        members = members[moved & ~at.tiny()[members] & (at.sizes()[members] > CLOSE)]
+        # where y* itself is rounding beside the terms of g, steps stay as they are, and none is small beside y
+        after = np.abs(at.step[members]).max(axis=1)
+        stalled = (after <= NOTHING) & (2 * after > before)
+        members = members[moved & ~stalled & ~at.tiny()[members] & (at.sizes()[members] > CLOSE)]
 
 
 def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:

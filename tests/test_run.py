@@ -141,6 +141,20 @@ def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point() -> None:
     assert 3 * result.worst_point["y"] ** 2 - 1 <= 0
 
 
+def test_where_y_star_leaves_the_box_the_constants_refute_nothing() -> None:
+    problem = BilevelProblem("x*y + cos(x)*y", "y**2/2 - x*y", "x", "y", box={"x": (-1000, 1000), "y": (-1, 1)})
+    report = verify.run(problem, claims=["grad-Lipschitz", "thm:aid", "unlabelled:remark-large-L-phi"], seconds=10)
+    assert report.ok
+    assert any("leaves the box in y" in result.message for result in report.results)
+
+
+def test_a_box_of_one_value_says_so_where_a_run_would_need_room() -> None:
+    problem = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (0, 0), "y": (-1, 1)})
+    (result,) = verify.run(problem, claims=["eq:warmstart-y"]).results
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert "one value" in result.message
+
+
 def test_the_command_prints_a_table_and_its_code_says_whether_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz"]) == 0
     assert "HOLDS" in capsys.readouterr().out

@@ -78,6 +78,14 @@ class Study:
         low, high = self.x_ends
         return np.asarray(low + (high - low) * self.rng(name).random((count, self.exact.d)))
 
+    def covers(self, x: Floats) -> NDArray[np.bool_]:
+        """At which x, (count, d), y*(x) lies in the box too; elsewhere the constants of the box say nothing of Phi."""
+        ends = np.array([[float(low), float(high)] for low, high in list(self.box)[self.exact.d :]])
+        if not len(ends):
+            return np.ones(len(x), dtype=np.bool_)
+        y = self.kernels.y_star(x)
+        return np.asarray(((y >= ends[:, 0]) & (y <= ends[:, 1])).all(axis=-1))
+
     @cached_property
     def x_ends(self) -> tuple[Floats, Floats]:
         """The lower and upper ends of x."""
@@ -144,7 +152,7 @@ def study_of(
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.InvalidProblem: the problem has no box, and constants belong to a box
-    try: give one: BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)}), or box= here
+    try: [box] in the problem file, or BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)})
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
@@ -156,7 +164,7 @@ def study_of(
         example = ", ".join(f'"{name}": (-1, 1)' for name in (*x[:1], *y[:1]))
         raise InvalidProblem(
             "the problem has no box, and constants belong to a box",
-            hint=f"give one: BilevelProblem(..., box={{{example}}}), or box= here",
+            hint=f"[box] in the problem file, or BilevelProblem(..., box={{{example}}})",
         )
     if len(chosen) == exact.d:
         from verify.bounds.y_enclosure import with_y_star

@@ -39,6 +39,7 @@ class Matrices:
     radius: Floats
 
     @staticmethod
+    @np.errstate(all="ignore")
     def between(lower: Floats, upper: Floats) -> Matrices:
         """From the ends."""
         middle = 0.5 * lower + 0.5 * upper

@@ -217,10 +217,10 @@ def largest_values(tensors: Floats) -> Floats:
     """About |T| for each lane, from below; for guessing, not for proofs."""
     finite = np.isfinite(tensors).reshape(len(tensors), -1).all(axis=1)
     safe = np.where(finite.reshape(-1, *[1] * (tensors.ndim - 1)), tensors, 0.0)
-    if tensors.ndim <= 2:
-        values = np.sqrt(np.square(safe.reshape(len(safe), -1)).sum(axis=1))
+    if tensors.ndim <= 2 or (tensors.ndim == 3 and min(tensors.shape[1:]) == 1):
+        values = np.hypot.reduce(safe.reshape(len(safe), -1), axis=1)  # no square is beyond float64
     elif tensors.ndim == 3:
-        values = np.linalg.norm(safe, 2, axis=(1, 2)) if min(safe.shape[1:]) > 1 else np.linalg.norm(safe, axis=(1, 2))
+        values = np.linalg.norm(safe, 2, axis=(1, 2))
     else:
         values = _alternate(safe, 3, 4)[0].max(axis=1)
     return np.where(finite, values, np.nan)

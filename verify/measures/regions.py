@@ -195,10 +195,11 @@ def _centre(study: Study) -> Floats:
 def _conditions(kernels: Kernels, x: Floats, y: Floats) -> Floats:
     curvature = np.linalg.eigvalsh(kernels.g_yy(x, y))
     blocks = (kernels.f_xx, kernels.f_xy, kernels.f_yy, kernels.g_xy)
-    largest = np.max([np.linalg.norm(block(x, y), 2, axis=(-2, -1)) for block in blocks], axis=0)
-    steep = np.linalg.norm(kernels.f_y(x, y), axis=-1)
     least = np.maximum(curvature[:, 0], 1e-300)
-    return np.asarray(np.maximum(largest, curvature[:, -1]) / least * (1 + steep / least))
+    with np.errstate(over="ignore"):  # what is infinite is not chosen
+        largest = np.max([np.linalg.norm(block(x, y), 2, axis=(-2, -1)) for block in blocks], axis=0)
+        steep = np.linalg.norm(kernels.f_y(x, y), axis=-1)
+        return np.asarray(np.maximum(largest, curvature[:, -1]) / least * (1 + steep / least))
 
 
 def _floats(constants: Constants) -> Constants:

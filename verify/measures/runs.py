@@ -16,6 +16,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
 from verify.bounds.interval_matrix import Floats
+from verify.claim import NotApplicable
 from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
 from verify.study import Study
@@ -297,6 +298,8 @@ def small_step(region: Region, iterations: int) -> float:
     """
     c = region.constants
     width = float((region.upper - region.lower)[: region.d].min())
+    if not width:
+        raise NotApplicable("the box holds one value of a variable of x, so that no run can stay in it")
     reach = 4 * (1 + iterations) * max(c.hypergradient_bound, 1e-300)
     return float(min(1 / c.L_phi(), width / reach))
 

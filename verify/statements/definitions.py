@@ -237,6 +237,9 @@ def large_smoothness(study: Study) -> CheckResult:
         most = math.inf
     most = most if math.isfinite(most) else float(study.constants.valid.L_phi())
     points = study.points(200, "curvature")
+    points = points[study.covers(points)]
+    if not len(points):
+        raise NotApplicable("y* lies outside the box in y at every point that was tried")
     lowest = np.linalg.eigvalsh(study.kernels.hess_phi(points))[:, 0]
     worst = int(np.argmin(lowest))
     measured = max(0.0, -float(lowest[worst]))

@@ -98,9 +98,13 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
     if math.isinf(L.upper) and eta <= bound.upper:
         reason = f"sup|Hess Phi| is only known to be at least {L.lower:.4g}"
         return inconclusive(label, reason, variant=study.variant, part="step")
+    worst = np.array([list(study.smoothness.points["L_phi"].values())])
+    if eta > bound.upper and not study.covers(worst).all():
+        reason = "y* leaves the box in y where |Hess Phi| is largest, and the constants say nothing there"
+        return inconclusive(label, reason, variant=study.variant, part="step")
     return judged(
         label, eta, bound, evidence="certified", message=message, noise=4 * math.ulp(eta), variant=study.variant,
-        part="step",
+        part="step", worst_point=study.named(worst[0]),
     )  # fmt: skip
 
 
