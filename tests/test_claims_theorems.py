@@ -57,7 +57,7 @@ def _seen(study: Study) -> Any:
     x = study.points(500, "stand-in")
     L = float(np.abs(np.linalg.eigvalsh(study.kernels.hess_phi(x))).max())
     rho = float(np.sqrt((study.kernels.third_phi(x) ** 2).sum(axis=(1, 2, 3))).max())
-    return types.SimpleNamespace(L_phi=Bracket(L, 1.05 * L), rho_phi=Bracket(rho, 1.05 * rho))
+    return types.SimpleNamespace(L_phi=Bracket(L, 1.05 * L), rho_phi=Bracket(rho, 1.05 * rho), points={})
 
 
 def results(label: str, study: Study) -> dict[str, CheckResult]:

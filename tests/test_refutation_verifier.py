@@ -651,6 +651,8 @@ ODD = {
     "kappa = 10^18": BilevelProblem(
         "x*y*1e9 + sin(x*1e9)", "y**2/2 - x*y*1e9", "x", "y", box={"x": ("-1e-9", "1e-9"), "y": (-2, 2)}
     ),
+    "a constant": BilevelProblem("3", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)}),
+    "Phi = 2 x": BilevelProblem("x + y", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)}),
     "numbers beyond float64": BilevelProblem(
         "exp(30*x)*y", "y**2/2 - x*y", "x", "y", box={"x": (-10, 20), "y": (-20, 20)}
     ),

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
+import numpy as np
+
 from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
@@ -202,7 +204,8 @@ def constants(
     _check(problem, reading, seconds, rtol)
     region = ExactBox(_box_of(problem, box))
     search = _Search(instances(problem), region, reading, seconds, rtol, progress)
-    proofs = search.run()
+    with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
+        proofs = search.run()
     return CertifiedConstants(problem, region.box, reading, tuple(proofs), time.monotonic() - search.started)
 
 

@@ -70,8 +70,9 @@ def run(
     results: list[CheckResult] = []
     interrupted = False
     try:
-        for result in _results(study, chosen, progress):
-            results.append(result)  # noqa: PERF402 - one by one, so that an interruption loses none
+        with np.errstate(over="ignore"):  # what is beyond float64 is judged, and not warned about
+            for result in _results(study, chosen, progress):
+                results.append(result)  # noqa: PERF402 - one by one, so that an interruption loses none
     except KeyboardInterrupt:
         interrupted = True
         done = {result.label for result in results}
