@@ -28,6 +28,7 @@ TARGETS = {
     "hess": {1: 1.01, 2: 1.01, 3: 1.05, 5: 1.25},
     "third": {1: 1.1, 2: 1.1, 3: 1.3, 5: 2.0},
 }
+BATCH = 256  # boxes at once, for the cost of one
 COLUMNS = (
     "d = n", "quantity", "given s", "taken s", "processor s", "bracket", "upper/lower", "boxes", "boxes/s", "leaves",
     "target",
@@ -76,16 +77,41 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     }
 
 
+def growth(d: int) -> dict[str, Any]:
+    """Microseconds a box: |Hess Phi| and |D^3 Phi| over boxes a tenth wide, in the search and in the proof."""
+    import numpy as np
+
+    from verify.bounds.phi_boxes import PhiBoxes
+    from verify.bounds.phi_norms import HessNorm, ThirdNorm
+
+    boxes = PhiBoxes(family(d))
+    middle = np.random.default_rng(0).uniform(-0.95, 0.95, (BATCH, d))
+    costs = {}
+    for name, norm in (("hess", HessNorm(boxes)), ("third", ThirdNorm(boxes))):
+        for proved in (False, True):
+            times = []
+            for _ in range(4):  # the first one also differentiates
+                started = time.process_time()
+                norm.over(middle - 0.05, middle + 0.05, proved=proved)
+                times.append(time.process_time() - started)
+            costs[f"{name} {'proof' if proved else 'search'}"] = 1e6 * min(times) / BATCH
+    return costs
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where a process failed."""
+    """Print the tables; 1 where a process failed."""
     line = argparse.ArgumentParser(prog="python -m benchmarks.certify", description=__doc__)
     line.add_argument("--factor", type=float, default=1.0)
     line.add_argument("--only", type=int, nargs="*", default=list(SECONDS))
+    line.add_argument("--growth", type=int, metavar="D", help=argparse.SUPPRESS)
     line.add_argument("--measure", nargs=3, metavar=("D", "QUANTITY", "SECONDS"), help=argparse.SUPPRESS)
     options = line.parse_args(arguments)
     if options.measure:
         d, quantity, seconds = options.measure
         print(json.dumps(measure(int(d), quantity, float(seconds))))
+        return 0
+    if options.growth:
+        print(json.dumps(growth(options.growth)))
         return 0
     print(f"| {' | '.join(COLUMNS)} |")
     print("| --- " * len(COLUMNS) + "|")
@@ -94,7 +120,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for quantity, targets in TARGETS.items():
             for seconds in SECONDS[d]:
                 failed += _line(d, quantity, seconds, options.factor, targets[d] if seconds == SECONDS[d][-1] else None)
+    _print_growth(options.only)
     return int(failed > 0)
+
+
+def _print_growth(dimensions: Sequence[int]) -> None:
+    print("\nmicroseconds a box")
+    for row, d in enumerate(dimensions):
+        costs = run("certify", "--growth", str(d))
+        if not row:
+            print(f"| d = n | {' | '.join(costs)} |")
+            print("| --- " * (1 + len(costs)) + "|")
+        print(f"| {d} | {' | '.join(f'{cost:.0f}' for cost in costs.values())} |", flush=True)
 
 
 def _line(d: int, quantity: str, seconds: float, factor: float, target: float | None) -> bool:

@@ -54,8 +54,9 @@ def test_every_zoo_problem_is_decided_in_time(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_true_is_violated_on_random_problems() -> None:
-    for seed in range(RANDOM):
+@pytest.mark.parametrize("first", range(0, RANDOM, 5))
+def test_nothing_true_is_violated_on_random_problems(first: int) -> None:
+    for seed in range(first, first + 5):
         report = verify.run(random_problem(seed), rng=seed, seconds=3)
         wrong = [str(result) for result in report.results if result.verdict is Verdict.VIOLATED or not earned(result)]
         assert wrong == [], seed

@@ -818,12 +818,15 @@ def test_a_real_interrupt_ends_a_long_run(tape_backend: Any) -> None:
     p = zoo.get("saddle", d=2).problem
     a, x = Perturbed(AID(4, 2, 0.25), 0.2, 0.3, 0.1, 5), np.full((20, 2), 0.1)
     solve(p, a, x, steps=2, rng=0, backend=tape_backend)  # compiled before the clock runs
+    # a process that was started in the background may have been told to ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
         s = solve(p, a, x, steps=10**8, rng=0, record="last", backend=tape_backend)
     finally:
         timer.cancel()
+        signal.signal(signal.SIGINT, before)
     assert set(s.status) == {Status.INTERRUPTED}
     assert s.steps.min() > 2
     assert s.steps.max() - s.steps.min() <= 1

@@ -23,7 +23,7 @@ __all__ = ["cosine", "exponential", "sine"]
 Array = NDArray[np.float64]
 BITS = 80
 GRID = 64.0
-FARTHEST = {"exp": 700.0, "sin": 1e5}  # beyond, exp leaves float64; waves are not located so far out
+FARTHEST_EXP, FARTHEST_WAVE = 700.0, 1e5  # beyond, exp leaves float64; waves are not located so far out
 SMALL = 0.02
 Function = Callable[[Any], Any]
 
@@ -36,7 +36,7 @@ def exponential(fallback: Function) -> Function:
     """
 
     def apply(array: Any) -> Any:
-        x, near, j, t = _split(array, FARTHEST["exp"])
+        x, near, j, t = _split(array, FARTHEST_EXP)
         p = _horner(t, (1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0)) * t
         (table,) = _look_up(j, _exp_at)
         return _elsewhere(table + table * p, x, ~near, fallback)
@@ -64,7 +64,7 @@ def cosine(fallback: Function) -> Function:
 
 def _wave(fallback: Function, *, turned: bool) -> Function:
     def apply(array: Any) -> Any:
-        x, near, j, t = _split(array, FARTHEST["sin"])
+        x, near, j, t = _split(array, FARTHEST_WAVE)
         sines, cosines = _look_up(j, _waves_at)
         square = t * t
         sin_t = t + t * (square * _horner(square, (-1 / 5040, 1 / 120, -1 / 6)))
@@ -95,6 +95,8 @@ def _horner(t: Array, coefficients: tuple[float, ...]) -> Array:
 
 def _look_up(j: Array, entry: Callable[[int], tuple[float, ...]]) -> Array:
     """The table's columns at the places j."""
+    if not j.size:
+        return np.empty((len(entry(0)), *j.shape))
     numbers, back = np.unique(j, return_inverse=True)
     columns = np.array([entry(int(number)) for number in numbers.tolist()]).T
     return np.asarray(columns[:, back.reshape(j.shape)])
