@@ -134,12 +134,14 @@ def test_an_interruption_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
     assert {result.label for result in report.results} == {item.label for item in verify.claims()}
 
 
-def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point() -> None:
-    problem = BilevelProblem("x*y", "y**4/4 - y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
+@pytest.mark.parametrize("dip", [0, 1])  # a curvature of exactly zero at y = 0, and one of -1
+def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point(dip: int) -> None:
+    g = f"y**4/4 - {dip}*y**2/2 - x*y"
+    problem = BilevelProblem("x*y", g, "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
     (result,) = verify.run(problem, claims=["assu:bilevel"]).results
-    assert result.verdict is Verdict.VIOLATED
+    assert (result.verdict, result.evidence) == (Verdict.VIOLATED, "certified")
     assert result.worst_point is not None
-    assert 3 * result.worst_point["y"] ** 2 - 1 <= 0
+    assert 3 * result.worst_point["y"] ** 2 - dip <= 0
 
 
 def test_where_y_star_leaves_the_box_the_constants_refute_nothing() -> None:

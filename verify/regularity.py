@@ -379,7 +379,7 @@ class _Search:
                 "g is not strongly convex in y: an eigenvalue of g_yy is at most",
                 label="assu:bilevel",
                 point=_named(self.region.box, task.found.point),
-                value=-task.found.bracket.lower,
+                value=0.0 - task.found.bracket.lower,  # no negative zero
                 hint="shrink the box, or mend g",
             )
 

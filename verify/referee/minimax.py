@@ -32,6 +32,34 @@ def schur(form: Form) -> bool:
 
 
 @erratum(
+    "unlabelled:strict-local-nash",
+    printed=(
+        "a stationary point is a strict local Nash equilibrium if and only if f_yy < 0 < f_xx there",
+        lambda nash, f_xx, f_yy: nash == bool(f_yy < 0 < f_xx),
+    ),
+    corrected=(
+        "f_yy < 0 < f_xx is sufficient, and f_yy <= 0 <= f_xx is necessary",
+        lambda nash, f_xx, f_yy: bool(f_yy <= 0 <= f_xx) if nash else not f_yy < 0 < f_xx,
+    ),
+    witness="f = x^4 - y^2/2 at 0: f(0, y) < f(0, 0) < f(x, 0) for all x, y != 0, and f_xx = 0",
+    why="As for minima of one function, the second-order condition is sufficient and not necessary. (Some authors make "
+    "it the definition of a strict local Nash point; the paper defines local Nash points by values of f.)",
+    severity="gap",
+)
+def strict_nash(form: Form) -> bool:
+    """The characterisation is true of a point that is strict by the values of f along each variable."""
+    x, y = sp.symbols("x y", real=True)
+    f = x**4 - y**2 / 2
+    origin = {x: 0, y: 0}
+
+    def only_minimum(p: sp.Expr, s: sp.Symbol) -> bool:
+        return bool(set(sp.real_roots(p)) == {0} and p.subs(s, 1) > 0 and p.subs(s, -1) > 0)
+
+    nash = only_minimum(f.subs(y, 0), x) and only_minimum(-f.subs(x, 0), y)
+    return bool(form(nash, sp.diff(f, x, 2).subs(origin), sp.diff(f, y, 2).subs(origin)))
+
+
+@erratum(
     "lem:equivalence",
     "proof-prop-2.4-eq1",
     printed=(

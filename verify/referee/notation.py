@@ -30,11 +30,6 @@ NOTATIONAL = (
     Misprint("phi-grad", "dy*/dx is d x n here and in Appendix B, and n x d in (C.1) and (C.2)"),
     Misprint("sec:bilevel", '"a saddle point of grad Phi" is one of Phi'),
     Misprint("unlabelled:sketch-iteration-bound", "Phi* is the infimum Phi^*"),
-    Misprint(
-        "unlabelled:strict-local-nash",
-        'the "if and only if" is a definition: x^4 - y^2 has a strict local Nash '
-        "equilibrium, by the inequalities, where f_xx = 0",
-    ),
     Misprint("unlabelled:remark-large-iota", '"Theorem 17" is Theorem 3.7'),
     Misprint("eq:para_minimax", "T, D, N and the batch sizes are real numbers that serve as counts: round up"),
     Misprint("unlabelled:section-ineon", '"negative gradient descent direction" is one of negative curvature'),
