@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import SupportsFloat, cast
 
+import mpmath
 import numpy as np
 import sympy as sp
 
 from bilevel_sym.errors import AssumptionViolated, BilevelError
+from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
 from verify.bracket import Bracket
 from verify.claim import NotApplicable, claim
@@ -91,14 +93,27 @@ def _bounded(
 
 
 def _not_convex(label: str, study: Study, error: AssumptionViolated) -> CheckResult:
-    """The search proved in balls that an eigenvalue is not positive at a point; mu > 0 wants a strict inequality."""
-    value = float(cast(SupportsFloat, error.value))
-    return CheckResult(
+    """The search proved that an eigenvalue is not positive at a point; it is looked at once more, in 30 digits."""
+    point = {name: float(cast(SupportsFloat, value)) for name, value in error.point.items()}
+    smallest = _smallest_eigenvalue(study, point)
+    if smallest is None or smallest > 0:
+        return inconclusive(label, error.message, variant=study.variant, part="(i) mu")
+    return CheckResult(  # mu > 0 wants a strict inequality: zero is not enough
         label=label, verdict=Verdict.VIOLATED, evidence="certified", variant=study.variant, part="(i) mu",
-        message=f"g is not strongly convex in y: g_yy has an eigenvalue of at most {value:.6g}", n_points=1,
-        measured=-value, bound=0.0,
-        worst_point={name: float(cast(SupportsFloat, at)) for name, at in error.point.items()},
+        message=f"g_yy has the eigenvalue {smallest:.6g}: g is not strongly convex in y there", n_points=1,
+        measured=-smallest, bound=0.0, worst_point=point,
     )  # fmt: skip
+
+
+def _smallest_eigenvalue(study: Study, point: Mapping[str, float]) -> float | None:
+    symbols = (*study.exact.x, *study.exact.y)
+    if not all(s.name in point for s in symbols):
+        return None
+    exact = {s: rational(point[s.name]) for s in symbols}
+    hessian = sp.hessian(study.exact.g, study.exact.y).subs(exact)
+    with mpmath.workdps(30):
+        entries = [[mpmath.mpf(sp.N(entry, 30)) for entry in hessian.row(k)] for k in range(hessian.rows)]
+        return float(min(mpmath.eigsy(mpmath.matrix(entries), eigvals_only=True)))
 
 
 @claim(
