@@ -24,12 +24,13 @@ from verify.claim import Claim
 from verify.measures import derivative_checks, norm_calculus
 from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region
-from verify.measures.responses import responses
-from verify.statements import derivatives
+from verify.measures.responses import Responses, responses
+from verify.statements import derivatives, lipschitz_hessian
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 
-CLAIMS = [item for item in vars(derivatives).values() if isinstance(item, Claim)]
+MODULES = derivatives, lipschitz_hessian
+CLAIMS = [item for module in MODULES for item in vars(module).values() if isinstance(item, Claim)]
 NOTHING = Bracket(0.0, np.inf)
 PLANE = {"x": (-1, 1), "y": (-1, 1)}
 SMALL = ["scalar", "implicit_cubic", "saddle", "quadratic", "lphi_witness", "logistic", "minimax_nash", "minimax_not_nash",
@@ -247,13 +248,13 @@ FALSE: dict[str, Any] = {
         lambda s: s.second,
         lambda c: (c.nu / c.mu + 3 * c.rho**2 / c.mu**2) * (1 + c.kappa) ** 3 / 2,
     ),
-    "nu forgotten": ("dy_dx g_yxy", derivatives._times_third, lambda c: c.rho**2 / c.mu * (1 + c.kappa) ** 2),
+    "nu forgotten": ("dy_dx g_yxy", lipschitz_hessian._times_third, lambda c: c.rho**2 / c.mu * (1 + c.kappa) ** 2),
     "sandwich without nu": (
         "dy_dx g_yyy dy_dx'",
-        lambda s: derivatives._between(s, "g_yyy"),
+        lambda s: s.between("g_yyy"),
         lambda c: 2 * c.kappa * c.rho**2 / c.mu * (1 + c.kappa) ** 2,
     ),
-    "term III": ("(III)", derivatives._curvature, lambda c: c.rho * c.kappa * (1 + c.kappa) ** 3),
+    "term III": ("(III)", Responses.curvature, lambda c: c.rho * c.kappa * (1 + c.kappa) ** 3),
 }
 
 
@@ -323,7 +324,7 @@ def test_terms_add_up_to_the_kernels_hessian(name: str) -> None:
     low, high = np.full(problem.d + problem.n, -np.inf), np.full(problem.d + problem.n, np.inf)
     low[: problem.d], high[: problem.d] = study.x_ends
     sample = responses(study, Region(low, high, problem.d, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "everywhere"))
-    np.testing.assert_allclose(derivatives._hessians(sample), problem.kernels.hess_phi(sample.x), atol=1e-9, rtol=1e-7)
+    np.testing.assert_allclose(sample.hessians(), problem.kernels.hess_phi(sample.x), atol=1e-9, rtol=1e-7)
     # the second derivative of y*, by differences of the first
     x = sample.x[:20]
     for j in range(problem.d):
@@ -394,7 +395,7 @@ def test_titles_and_citations() -> None:
 def test_the_examples_of_the_claims_run() -> None:
     runner, finder = doctest.DocTestRunner(), doctest.DocTestFinder()
     for item in CLAIMS:
-        (example,) = finder.find(item.check, item.label, globs=dict(vars(derivatives)))
+        (example,) = finder.find(item.check, item.label, globs=vars(derivatives) | vars(lipschitz_hessian))
         assert example.examples
         runner.run(example)
     assert runner.summarize(verbose=False).failed == 0

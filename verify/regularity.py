@@ -21,6 +21,7 @@ from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidPr
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from verify.bounds.block_norm import BlockNorm, Curvature, ExactBox
 from verify.bounds.branch_and_bound import Maximum, maximise
+from verify.bounds.chosen_box import chosen_box
 from verify.bounds.cover import Cover
 from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
@@ -262,17 +263,8 @@ def _check(problem: object, reading: object, seconds: object, rtol: object) -> N
 
 
 def _box_of(problem: BilevelProblem, box: Box | None) -> Box:
-    names = tuple(s.name for s in problem.x), tuple(s.name for s in problem.y)
-    if box is not None and not isinstance(box, Box):
-        box = Box(box)
-    chosen = problem.box if box is None else box.bind(*names)
-    example = ", ".join(f'"{name}": (-1, 1)' for name in (*names[0], *names[1]))
-    if chosen is None:
-        raise InvalidProblem(
-            "the problem has no box, and constants belong to a box",
-            hint=f"give box={{{example}}}, here or to the problem",
-        )
-    if len(chosen) == len(names[0]):
+    chosen = chosen_box(problem, box, "constants belong")
+    if len(chosen) == problem.d:
         from verify.bounds.y_enclosure import with_y_star
 
         return with_y_star(problem, chosen)

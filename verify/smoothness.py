@@ -22,6 +22,7 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFail
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from verify.bounds.block_norm import ExactBox
 from verify.bounds.branch_and_bound import Maximum, maximise
+from verify.bounds.chosen_box import chosen_box
 from verify.bounds.cover import Cover
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.phi_boxes import PhiBoxes
@@ -153,17 +154,8 @@ def _checked(problem: object, box: Box | None, seconds: object, rtol: object) ->
         if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             raise InvalidProblem(f"{name} must be a number, at least 0, but is {value!r}")
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
-    x, y = tuple(s.name for s in exact.x), tuple(s.name for s in exact.y)
-    if box is not None and not isinstance(box, Box):
-        box = Box(box)
-    given = problem.box if box is None else box.bind(x, y)
-    if given is None:
-        example = ", ".join(f'"{name}": (-1, 1)' for name in x)
-        raise InvalidProblem(
-            "the problem has no box, and the smoothness of Phi belongs to a box",
-            hint=f"give box={{{example}}}, here or to the problem",
-        )
-    return exact, ExactBox(Box({name: given[name] for name in x})), given
+    given = chosen_box(problem, box, "the smoothness of Phi belongs")
+    return exact, ExactBox(Box({s.name: given[s.name] for s in exact.x})), given
 
 
 def _require_lower_level(problem: BilevelProblem, region: ExactBox) -> None:

@@ -22,6 +22,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.tape.intervals import enclose
+from verify.bounds.chosen_box import chosen_box
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.phi_boxes import PhiEnclosure
 from verify.points.balls import Root, refine
@@ -118,15 +119,8 @@ def search(
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds")
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
-    return _Search(exact, _x_box(exact, problem.box if box is None else box), float(seconds), progress).run()
-
-
-def _x_box(problem: BilevelProblem, box: BoxLike | None) -> Box:
-    if box is None:
-        raise InvalidProblem("the problem has no box", hint='give one, such as Box({"x": (-1, 1)})')
-    x, y = tuple(s.name for s in problem.x), tuple(s.name for s in problem.y)
-    bound = (box if isinstance(box, Box) else Box(box)).bind(x, y)
-    return Box({name: bound[name] for name in x})
+    chosen = chosen_box(problem, box, "the search belongs")
+    return _Search(exact, Box({s.name: chosen[s.name] for s in exact.x}), float(seconds), progress).run()
 
 
 @dataclass(frozen=True, eq=False)

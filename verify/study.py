@@ -19,6 +19,7 @@ from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from verify.bounds.chosen_box import chosen_box
 
 if TYPE_CHECKING:
     from verify.regularity import CertifiedConstants
@@ -157,15 +158,7 @@ def study_of(
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
-    x, y = tuple(s.name for s in exact.x), tuple(s.name for s in exact.y)
-    given = box if box is None or isinstance(box, Box) else Box(box)
-    chosen = problem.box if given is None else given.bind(x, y)
-    if chosen is None:
-        example = ", ".join(f'"{name}": (-1, 1)' for name in (*x[:1], *y[:1]))
-        raise InvalidProblem(
-            "the problem has no box, and constants belong to a box",
-            hint=f"[box] in the problem file, or BilevelProblem(..., box={{{example}}})",
-        )
+    chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
         from verify.bounds.y_enclosure import with_y_star
 

@@ -23,31 +23,38 @@ def gradient(graph: Graph, output: Form, variables: Sequence[int]) -> list[Form]
     >>> [form.terms for form in gradient(graph, graph.mul(a, b), [0, 1])]
     [{1: 1}, {0: 1}]
     """
-    wanted = sum(1 << v for v in variables)
-    adjoints: dict[int, Form] = {}
+    found = adjoints(graph, output, sum(1 << v for v in variables))
+    return [found.get(v, NOTHING) for v in variables]
+
+
+def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
+    """The derivative of the output by each node below it that depends on a wanted variable: one sweep backwards.
+
+    >>> graph = Graph(1)
+    >>> (a,) = graph.variables
+    >>> sorted(adjoints(graph, graph.apply("exp", graph.apply("sin", a)), 1)) == [0, 1, 2]
+    True
+    """
+    found: dict[int, Form] = {}
     heap: list[int] = []
 
     def add(node: int, adjoint: Form) -> None:
         if not graph.support[node] & wanted:
             return
-        if node in adjoints:
-            adjoints[node] = adjoints[node] + adjoint
+        if node in found:
+            found[node] = found[node] + adjoint
         else:
-            adjoints[node] = adjoint
+            found[node] = adjoint
             heappush(heap, -node)
 
     for node, c in output.terms.items():
         add(node, Form(c, {}))
-    found: dict[int, Form] = {}
     while heap:
         node = -heappop(heap)
-        adjoint = adjoints.pop(node)
-        if graph.op[node] == "var":
-            found[node] = adjoint
-        else:
-            for arg, part in _pullback(graph, node, adjoint, wanted):
+        if graph.op[node] != "var":
+            for arg, part in _pullback(graph, node, found[node], wanted):
                 add(arg, part)
-    return [found.get(v, NOTHING) for v in variables]
+    return found
 
 
 def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple[int, Form]]:

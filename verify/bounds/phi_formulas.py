@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from heapq import heappop, heappush
 from itertools import combinations_with_replacement as multisets
 
 from flint import fmpq
 
 from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.autodiff import _pullback, directional, gradient, hessian, tangents
+from bilevel_sym.tape.autodiff import adjoints, directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
 from bilevel_sym.tape.program import Program, build
@@ -134,7 +133,7 @@ class _Contraction:
         self.pairs: list[Pair] = list(multisets(range(d), 2))
         wanted = sum(1 << v for v in seeds)
         self.nodes = graph.reachable(form.terms, support=wanted)
-        self.bar = _adjoints(graph, form, wanted)
+        self.bar = adjoints(graph, form, wanted)
         self.u: dict[int, dict[int, Form]] = {}
         for node in self.nodes:
             self.u[node] = dict(seeds[node]) if graph.op[node] == "var" else self._first(node)
@@ -250,26 +249,6 @@ def _is_something(form: Form) -> bool:
 def _closed(node: int) -> Form:
     """A node as itself, not opened."""
     return Form(fmpq(0), {node: fmpq(1)})
-
-
-def _adjoints(graph: Graph, form: Form, wanted: int) -> dict[int, Form]:
-    """The derivative of the form by each node below it, as a form: one sweep backwards, as for a gradient."""
-    found = {node: Form(c, {}) for node, c in form.terms.items() if graph.support[node] & wanted}
-    heap = [-node for node in found]
-    heap.sort()
-    while heap:
-        node = -heappop(heap)
-        if graph.op[node] == "var":
-            continue
-        for arg, part in _pullback(graph, node, found[node], wanted):
-            if not graph.support[arg] & wanted:
-                continue
-            if arg in found:
-                found[arg] = found[arg] + part
-            else:
-                found[arg] = part
-                heappush(heap, -arg)
-    return found
 
 
 def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:

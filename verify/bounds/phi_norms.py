@@ -7,6 +7,7 @@ the eigenvectors of the Hessian in the middle, the first order is exact, and onl
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 from flint import arb
@@ -30,7 +31,7 @@ BITS = 80
 AIM = 1.02  # bounds of |D^3 Phi| beyond this multiple of what is known from below are made with fewer directions
 
 
-class _Norm:
+class _Norm(ABC):
     """What the three have in common: sampling, and the middles of the boxes that were bounded last."""
 
     third = False
@@ -77,14 +78,17 @@ class _Norm:
         except BilevelError:
             return -math.inf
 
+    @abstractmethod
     def _bound(self, found: PhiEnclosure) -> tuple[Floats, Floats]:
-        raise NotImplementedError
+        """Upper bounds over the boxes, and values in their middles."""
 
+    @abstractmethod
     def _proved_at(self, point: Floats) -> float:
-        raise NotImplementedError
+        """A proved lower bound of the value at a point."""
 
+    @abstractmethod
     def _plain(self, points: Floats) -> Floats:
-        raise NotImplementedError
+        """The values in float64; raises where one member has none."""
 
 
 class GradNorm(_Norm):

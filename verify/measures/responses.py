@@ -74,6 +74,24 @@ class Responses:
     def __getitem__(self, name: str) -> Floats:
         return self.blocks[name]
 
+    def cross(self) -> Floats:
+        """dy_dx f_yx."""
+        return np.asarray(np.einsum("mik,mjk->mij", self.response, self["f_xy"]))
+
+    def curvature(self) -> Floats:
+        """d2y_dx2 f_y."""
+        return np.asarray(np.einsum("mijk,mk->mij", self.second, self["f_y"]))
+
+    def between(self, block: str) -> Floats:
+        """dy_dx B dy_dx' for B = f_yy; for g_yyy the last axis stays."""
+        axes = "mia,mjb,mab->mij" if block == "f_yy" else "mia,mjb,mabk->mijk"
+        return np.asarray(np.einsum(axes, self.response, self.response, self[block]))
+
+    def hessians(self) -> Floats:
+        """Hess Phi, the sum of its terms."""
+        cross = self.cross()
+        return np.asarray(self["f_xx"] + cross + cross.swapaxes(1, 2) + self.curvature() + self.between("f_yy"))
+
     def largest(self, tensors: Floats) -> Seen:
         """The largest norm over the points."""
         values = largest_values(tensors)

@@ -11,6 +11,7 @@ from verify.statements import (
     escape,
     hypergradient_error,
     identities,
+    lipschitz_hessian,
     minimax,
     neon,
     stocbio_descent,
@@ -26,6 +27,7 @@ __all__ = ["FAMILIES"]
 FAMILIES: tuple[ModuleType, ...] = (
     identities,
     derivatives,
+    lipschitz_hessian,
     minimax,
     definitions,
     tube,

@@ -108,6 +108,18 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
     )  # fmt: skip
 
 
+def _parameters(
+    label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[Condition]]
+) -> Iterator[CheckResult]:
+    """The theorem's parameters against what its proof asks of them, and its outer step against Phi itself."""
+    with precision(BITS):
+        conditions = list(case_conditions())
+        for goal in _goals(c, study):
+            conditions += asked(c, _quietly(theorem, c, goal, study), goal)
+        yield from worst_of_each_part(label, study.variant, conditions)
+    yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
+
+
 # ---- perturbed AID ----------------------------------------------------------------------------------------------
 
 
@@ -145,12 +157,7 @@ def perturbed_aid_theorem(study: Study) -> Iterator[CheckResult]:
     label = "thm:aid"
     require_smooth(study)
     c = positive_constants(study)
-    with precision(BITS):
-        conditions = list(case_conditions())
-        for goal in _goals(c, study):
-            conditions += _aid_conditions(c, _quietly(perturbed_aid, c, goal, study), goal)
-        yield from worst_of_each_part(label, study.variant, conditions)
-    yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
+    yield from _parameters(label, study, c, perturbed_aid, _aid_conditions)
     if study.problem.kind == "bilevel":
         yield visits(label, study)
 
@@ -310,12 +317,7 @@ def perturbed_gdmax_theorem(study: Study) -> Iterator[CheckResult]:
     """
     label = "thm:minimax"
     c = _minimax_constants(study)
-    with precision(BITS):
-        conditions = list(case_conditions())
-        for goal in _goals(c, study):
-            conditions += _gdmax_conditions(c, _quietly(perturbed_gdmax, c, goal, study), goal)
-        yield from worst_of_each_part(label, study.variant, conditions)
-    yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
+    yield from _parameters(label, study, c, perturbed_gdmax, _gdmax_conditions)
     yield visits(label, study)
 
 
