@@ -22,6 +22,7 @@ from bilevel_sym.errors import BilevelError
 from verify.bracket import Bracket
 from verify.claim import Claim
 from verify.measures import derivative_checks, norm_calculus
+from verify.measures.derivatives_at import Derivatives
 from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region
 from verify.measures.responses import Responses, responses
@@ -242,10 +243,10 @@ def test_a_curvature_that_is_too_large_is_found_out() -> None:
 
 
 FALSE: dict[str, Any] = {
-    "exponent": ("dy_dx", lambda s: s.response, lambda c: c.rho / c.mu * (1 + c.kappa)),
+    "exponent": ("dy_dx", lambda s: s.dy_dx, lambda c: c.rho / c.mu * (1 + c.kappa)),
     "one half": (
         "d2y_dx2",
-        lambda s: s.second,
+        lambda s: s.d2y_dx2,
         lambda c: (c.nu / c.mu + 3 * c.rho**2 / c.mu**2) * (1 + c.kappa) ** 3 / 2,
     ),
     "nu forgotten": ("dy_dx g_yxy", lipschitz_hessian._times_third, lambda c: c.rho**2 / c.mu * (1 + c.kappa) ** 2),
@@ -281,7 +282,7 @@ def test_no_formula_follows_that_is_smaller_than_the_derived_one(label: str) -> 
 def test_a_loose_bound_that_is_not_derived_stays_open() -> None:
     study = study_of(zoo.get("robust_regression").problem)
     result = derivative_checks.lipschitz(
-        study, "eq:y-grad-diff", lambda s: s.response, lambda c: c.ell**3 / c.mu, still=lambda tape: False,
+        study, "eq:y-grad-diff", lambda s: s.dy_dx, lambda c: c.ell**3 / c.mu, still=lambda tape: False,
         proof="dy_dx", what="dy_dx",
     )  # fmt: skip
     assert result.verdict is Verdict.INCONCLUSIVE
@@ -295,21 +296,10 @@ def test_settling_never_turns_a_violation() -> None:
     assert derivative_checks.settled(above, lambda c: c.L_phi(), derived()["hess"].norm) is above
 
 
-@pytest.mark.parametrize(
-    "change", ["response = 2*", "second", "v"], ids=["response doubled", "second negated", "v of the wrong size"]
-)
-def test_a_broken_kernel_is_found_by_the_numbers(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verify.measures import responses as module
-
-    honest = module._derivatives
-
-    def broken(blocks: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        response, second, v = honest(blocks)
-        return {"r": (2 * response, second, v), "s": (response, 3 * second, v), "v": (response, second, 2 * v)}[
-            change[0]
-        ]
-
-    monkeypatch.setattr(module, "_derivatives", broken)
+@pytest.mark.parametrize(("name", "factor"), [("dy_dx", 2), ("d2y_dx2", 3), ("v", 2)])
+def test_a_broken_kernel_is_found_by_the_numbers(name: str, factor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = vars(Derivatives)[name].func
+    monkeypatch.setattr(Derivatives, name, property(lambda self: factor * honest(self)))
     verdicts = {result.verdict for result in results(zoo.get("lphi_witness").problem)}
     assert Verdict.VIOLATED in verdicts
 
@@ -324,13 +314,13 @@ def test_terms_add_up_to_the_kernels_hessian(name: str) -> None:
     low, high = np.full(problem.d + problem.n, -np.inf), np.full(problem.d + problem.n, np.inf)
     low[: problem.d], high[: problem.d] = study.x_ends
     sample = responses(study, Region(low, high, problem.d, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "everywhere"))
-    np.testing.assert_allclose(sample.hessians(), problem.kernels.hess_phi(sample.x), atol=1e-9, rtol=1e-7)
+    np.testing.assert_allclose(sample.hess_phi, problem.kernels.hess_phi(sample.x), atol=1e-9, rtol=1e-7)
     # the second derivative of y*, by differences of the first
     x = sample.x[:20]
     for j in range(problem.d):
         step = 1e-5 * np.eye(problem.d)[j]
         y = [problem.kernels.y_star(x + sign * step) for sign in (1, 0, -1)]
-        np.testing.assert_allclose((y[0] - y[2]) / 2e-5, sample.response[:20, j], atol=1e-5, rtol=1e-4)
+        np.testing.assert_allclose((y[0] - y[2]) / 2e-5, sample.dy_dx[:20, j], atol=1e-5, rtol=1e-4)
 
 
 def test_norm_calculus_against_random_numbers() -> None:

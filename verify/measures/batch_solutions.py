@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -12,53 +10,11 @@ from bilevel_sym.batches import Batch, BatchSession, Data
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import StochasticProblem
 from verify.bounds.interval_matrix import Floats
+from verify.measures.derivatives_at import BLOCKS, Derivatives
 
-__all__ = ["Batches", "Derivatives", "frobenius", "slices", "spectral"]
+__all__ = ["Batches", "frobenius", "slices", "spectral"]
 
 STEPS = 60  # of Newton's method
-BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_y", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
-
-
-@dataclass(frozen=True, eq=False)
-class Derivatives:
-    """Blocks at one point a lane, (lanes, ...), and what follows from them if y is the lower-level solution there."""
-
-    blocks: dict[str, Floats]
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.blocks[name]
-
-    @cached_property
-    def dy_dx(self) -> Floats:
-        """-g_xy g_yy^-1, (lanes, d, n)."""
-        return np.asarray(-np.linalg.solve(self["g_yy"], self["g_xy"].swapaxes(1, 2)).swapaxes(1, 2))
-
-    @cached_property
-    def inverse(self) -> Floats:
-        """g_yy^-1."""
-        return np.asarray(np.linalg.inv(self["g_yy"]), dtype=np.float64)
-
-    @cached_property
-    def y_xx(self) -> Floats:
-        """The second derivative of y*, (lanes, d, d, n)."""
-        response, cross = self.dy_dx, np.einsum("lai,lbij->labj", self.dy_dx, self["g_xyy"])
-        inside = self["g_xxy"] + cross + cross.swapaxes(1, 2)
-        inside = inside + np.einsum("lai,lbj,lijk->labk", response, response, self["g_yyy"])
-        return np.asarray(-np.einsum("labk,lkm->labm", inside, self.inverse))
-
-    @cached_property
-    def grad_phi(self) -> Floats:
-        """f_x + dy_dx f_y, (lanes, d)."""
-        return np.asarray(self["f_x"] + np.einsum("lai,li->la", self.dy_dx, self["f_y"]))
-
-    @cached_property
-    def hess_phi(self) -> Floats:
-        """The Hessian of Phi in its four terms, (lanes, d, d)."""
-        cross = np.einsum("lai,lbi->lab", self.dy_dx, self["f_xy"])
-        inner = np.einsum("lai,lbj,lij->lab", self.dy_dx, self.dy_dx, self["f_yy"])
-        return np.asarray(
-            self["f_xx"] + cross + cross.swapaxes(1, 2) + np.einsum("labk,lk->lab", self.y_xx, self["f_y"]) + inner
-        )
 
 
 class Batches:

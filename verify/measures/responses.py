@@ -7,7 +7,6 @@ carries a bound on its rounding error; what is seen is a lower bound of a suprem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -20,12 +19,12 @@ from bilevel_sym.engine import Session, over_points
 from bilevel_sym.errors import BilevelError
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.tensor_norm import largest_values
+from verify.measures.derivatives_at import BLOCKS, Derivatives
 from verify.measures.regions import Region, lower_levels
 from verify.study import Study
 
 __all__ = ["Responses", "Seen", "block_values", "responses"]
 
-BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_y", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
 RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
 NEAR = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
 ROUNDING = 2.0**-46  # relative error of a block after a well-conditioned solve: some sixty units in the last place
@@ -45,52 +44,26 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Responses:
+class Responses(Derivatives):
     """Points (m, d) with y*(x) inside the region, the blocks there, and the derivatives of y* and v*.
 
-    ``response`` is dy_dx (m, d, n), ``second`` d2y_dx2 (m, d, d, n), ``v`` is g_yy^-1 f_y (m, n). ``left`` and
-    ``right`` number the points of each pair.
+    ``left`` and ``right`` number the points of each pair.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
     >>> from bilevel_sym import Constants
     >>> region = Region(np.array([-3.0, -1.0]), np.array([3.0, 1.0]), 1, Constants(1.0, 10.0, 6.0, 2.0, 4.0), "a box")
     >>> sample = responses(study_of(zoo.get("scalar").problem), region)
-    >>> seen = sample.largest(sample.response)  # y* = x/(1 + x^2): its slope is 1 at zero
+    >>> seen = sample.largest(sample.dy_dx)  # y* = x/(1 + x^2): its slope is 1 at zero
     >>> 0.99 < seen.value <= 1.0
     True
     """
 
     x: Floats
     y: Floats
-    blocks: Mapping[str, Floats]
-    response: Floats
-    second: Floats
-    v: Floats
     left: Indices
     right: Indices
     kappa: float
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.blocks[name]
-
-    def cross(self) -> Floats:
-        """dy_dx f_yx."""
-        return np.asarray(np.einsum("mik,mjk->mij", self.response, self["f_xy"]))
-
-    def curvature(self) -> Floats:
-        """d2y_dx2 f_y."""
-        return np.asarray(np.einsum("mijk,mk->mij", self.second, self["f_y"]))
-
-    def between(self, block: str) -> Floats:
-        """dy_dx B dy_dx' for B = f_yy; for g_yyy the last axis stays."""
-        axes = "mia,mjb,mab->mij" if block == "f_yy" else "mia,mjb,mabk->mijk"
-        return np.asarray(np.einsum(axes, self.response, self.response, self[block]))
-
-    def hessians(self) -> Floats:
-        """Hess Phi, the sum of its terms."""
-        cross = self.cross()
-        return np.asarray(self["f_xx"] + cross + cross.swapaxes(1, 2) + self.curvature() + self.between("f_yy"))
 
     def largest(self, tensors: Floats) -> Seen:
         """The largest norm over the points."""
@@ -142,7 +115,7 @@ def _responses(study: Study, lower: tuple[float, ...], upper: tuple[float, ...],
     pairs = pairs[np.linalg.norm(x[keep][pairs[:, 0]] - x[keep][pairs[:, 1]], axis=1) > 0]
     if not len(pairs):
         raise BilevelError("there are no two points of the box in x to compare", hint="a wider box")
-    return Responses(x[keep], y[keep], kept, *_derivatives(kept), pairs[:, 0], pairs[:, 1], kappa)
+    return Responses(kept, x[keep], y[keep], pairs[:, 0], pairs[:, 1], kappa)
 
 
 def block_values(study: Study, x: Floats, y: Floats) -> dict[str, Floats]:
@@ -169,16 +142,3 @@ def _points(low: Floats, high: Floats, rng: np.random.Generator) -> tuple[Floats
     moved = np.clip(unit[origin] + np.where((unit[origin] + step < 0) | (unit[origin] + step > 1), -step, step), 0, 1)
     pairs = np.stack([origin, len(unit) + np.arange(NEIGHBOURS)], axis=1)
     return np.clip(low + width * np.concatenate([unit, moved]), low, high), pairs
-
-
-def _derivatives(blocks: Mapping[str, Floats]) -> tuple[Floats, Floats, Floats]:
-    """dy_dx, d2y_dx2 and v from the blocks at y*."""
-    g_yy, g_xy = blocks["g_yy"], blocks["g_xy"]
-    response = -np.linalg.solve(g_yy, g_xy.swapaxes(1, 2)).swapaxes(1, 2)
-    cross = np.einsum("mikl,mjl->mijk", blocks["g_xyy"], response)
-    quadratic = np.einsum("mia,mjb,mabk->mijk", response, response, blocks["g_yyy"])
-    third = blocks["g_xxy"] + cross + cross.swapaxes(1, 2) + quadratic
-    m, d, _, n = third.shape
-    second = -np.linalg.solve(g_yy, third.reshape(m, d * d, n).swapaxes(1, 2)).swapaxes(1, 2).reshape(m, d, d, n)
-    v = np.linalg.solve(g_yy, blocks["f_y"][:, :, None])[:, :, 0]
-    return np.asarray(response), np.asarray(second), np.asarray(v)

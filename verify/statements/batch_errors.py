@@ -17,8 +17,9 @@ from bilevel_sym.schedules.neon import neon_escape
 from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
 from verify.claim import Kind, NotApplicable, claim
-from verify.measures.batch_solutions import Batches, Derivatives, frobenius, slices, spectral
+from verify.measures.batch_solutions import Batches, frobenius, slices, spectral
 from verify.measures.cases import Case, tightest
+from verify.measures.derivatives_at import Derivatives
 from verify.measures.samples import Samples, Solved, samples_of
 from verify.measures.stocbio_bounds import solved_points
 from verify.statistics import judged_probability, runs_needed
@@ -125,7 +126,7 @@ def _second_sides(c: Comparison, variant: Variant) -> tuple[float, float]:
     bound += ((2 * kappa * rho * u + rho * u**2) / mu**2 + excess * 2 * ell * rho / mu**3) * c.error("g_yy")
     bound += (2 * rho * u + excess * 2 * rho) / mu**2 * c.error("g_xy")
     of_y = u**2 * (nu / mu + 3 * rho**2 / mu**2) + excess * 2 * (ell * nu + rho**2 * u) / mu**2
-    return float(slices(c.mean.y_xx - c.moved.y_xx)[0]), bound + of_y * c.distance
+    return float(slices(c.mean.d2y_dx2 - c.moved.d2y_dx2)[0]), bound + of_y * c.distance
 
 
 @claim(

@@ -78,7 +78,7 @@ def bounds(study: Study) -> Iterator[CheckResult]:
         yield decided_over(study, partial(_lower_gradient, study))
     yield of_phi(
         study, "pro:bounds", "grad_norm", lambda c: c.hypergradient_bound,
-        lambda s: s.largest(s["f_x"] + np.einsum("mij,mj->mi", s.response, s["f_y"])),
+        lambda s: s.largest(s.grad_phi),
         part="hypergradient", what="|grad Phi|", proof=derived()["grad"].norm,
     )  # fmt: skip
 
@@ -163,7 +163,7 @@ def grad_lipschitz(study: Study) -> CheckResult:
     """
     return of_phi(
         study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant=study.variant),
-        lambda s: s.largest(s.hessians()), what="|Hess Phi|", proof=derived()["hess"].norm,
+        lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=derived()["hess"].norm,
     )  # fmt: skip
 
 
@@ -190,11 +190,11 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     else:
         yield of_phi(
             study, "lemC.1", "L_phi", _minimax_l_phi,
-            lambda s: s.largest(s.hessians()), part="L_phi", what="|Hess Phi|", proof=derived()["minimax hess"].norm,
+            lambda s: s.largest(s.hess_phi), part="L_phi", what="|Hess Phi|", proof=derived()["minimax hess"].norm,
         )  # fmt: skip
     yield of_phi(
         study, "lemC.1", "rho_phi", _minimax_rho_phi,
-        lambda s: s.steepest(s.hessians()), part="rho_phi", what="change of Hess Phi",
+        lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
         still=steady_hessian, proof=derived()["minimax hess"].lipschitz,
     )  # fmt: skip
 
@@ -220,4 +220,4 @@ def _sharp_minimax(study: Study) -> CheckResult:
         return found
     region = replace(next(iter(regions(study))), constants=joint)
     sample = responses(study, region)
-    return by_sample(study, "lemC.1", sample.largest(sample.hessians()), bound, region, part="L_phi", what="|Hess Phi|")
+    return by_sample(study, "lemC.1", sample.largest(sample.hess_phi), bound, region, part="L_phi", what="|Hess Phi|")

@@ -56,7 +56,7 @@ def hess_lipschitz(study: Study) -> CheckResult:
     """
     return of_phi(
         study, "hess-Lipschitz", "rho_phi", lambda c: c.rho_phi(variant=study.variant),
-        lambda s: s.steepest(s.hessians()), what="change of Hess Phi", still=steady_hessian,
+        lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=steady_hessian,
         proof=derived()["hess"].lipschitz,
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def y_star_lipschitz(study: Study) -> CheckResult:
         if is_zero(study.exact.tape, "g_xy"):
             return by_structure(study, label, bound, what="dy_dx")
         sample = responses(study, region)
-        seen = sample.largest(sample.response)
+        seen = sample.largest(sample.dy_dx)
         return by_sample(study, label, seen, bound, region, what="|dy_dx|")
 
     return settled(decided_over(study, check), lambda c: c.kappa, derived()["dy_dx"].norm)
@@ -132,7 +132,7 @@ def _split(study: Study, region: Region) -> CheckResult:
     """Proved by the triangle inequality; the numbers are of the pair in which the two sides are closest."""
     sample = responses(study, region)
     left, right = sample.left, sample.right
-    cross, hessians = sample.cross(), sample.hessians()
+    cross, hessians = sample.cross(), sample.hess_phi
     parts = (sample["f_xx"], cross, cross, sample.curvature(), sample.between("f_yy"))
     total = np.asarray(sum(largest_values(part[left] - part[right]) for part in parts))
     change = largest_values(hessians[left] - hessians[right])
@@ -186,7 +186,7 @@ def y_grad_diff(study: Study) -> CheckResult:
     'The Jacobian of y* is Lipschitz'
     """
     return lipschitz(
-        study, "eq:y-grad-diff", lambda s: s.response, lambda c: c.rho / c.mu * u(c) ** 2,
+        study, "eq:y-grad-diff", lambda s: s.dy_dx, lambda c: c.rho / c.mu * u(c) ** 2,
         still=steady_response, proof="dy_dx", what="dy_dx",
     )  # fmt: skip
 
@@ -234,14 +234,14 @@ def y_hess_bound(study: Study) -> CheckResult:
         if no_curvature(study.exact.tape):
             return by_structure(study, "eq:y-hess-bound", limit, what="d2y_dx2")
         sample = responses(study, region)
-        return by_sample(study, "eq:y-hess-bound", sample.largest(sample.second), limit, region, what="|d2y_dx2|")
+        return by_sample(study, "eq:y-hess-bound", sample.largest(sample.d2y_dx2), limit, region, what="|d2y_dx2|")
 
     return settled(decided_over(study, check), bound, derived()["d2y_dx2"].norm)
 
 
 def _times_third(s: Responses) -> Floats:
     """dy_dx g_yxy, indices (i, j, k): sum over m of dy_dx[i, m] g_xyy[j, m, k]."""
-    return np.asarray(np.einsum("mia,mjak->mijk", s.response, s["g_xyy"]))
+    return np.asarray(np.einsum("mia,mjak->mijk", s.dy_dx, s["g_xyy"]))
 
 
 @claim("unlabelled:jacobian-third-product")
@@ -306,7 +306,7 @@ def y_hess_lipschitz(study: Study) -> CheckResult:
     'The second derivative of y* is Lipschitz'
     """
     return lipschitz(
-        study, "eq:y-hess-bound-final", lambda s: s.second,
+        study, "eq:y-hess-bound-final", lambda s: s.d2y_dx2,
         lambda c: _second_bound(c, printed=study.variant == "printed"), still=_steady_second,
         proof="d2y_dx2", what="d2y_dx2",
     )  # fmt: skip

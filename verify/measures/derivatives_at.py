@@ -1,0 +1,77 @@
+"""Derivatives of y* and Phi from the blocks of f and g at points of the lower-level solution, in float64.
+
+This is the term-by-term route of the paper; the kernels go by the Lagrangian, which has fewer terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from verify.bounds.interval_matrix import Floats
+
+__all__ = ["BLOCKS", "Derivatives"]
+
+BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_y", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
+
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """Blocks at one point a lane, (lanes, ...), and what follows from them if y is the lower-level solution there.
+
+    >>> one = np.ones((1, 1, 1))
+    >>> at = Derivatives({"g_xy": -2 * one, "g_yy": one, "f_x": np.zeros((1, 1)), "f_y": np.ones((1, 1))})
+    >>> at.dy_dx.item(), at.v.item(), at.grad_phi.item()
+    (2.0, 1.0, 2.0)
+    """
+
+    blocks: Mapping[str, Floats]
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.blocks[name]
+
+    @cached_property
+    def dy_dx(self) -> Floats:
+        """-g_xy g_yy^-1, (lanes, d, n)."""
+        return np.asarray(-np.linalg.solve(self["g_yy"], self["g_xy"].swapaxes(1, 2)).swapaxes(1, 2))
+
+    @cached_property
+    def d2y_dx2(self) -> Floats:
+        """The second derivative of y*, (lanes, d, d, n)."""
+        cross = np.einsum("mikl,mjl->mijk", self["g_xyy"], self.dy_dx)
+        third = self["g_xxy"] + cross + cross.swapaxes(1, 2) + self.between("g_yyy")
+        m, d, _, n = third.shape
+        flat = np.linalg.solve(self["g_yy"], third.reshape(m, d * d, n).swapaxes(1, 2))
+        return np.asarray(-flat.swapaxes(1, 2).reshape(m, d, d, n))
+
+    @cached_property
+    def v(self) -> Floats:
+        """g_yy^-1 f_y, (lanes, n)."""
+        return np.asarray(np.linalg.solve(self["g_yy"], self["f_y"][:, :, None])[:, :, 0])
+
+    def cross(self) -> Floats:
+        """dy_dx f_yx."""
+        return np.asarray(np.einsum("mik,mjk->mij", self.dy_dx, self["f_xy"]))
+
+    def curvature(self) -> Floats:
+        """d2y_dx2 f_y."""
+        return np.asarray(np.einsum("mijk,mk->mij", self.d2y_dx2, self["f_y"]))
+
+    def between(self, block: str) -> Floats:
+        """dy_dx B dy_dx' for B = f_yy; for g_yyy the last axis stays."""
+        axes = "mia,mjb,mab->mij" if block == "f_yy" else "mia,mjb,mabk->mijk"
+        return np.asarray(np.einsum(axes, self.dy_dx, self.dy_dx, self[block]))
+
+    @cached_property
+    def grad_phi(self) -> Floats:
+        """f_x + dy_dx f_y, (lanes, d)."""
+        return np.asarray(self["f_x"] + np.einsum("mij,mj->mi", self.dy_dx, self["f_y"]))
+
+    @cached_property
+    def hess_phi(self) -> Floats:
+        """Hess Phi, the sum of its terms, (lanes, d, d)."""
+        cross = self.cross()
+        return np.asarray(self["f_xx"] + cross + cross.swapaxes(1, 2) + self.curvature() + self.between("f_yy"))
