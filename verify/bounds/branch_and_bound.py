@@ -107,7 +107,7 @@ def maximise(
     interrupted = False
     try:
         if search.top > floor:
-            search.sample(start, clock)
+            search.sample(start)
             search.run(clock, batch, most)
     except KeyboardInterrupt:
         interrupted = True
@@ -256,7 +256,7 @@ class _Search:
         """The bound over the box as a whole."""
         return float(self.tree.own[0])
 
-    def sample(self, start: Floats | None, clock: _Clock) -> None:
+    def sample(self, start: Floats | None) -> None:
         """The middle, corners and random points, the best of them improved; or one point, as it is."""
         low, high = self.inside
         if start is not None or not len(self.active):
@@ -271,7 +271,7 @@ class _Search:
             every = np.array(list(np.ndindex(*[2] * len(self.active))), dtype=np.intp)
             corners[: len(every)] = every.reshape(len(every), -1)
         share[1 + half :, self.active] = corners
-        self.consider(self._clipped(low + share * (high - low)), clock, keep=2)
+        self.consider(self._clipped(low + share * (high - low)), keep=2)
 
     def _clipped(self, points: Floats) -> Floats:
         return np.clip(points, np.minimum(*self.inside), np.maximum(*self.inside))
@@ -281,7 +281,7 @@ class _Search:
             values = self.objective.at(points)
         return np.where(np.isfinite(values), values, -np.inf)
 
-    def consider(self, points: Floats, clock: _Clock, *, keep: int = 1) -> None:
+    def consider(self, points: Floats, *, keep: int = 1) -> None:
         """Improve the best of the points, and certify them where they are better than what is known."""
         values = self._values(points)
         order = np.argsort(-values)[:keep]
@@ -290,7 +290,7 @@ class _Search:
             if self.point is None:
                 self._certify(points[order[0]], values[order[0]])
             return
-        improved, values = self._climb(points[order], values[order], clock)
+        improved, values = self._climb(points[order], values[order])
         for index in np.argsort(-values):
             if values[index] > self.guess:
                 self._certify(improved[index], values[index])
@@ -302,9 +302,11 @@ class _Search:
             self.best, self.point = proved, point.copy()
             self.limit = float(_known(self.objective.over(point[None], point[None]))[0])
 
-    def _climb(self, points: Floats, values: Floats, clock: _Clock) -> tuple[Floats, Floats]:
-        """A pattern search from several points at once: one step along an axis, or a shorter step."""
-        began, patience = clock.elapsed, max(0.1, 0.1 * clock.seconds)
+    def _climb(self, points: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """A pattern search from several points at once: one step along an axis, or a shorter step.
+
+        It never looks at the clock, so that a search with more time starts from the same lower end.
+        """
         step = np.full(len(points), 0.25)
         moves = np.zeros((2 * len(self.active), points.shape[1]))
         for k, variable in enumerate(self.active):
@@ -318,7 +320,7 @@ class _Search:
             better = found[lanes, chosen] > values + 1e-9 * np.abs(values)
             points[better], values[better] = trial[lanes, chosen][better], found[lanes, chosen][better]
             step[~better] /= 4  # down to 1e-5 of the box: for a smooth maximum that is ten digits
-            if step.max() < 1e-5 or clock.elapsed - began > patience:
+            if step.max() < 1e-5:
                 break
         return points, values
 
@@ -342,7 +344,7 @@ class _Search:
             if not len(chosen) or clock.left < proof * leaves + pace * 2 * len(chosen):
                 return
             began = clock.elapsed
-            children = self._cut(chosen, clock)
+            children = self._cut(chosen)
             if children is None:
                 return
             if len(children):
@@ -370,7 +372,7 @@ class _Search:
             return self.open
         return self.open[np.argpartition(-bounds, batch)[:batch]]
 
-    def _cut(self, chosen: Indices, clock: _Clock) -> Indices | None:
+    def _cut(self, chosen: Indices) -> Indices | None:
         """Cut these boxes; the new ones, or None where one that cannot be cut has no bound."""
         tree = self.tree
         lower, upper = tree.lower[chosen], tree.upper[chosen]
@@ -384,7 +386,7 @@ class _Search:
         if not len(chosen):
             return chosen
         children = self._add_halves(chosen, variable, lower, upper)
-        self.consider(self._clipped(middles(self.tree.lower[children], self.tree.upper[children])), clock)
+        self.consider(self._clipped(middles(self.tree.lower[children], self.tree.upper[children])))
         return children
 
     def _add_halves(self, chosen: Indices, variable: Indices, lower: Floats, upper: Floats) -> Indices:
