@@ -11,11 +11,30 @@ from functools import cached_property
 
 import numpy as np
 
+from bilevel_sym.engine import Session, over_points
+from bilevel_sym.kernels import Kernels
 from verify.bounds.interval_matrix import Floats
 
-__all__ = ["BLOCKS", "Derivatives"]
+__all__ = ["BLOCKS", "Derivatives", "block_values"]
 
 BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_y", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
+
+
+def block_values(kernels: Kernels, x: Floats, y: Floats) -> dict[str, Floats]:
+    """The blocks at the rows of x and y; not finite where f or g is not defined.
+
+    >>> from bilevel_sym import zoo
+    >>> block_values(zoo.get("scalar").problem.kernels, np.ones((2, 1)), np.zeros((2, 1)))["g_xyy"].shape
+    (2, 1, 1, 1)
+    """
+
+    def take(session: Session, xy: Floats) -> tuple[Floats, ...]:
+        session.put(0, xy)
+        return tuple(session.take(name) for name in BLOCKS)
+
+    with np.errstate(all="ignore"):
+        values = over_points(kernels.steady, BLOCKS, np.concatenate([x, y], axis=1), take)
+    return dict(zip(BLOCKS, values, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,14 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Session, over_points
 from bilevel_sym.errors import BilevelError
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.tensor_norm import largest_values
-from verify.measures.derivatives_at import BLOCKS, Derivatives
+from verify.measures.derivatives_at import Derivatives, block_values
 from verify.measures.regions import Region, lower_levels
 from verify.study import Study
 
-__all__ = ["Responses", "Seen", "block_values", "responses"]
+__all__ = ["Responses", "Seen", "responses"]
 
 RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
 NEAR = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
@@ -100,7 +99,7 @@ def _responses(study: Study, lower: tuple[float, ...], upper: tuple[float, ...],
     rng = study.rng("responses")
     x, near = _points(low[:d], high[:d], rng)
     y = lower_levels(study.kernels, x)
-    blocks = block_values(study, x, y)
+    blocks = block_values(study.kernels, x, y)
     keep = np.asarray(((y >= low[d:]) & (y <= high[d:])).all(axis=1))
     for values in blocks.values():
         keep &= np.isfinite(values).reshape(len(values), -1).all(axis=1)
@@ -116,18 +115,6 @@ def _responses(study: Study, lower: tuple[float, ...], upper: tuple[float, ...],
     if not len(pairs):
         raise BilevelError("there are no two points of the box in x to compare", hint="a wider box")
     return Responses(kept, x[keep], y[keep], pairs[:, 0], pairs[:, 1], kappa)
-
-
-def block_values(study: Study, x: Floats, y: Floats) -> dict[str, Floats]:
-    """The blocks at the rows of x and y; not finite where f or g is not defined."""
-
-    def take(session: Session, xy: Floats) -> tuple[Floats, ...]:
-        session.put(0, xy)
-        return tuple(session.take(name) for name in BLOCKS)
-
-    with np.errstate(all="ignore"):
-        values = over_points(study.kernels.steady, BLOCKS, np.concatenate([x, y], axis=1), take)
-    return dict(zip(BLOCKS, values, strict=True))
 
 
 def _points(low: Floats, high: Floats, rng: np.random.Generator) -> tuple[Floats, Indices]:

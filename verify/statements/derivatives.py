@@ -28,9 +28,10 @@ from verify.measures.derivative_checks import (
     of_phi,
     steady_hessian,
 )
+from verify.measures.derivatives_at import block_values
 from verify.measures.norm_calculus import derived
 from verify.measures.regions import Region, decided_over, regions
-from verify.measures.responses import block_values, responses
+from verify.measures.responses import responses
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, judged
 
@@ -94,7 +95,7 @@ def _around(study: Study, region: Region) -> tuple[Floats, Floats, dict[str, Flo
     unit[:half] = np.round(unit[:half])  # corners, where the largest values often are
     points = np.clip(region.lower + (region.upper - region.lower) * unit, region.lower, region.upper)
     x, y = np.concatenate([points[:, :d], sample.x]), np.concatenate([points[:, d:], sample.y])
-    return x, y, block_values(study, x, y)
+    return x, y, block_values(study.kernels, x, y)
 
 
 def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str, region: Region) -> CheckResult:
