@@ -17,7 +17,7 @@ import sympy as sp
 from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
-from bilevel_sym.expressions import substitute, symbols_in
+from bilevel_sym.expressions import substitute, symbols_in, tree_size
 from bilevel_sym.parsing import check_name
 from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
@@ -34,6 +34,8 @@ BoxLike = Box | Mapping[str, Iterable[object]]
 Data = Sequence[Sequence[object]]
 Rows = tuple[tuple[sp.Rational, ...], ...]
 
+_MAX_PRINTED = 5000  # characters of code, or nodes of formulas: nobody reads, or pastes, more
+
 
 class BilevelProblem:
     """min over x of f(x, y*(x)), where y*(x) minimises g(x, y) over y; g strongly convex in y.
@@ -47,8 +49,11 @@ class BilevelProblem:
     ...                          parameters={"a": 2}, box={"x1": (-1, 1), "y1": (-1, 1)})
     >>> problem.g, problem.d, problem.n
     (-x1*y1 + y1**2, 1, 1)
-    >>> problem
-    BilevelProblem(f=x1**2/2 + x1*y1, g=a*y1**2/2 - x1*y1, x=(x1,), y=(y1,), parameters={'a': 2})
+
+    It prints as the code that makes it:
+
+    >>> BilevelProblem("y1*x1", "y1**2/2 - y1*x1", "x1", "y1", box=Box([-1, -1], [1, 1]))
+    BilevelProblem('x1*y1', '-x1*y1 + y1**2/2', 'x1', 'y1', box={'x1': (-1, 1), 'y1': (-1, 1)})
     """
 
     kind: ClassVar[str] = "bilevel"
@@ -154,13 +159,39 @@ class BilevelProblem:
         return (*self._given.values(), self.x, self.y)
 
     def __repr__(self) -> str:
-        formulas = (f"{field}={formula!s:.300}" for field, formula in self._given.items())
-        parts = [*formulas, f"x={self.x}", f"y={self.y}"]
-        if self.parameters:
-            parts.append(f"parameters={dict(self.parameters)}")
-        if self.name is not None:
-            parts.append(f"name={self.name!r}")
-        return f"{type(self).__name__}({', '.join(parts)})"
+        """The code that makes this problem, if text can say it and is not too long; otherwise <...>, which is no code.
+
+        What is shown as code was read back first, and gave an equal problem.
+        """
+        try:
+            return self._code() or self._summary()
+        except (
+            InvalidProblem,
+            TypeError,
+        ):  # a name or a nesting that text cannot have; a subclass with other arguments
+            return self._summary()
+
+    def _code(self) -> str | None:
+        if sum(map(tree_size, self._given.values())) > _MAX_PRINTED:
+            return None
+        arguments, numbers = self._printed(), {name: _number(value) for name, value in self.parameters.items()}
+        ends = {name: tuple(map(_number, pair)) for name, pair in ({} if self.box is None else self.box).items()}
+        given: dict[str, Any] = {"parameters": numbers or None, "box": ends or None, "name": self.name}
+        named = {field: value for field, value in given.items() if value is not None}
+        shown = [*map(repr, arguments), *(f"{field}={value!r}" for field, value in named.items())]
+        code = f"{type(self).__name__}({', '.join(shown)})"
+        same = len(code) <= _MAX_PRINTED and type(self)(*arguments, **named) == self
+        return code if same else None
+
+    def _printed(self) -> tuple[Any, ...]:
+        """The positional arguments as a person would write them."""
+        return (*map(to_text, self._given.values()), *(" ".join(s.name for s in group) for group in (self.x, self.y)))
+
+    def _summary(self) -> str:
+        formulas = (f"{field} = {_shortened(formula)}" for field, formula in self._given.items())
+        groups = (f"{role} = {' '.join(s.name for s in group)!r:.60}" for role, group in (("x", self.x), ("y", self.y)))
+        named = () if self.name is None else (f"name = {self.name!r:.60}",)
+        return f"<{type(self).__name__}: {', '.join((*formulas, *groups, *named))}>"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BilevelProblem:
@@ -170,7 +201,7 @@ class BilevelProblem:
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.toml"
         >>> MinimaxProblem("x*y - y**2/2", "x", "y").save(path)
         >>> BilevelProblem.load(path)
-        MinimaxProblem(f=x*y - y**2/2, x=(x,), y=(y,))
+        MinimaxProblem('x*y - y**2/2', 'x', 'y')
         """
         fields = read_problem(path)
         try:
@@ -311,6 +342,11 @@ class StochasticProblem(BilevelProblem):
     def _arguments(self) -> tuple[object, ...]:
         return (*super()._arguments(), self.xi, self.zeta, self.xi_data, self.zeta_data)
 
+    def _printed(self) -> tuple[Any, ...]:
+        groups = (" ".join(s.name for s in group) for group in (self.xi, self.zeta))
+        tables = ([[_number(value) for value in row] for row in data] for data in (self.xi_data, self.zeta_data))
+        return (*super()._printed(), *groups, *tables)
+
     def _fields(self) -> ProblemFile:
         return replace(
             super()._fields(),
@@ -331,8 +367,23 @@ def _rebuild(
     return kind(*arguments, parameters=parameters, box=box, name=name)
 
 
+def _number(value: sp.Rational | None) -> int | str | None:
+    """A number as code: an integer, or a fraction in quotes."""
+    return None if value is None else int(value) if value.is_Integer else str(value)
+
+
+def _shortened(formula: sp.Expr) -> str:
+    nodes = tree_size(formula)
+    try:
+        text = str(formula) if nodes <= _MAX_PRINTED else ""
+    except RecursionError:
+        text = ""
+    return text if 0 < len(text) <= 100 else f"{text[:100]}... ({nodes} nodes)"
+
+
 def _check_depends(expression: sp.Expr, y: Sequence[sp.Symbol], field: str) -> None:
-    if absent := [s.name for s in y if s not in symbols_in(expression)]:
+    present = symbols_in(expression)
+    if absent := [s.name for s in y if s not in present]:
         raise InvalidProblem(
             f"{field} does not depend on {', '.join(absent)}, so the lower level has no unique minimiser",
             hint=f"remove {', '.join(absent)} from y, or add it to {field}",

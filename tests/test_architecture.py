@@ -71,12 +71,12 @@ VERIFY_LAYERS = [
     "bounds",
     "regularity",
     "saved_constants",
-    "smoothness",
+    "phi_smoothness",
     "points",
     "stationary",
     "classification",
     "study",
-    "claim",
+    "registry",
     "measures",
     "statements",
     "report",
@@ -84,6 +84,9 @@ VERIFY_LAYERS = [
     "coverage",
     "erratum",
     "referee",
+    "strategies",
+    "testkit",
+    "gallery",
 ]
 
 # Rooms that handle SymPy expressions; every other module works without them.

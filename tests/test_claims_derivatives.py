@@ -20,12 +20,12 @@ from bilevel_sym import BilevelProblem, MinimaxProblem, paper, zoo
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError
 from verify.bracket import Bracket
-from verify.claim import Claim
 from verify.measures import derivative_checks, norm_calculus
 from verify.measures.derivatives_at import Derivatives
 from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region
 from verify.measures.responses import Responses, responses
+from verify.registry import Claim
 from verify.statements import derivatives, lipschitz_hessian
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict

@@ -20,7 +20,7 @@ from bilevel_sym.schedules.escape import NEON, PERTURBED, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers import ineon
 from verify.bracket import Bracket
-from verify.claim import Claim
+from verify.registry import Claim
 from verify.statements import escape, neon
 from verify.statements.escape import Saddle, descended, easiest_saddle
 from verify.study import Study, study_of

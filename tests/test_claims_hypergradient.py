@@ -18,11 +18,11 @@ from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import Estimate, Estimator, _implicit_part
 from verify.bracket import Bracket
-from verify.claim import Claim
 from verify.measures import many_digits, rates, regions, runs
 from verify.measures.many_digits import Long, norm
 from verify.measures.rates import rate_v, rate_y
 from verify.measures.regions import Region
+from verify.registry import Claim
 from verify.statements import descent, hypergradient_error, warm_start
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, evaluate, paper, zoo
 from bilevel_sym.tape import balls
-from verify.claim import Claim
 from verify.measures import jets
 from verify.measures.jets import TaylorPoint, taylor_point
+from verify.registry import Claim
 from verify.statements import identities
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict

@@ -11,8 +11,8 @@ from helpers import random_problem
 from bilevel_sym import MinimaxProblem, zoo
 from bilevel_sym.constants import Variant
 from bilevel_sym.problem import BilevelProblem
-from verify.claim import Claim
 from verify.measures.minimax_sites import Site, sites, strict_minimum_in_x
+from verify.registry import Claim
 from verify.statements import minimax
 from verify.study import study_of
 from verify.verdict import Verdict

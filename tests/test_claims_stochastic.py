@@ -21,7 +21,6 @@ from bilevel_sym.schedules.batches import term_delta
 from bilevel_sym.tape.balls import precision
 from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.claim import Claim
 from verify.measures import batch_moments
 from verify.measures.batch_moments import (
     Estimator,
@@ -35,6 +34,7 @@ from verify.measures.batch_solutions import Batches
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, samples_of
 from verify.measures.stocbio_bounds import series_rest
+from verify.registry import Claim
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
 from verify.study import study_of
 from verify.verdict import CheckResult

@@ -25,9 +25,9 @@ from bilevel_sym.schedules.goal import Goal
 from bilevel_sym.tape.balls import precision
 from verify import coverage, statements
 from verify.bracket import Bracket
-from verify.claim import Claim
 from verify.measures import conditions, visiting
 from verify.measures.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
+from verify.registry import Claim
 from verify.statements import corollaries, definitions, theorems
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict

@@ -15,9 +15,10 @@ import pytest
 import sympy as sp
 from hypothesis import given
 
-from bilevel_sym import BilevelProblem, Box, MinimaxProblem, StochasticProblem, softplus
+from bilevel_sym import BilevelProblem, Box, MinimaxProblem, StochasticProblem, softplus, zoo
 from bilevel_sym.errors import BilevelError, InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
+from bilevel_sym.expressions import symbols_in
 
 x, x1, x2, y, y1 = sp.symbols("x x1 x2 y y1")
 G = y**2 / 2 - x * y
@@ -360,3 +361,68 @@ def test_what_cannot_be_written_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(BilevelError):
         MinimaxProblem(x * y - y**2, [x], [y]).save(tmp_path / "no" / "such" / "folder.toml")
     assert path.read_bytes() == before
+
+
+# ---- printing ---------------------------------------------------------------------------------------
+
+NAMES = {kind.__name__: kind for kind in (BilevelProblem, MinimaxProblem, StochasticProblem)}
+
+
+def pasted(problem: BilevelProblem) -> BilevelProblem:
+    code = repr(problem)
+    assert not code.startswith("<"), code
+    again = eval(code, dict(NAMES))
+    assert isinstance(again, BilevelProblem)
+    assert (type(again), again.name) == (type(problem), problem.name)
+    return again
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_a_problem_of_the_zoo_prints_as_code_that_makes_it(name: str) -> None:
+    problem = zoo.get(name).problem
+    assert pasted(problem) == problem
+
+
+def test_numbers_names_and_data_print_as_code() -> None:
+    a = sp.Symbol("a", positive=True)
+    odd = BilevelProblem(
+        a * x + sp.sqrt(2) * sp.pi * y, G, [x], [y],
+        parameters={a: "-1/3"}, box={"x": (0.1, 1), "y": ("-1e-9", 7)}, name="it's \"odd\"",
+    )  # fmt: skip
+    assert pasted(odd) == odd
+    symbolic = BilevelProblem("a*x + b*y", "y**2", "x", "y", parameters={"a": None, "b": 2})
+    assert pasted(symbolic) == symbolic
+    rows = StochasticProblem("a*y", "y**2 - b*c*x*y", "x", "y", "a", "b c", [["1/3"]], [[1, 2], [3, "0.5"]])
+    assert pasted(rows) == rows
+    quiet = StochasticProblem("y", "y**2 - b*x*y", "x", "y", "", "b", [], [[1], [2]])
+    assert pasted(quiet) == quiet
+
+
+def _chain(function: Callable[..., Any], times: int) -> Any:
+    nested = y
+    for _ in range(times):
+        nested = function(nested)
+    return nested
+
+
+@pytest.mark.parametrize(
+    "g",
+    [
+        sp.Symbol("pi") * y**2,
+        y**2 + sp.Symbol("a b;c") * y,
+        sp.Mul(2, x + y**2, evaluate=False),
+        _chain(lambda e: sp.sin(e, evaluate=False), 400),
+        _chain(lambda e: sp.Add(sp.sin(e), sp.cos(e), evaluate=False), 60),
+        sp.Add(*(sp.sin(k * y) for k in range(2000))) + y**2,
+        y**2 * sp.Rational(10**400 + 1, 3),
+    ],
+    ids=["reserved", "no name", "not evaluated", "deep", "shared", "long", "many digits"],
+)
+def test_what_text_cannot_say_does_not_look_like_code(g: sp.Expr) -> None:
+    problem = BilevelProblem(x * y, g, [*(symbols_in(g) - {x, y}), x], [y], name="odd")
+    shown = repr(problem)
+    assert shown.startswith("<BilevelProblem: f = x*y, g = ")
+    assert shown.endswith(">")
+    assert len(shown) < 400
+    with pytest.raises(SyntaxError):
+        compile(shown, "", "eval")

@@ -16,7 +16,7 @@ from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.errors import InvalidProblem
 from verify import runner
-from verify.claim import Claim
+from verify.registry import Claim
 from verify.report import Report
 from verify.verdict import CheckResult, Verdict
 

@@ -15,7 +15,7 @@ from verify.bounds.interval_matrix import Floats, Matrices
 from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
 from verify.bounds.tensor_norm import worst_directions
-from verify.smoothness import Smoothness, smoothness
+from verify.phi_smoothness import Smoothness, smoothness
 
 SECONDS = 3.0
 

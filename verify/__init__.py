@@ -2,48 +2,17 @@
 
 Certified constants (``constants``, ``recheck``), certified smoothness of Phi (``smoothness``), all stationary points
 and their kinds (``stationary_points``, ``classify``), a verdict on each statement (``run``, ``claims``), the paper's
-errata (``errata``).
+errata (``errata``). And a test kit for anybody's solver: ``check_hypergradient`` and its siblings, ``assert_ok``,
+hypothesis strategies (``strategies``, with the extra ``test``), and a gallery of defects (``gallery``).
 
+>>> import verify
 >>> from bilevel_sym import zoo
->>> print(run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed").results[0].verdict)
+>>> print(verify.run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed").results[0].verdict)
 VIOLATED
 """
 
-from verify.bracket import Bracket
-from verify.claim import Claim, NotApplicable, claim
-from verify.classification import Classification, classify
-from verify.erratum import Erratum
-from verify.referee import errata
-from verify.regularity import CertifiedConstants, constants, recheck
-from verify.report import Report
-from verify.runner import claims, run
-from verify.smoothness import Smoothness, smoothness
-from verify.stationary import StationaryPoint, StationaryPoints, stationary_points
-from verify.study import Study, study_of
-from verify.verdict import CheckResult, Verdict
+import lazy_loader as _lazy
 
-__all__ = [
-    "Bracket",
-    "CertifiedConstants",
-    "CheckResult",
-    "Claim",
-    "Classification",
-    "Erratum",
-    "NotApplicable",
-    "Report",
-    "Smoothness",
-    "StationaryPoint",
-    "StationaryPoints",
-    "Study",
-    "Verdict",
-    "claim",
-    "claims",
-    "classify",
-    "constants",
-    "errata",
-    "recheck",
-    "run",
-    "smoothness",
-    "stationary_points",
-    "study_of",
-]
+# pytest and Hypothesis load a module of this package in every session of everybody who has installed it, and SymPy
+# would cost them a second each time: so names are imported when first asked for, as __init__.pyi lists them
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

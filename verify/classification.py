@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import sympy as sp
 from flint import arb, arb_mat, fmpq
 
+from bilevel_sym.ball import Ball
 from bilevel_sym.box import Box
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
@@ -24,11 +26,12 @@ from verify.points.domain import continued
 from verify.points.exact import exact_point, simplest
 from verify.points.point import StationaryPoint, as_point, exact_result
 
-__all__ = ["Classification", "classify"]
+__all__ = ["Classification", "SecondOrder", "classify", "second_order"]
 
 Kind = Literal["local minimum", "saddle", "local maximum", "degenerate", "undecided", "not stationary"]
 SECONDS = 3.0  # for the proof that there is no stationary point near x
 DIGITS = 20
+SMOOTHNESS_SECONDS, RTOL = 10.0, 0.01  # for rho_phi over the box
 
 
 @dataclass(frozen=True)
@@ -190,26 +193,80 @@ def _y_message(
     return f"y is not y*(x): it is off by {float(worst.mid()):.3g}"
 
 
-def _is_eps_local_minimum(
-    problem: BilevelProblem, x: Sequence[sp.Rational], eps: sp.Rational | None, rho_phi: sp.Rational | None
-) -> bool | None:
-    """|grad Phi(x)| <= eps and the smallest eigenvalue of Hess Phi(x) >= -sqrt(rho_phi eps); None: undecided."""
-    if eps is None:
-        return None
-    try:
-        certificate = evaluate(problem, x, digits=DIGITS)
-    except BilevelError:
-        return None
+@dataclass(frozen=True)
+class SecondOrder:
+    """Definition [def:local-min] at one point: |grad Phi| and the smallest eigenvalue of Hess Phi as balls.
+
+    ``flat``: whether |grad Phi| <= eps; ``convex``: whether the smallest eigenvalue is >= -sqrt(rho_phi eps). None:
+    undecided. ``rho_phi`` is what is known of it, None where it was not needed or where nothing is known.
+    """
+
+    certificate: PointCertificate
+    grad_norm: Ball
+    least: Ball
+    flat: bool | None
+    convex: bool | None
+    rho_phi: Bracket | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the point is an eps-local minimum; None: undecided."""
+        if self.flat is False or self.convex is False:
+            return False
+        return True if self.flat and self.convex else None
+
+
+def second_order(
+    problem: BilevelProblem,
+    x: Sequence[sp.Rational],
+    eps: sp.Rational,
+    rho_phi: sp.Rational | Bracket | None = None,
+    *,
+    seconds: float = SMOOTHNESS_SECONDS,
+    rtol: float = RTOL,
+) -> SecondOrder:
+    """Both conditions of an eps-local minimum at x, certified; raises what kept x from having a certificate.
+
+    rho_phi, unless it is given (as a number or a bracket), is certified over the problem's box to ``rtol``, within
+    ``seconds`` and only where it matters: where the gradient is small enough, and the smallest eigenvalue negative.
+
+    Paper: Definition 1.1 [def:local-min]
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> found = second_order(problem, [sp.Rational(1, 8)], sp.Rational(1, 2))
+    >>> float(found.grad_norm), float(found.least), found.holds
+    (0.25, 2.0, True)
+    """
+    certificate = evaluate(problem, x, digits=DIGITS)
     with precision(BITS):
         norm, least = _norm_and_least(certificate)
         flat = True if norm <= _arb(eps) else False if norm > _arb(eps) else None
-        if flat is False or least >= 0:
-            return flat
-    low, high = _curvature(problem, rho_phi)
+        here = partial(SecondOrder, certificate, Ball(norm), Ball(least), flat)
+        if least >= 0:
+            return here(True)
+        if flat is False:
+            return here(None)
+    known = _curvature(problem, rho_phi, seconds, rtol)
+    if known is None:
+        return here(None)
+    low, high = known
+    bracket = Bracket(float(low.lower()), math.inf if high is None else float(high.upper()))
     with precision(BITS):
         if high is not None and least < -(high * _arb(eps)).sqrt():
-            return False
-        return flat if least >= -(low * _arb(eps)).sqrt() else None
+            return here(False, bracket)
+        return here(True if least >= -(low * _arb(eps)).sqrt() else None, bracket)
+
+
+def _is_eps_local_minimum(
+    problem: BilevelProblem, x: Sequence[sp.Rational], eps: sp.Rational | None, rho_phi: sp.Rational | None
+) -> bool | None:
+    """What ``second_order`` says; None also where x has no certificate, or eps is not given."""
+    if eps is None:
+        return None
+    try:
+        return second_order(problem, x, eps, rho_phi).holds
+    except BilevelError:
+        return None
 
 
 def _norm_and_least(certificate: PointCertificate) -> tuple[arb, arb]:
@@ -221,18 +278,22 @@ def _norm_and_least(certificate: PointCertificate) -> tuple[arb, arb]:
     return squares.nonnegative_part().sqrt(), eigenvalue_balls(hess)[0]
 
 
-def _curvature(problem: BilevelProblem, rho_phi: sp.Rational | None) -> tuple[arb, arb | None]:
-    """A lower and an upper bound of rho_phi; no upper one where it is not certified."""
-    if rho_phi is not None:
+def _curvature(
+    problem: BilevelProblem, rho_phi: sp.Rational | Bracket | None, seconds: float, rtol: float
+) -> tuple[arb, arb | None] | None:
+    """A lower and an upper bound of rho_phi; no upper one where it is not certified; None: nothing is known."""
+    if rho_phi is not None and not isinstance(rho_phi, Bracket):
         return _arb(rho_phi), _arb(rho_phi)
-    if problem.box is None:
-        return arb(0), None
-    from verify.smoothness import smoothness
+    bracket = rho_phi
+    if bracket is None:
+        if problem.box is None:
+            return None
+        from verify.phi_smoothness import smoothness
 
-    try:
-        bracket = smoothness(problem).rho_phi
-    except BilevelError:
-        return arb(0), None
+        try:
+            bracket = smoothness(problem, seconds=seconds, rtol=rtol).rho_phi
+        except BilevelError:
+            return None
     return arb(max(bracket.lower, 0.0)), None if math.isinf(bracket.upper) else arb(bracket.upper)
 
 

@@ -135,7 +135,7 @@ def _row(result: CheckResult) -> Sequence[str]:
         _number(result.bound),
         _number(result.tightness, 3),
         result.evidence or "",
-        result.message,
+        "; ".join(line.strip() for line in result.message.splitlines()),  # a row of a table is one line
     )
 
 

@@ -15,9 +15,9 @@ from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from verify import statements
-from verify.claim import Claim
+from verify.registry import Claim
 from verify.report import Report
-from verify.study import Study, study_of
+from verify.study import Study, seed_of, study_of
 from verify.verdict import CheckResult, inconclusive
 
 __all__ = ["claims", "run"]
@@ -66,7 +66,7 @@ def run(
     [('eq:bilevel-grad', 'HOLDS', 'proved')]
     """
     chosen = _chosen(claims)
-    study = study_of(problem, box=box, seed=_seed(rng), seconds=_time(seconds), variant=_variant(variant))
+    study = study_of(problem, box=box, seed=seed_of(rng), seconds=_time(seconds), variant=_variant(variant))
     results: list[CheckResult] = []
     interrupted = False
     try:
@@ -113,16 +113,6 @@ def _chosen(labels: Iterable[str] | None) -> tuple[Claim, ...]:
             near = get_close_matches(str(label)[:60], known, n=3, cutoff=0.0)
             raise InvalidProblem(f"no claim is registered for {label!r:.60}", hint=f"one of {', '.join(near)}")
     return tuple(dict.fromkeys(known[label] for label in wanted))
-
-
-def _seed(rng: np.random.Generator | int | None) -> int:
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**31))
-    if rng is None:
-        return 0
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
-        raise InvalidProblem(f"rng={rng!r:.40}", hint="a numpy Generator, a whole number from 0, or None")
-    return int(rng)
 
 
 def _time(seconds: float | None) -> float:

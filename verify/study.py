@@ -22,11 +22,11 @@ from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from verify.bounds.chosen_box import chosen_box
 
 if TYPE_CHECKING:
+    from verify.phi_smoothness import Smoothness
     from verify.regularity import CertifiedConstants
-    from verify.smoothness import Smoothness
     from verify.stationary import StationaryPoints
 
-__all__ = ["Study", "study_of"]
+__all__ = ["Study", "seed_of", "study_of"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Study:
 
     @cached_property
     def _smoothness(self) -> Smoothness | BilevelError:
-        from verify.smoothness import smoothness
+        from verify.phi_smoothness import smoothness
 
         return _kept(lambda: smoothness(self.exact, self.box, seconds=SHARES["smoothness"] * self.seconds))
 
@@ -165,6 +165,21 @@ def study_of(
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
             chosen = with_y_star(exact, chosen)
     return Study(problem, chosen, seed, seconds, variant)
+
+
+def seed_of(rng: np.random.Generator | int | None) -> int:
+    """A seed from whatever a user gives: a generator, a whole number, or nothing.
+
+    >>> seed_of(None), seed_of(7)
+    (0, 7)
+    """
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**31))
+    if rng is None:
+        return 0
+    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
+        raise InvalidProblem(f"rng={rng!r:.40}", hint="a numpy Generator, a whole number from 0, or None")
+    return int(rng)
 
 
 def _kept(compute: Callable[[], T]) -> T | BilevelError:

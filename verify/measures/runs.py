@@ -16,9 +16,9 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
 from verify.bounds.interval_matrix import Floats
-from verify.claim import NotApplicable
 from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
+from verify.registry import NotApplicable
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 

@@ -14,7 +14,7 @@ import sympy as sp
 
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.zoo.tube_shape import TAU, TubeShape
-from verify.claim import NotApplicable
+from verify.registry import NotApplicable
 
 __all__ = ["HIGH", "LOW", "MIDDLE", "Tube", "branch", "tube_of"]
 
@@ -116,7 +116,7 @@ def tube_of(problem: BilevelProblem) -> Tube:
     >>> tube_of(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y", name="tube"))
     Traceback (most recent call last):
       ...
-    verify.claim.NotApplicable: it bears the name of the tube, but its Phi is another
+    verify.registry.NotApplicable: it bears the name of the tube, but its Phi is another
     """
     if not (problem.name or "").startswith("tube"):
         raise NotApplicable(ELSEWHERE)

@@ -16,12 +16,12 @@ from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.neon import neon_escape
 from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.claim import Kind, NotApplicable, claim
 from verify.measures.batch_solutions import Batches, frobenius, slices, spectral
 from verify.measures.cases import Case, tightest
 from verify.measures.derivatives_at import Derivatives
 from verify.measures.samples import Samples, Solved, samples_of
 from verify.measures.stocbio_bounds import solved_points
+from verify.registry import Kind, NotApplicable, claim
 from verify.statistics import judged_probability, runs_needed
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive

@@ -16,7 +16,7 @@ from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.oracle import ExactOracle, Oracle
 from bilevel_sym.solvers import Descent, solve
 from bilevel_sym.tape.arrays import STEADY
-from verify.claim import claim
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, judged
 

@@ -15,7 +15,7 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
 from verify.bracket import Bracket
-from verify.claim import NotApplicable, claim
+from verify.registry import NotApplicable, claim
 from verify.statements.corollaries import calls_of
 from verify.statements.tube import what_jumps
 from verify.study import Study

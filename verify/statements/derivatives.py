@@ -17,7 +17,6 @@ import numpy as np
 from bilevel_sym.constants import MinimaxConstants, Variant
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.tensor_norm import largest_values
-from verify.claim import claim
 from verify.measures.derivative_checks import (
     bracket_of,
     by_bracket,
@@ -32,6 +31,7 @@ from verify.measures.derivatives_at import block_values
 from verify.measures.norm_calculus import derived
 from verify.measures.regions import Region, decided_over, regions
 from verify.measures.responses import responses
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, judged
 

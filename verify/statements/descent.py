@@ -7,9 +7,9 @@ import numpy as np
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID
 from bilevel_sym.solvers import Descent
-from verify.claim import claim
 from verify.measures.regions import Region, decided_over
 from verify.measures.runs import UNIT, compared, joined_words, recorded, small_step, starts
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult
 

@@ -25,9 +25,9 @@ from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_o
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers.noise import uniform_in_ball
 from verify.bounds.interval_matrix import Floats
-from verify.claim import NotApplicable, claim
 from verify.measures.regions import regions
 from verify.measures.runs import UNIT, compared
+from verify.registry import NotApplicable, claim
 from verify.statistics import judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
@@ -129,7 +129,7 @@ def _certified(study: Study, x: tuple[float, ...], part: float | None) -> Certif
     if part is None:
         smooth = study.smoothness
     else:
-        from verify.smoothness import smoothness
+        from verify.phi_smoothness import smoothness
 
         reach = part * (high - low)
         low, high = np.maximum(low, np.array(x) - reach), np.minimum(high, np.array(x) + reach)

@@ -16,7 +16,6 @@ from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.linear_system import conjugate_gradients
 from bilevel_sym.problem import BilevelProblem
 from verify.bounds.interval_matrix import Floats
-from verify.claim import claim
 from verify.measures.rates import log_rate_y, rate_v, rate_y
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.runs import (
@@ -33,6 +32,7 @@ from verify.measures.runs import (
     small_step,
     starts,
 )  # fmt: skip
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 

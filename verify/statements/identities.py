@@ -20,8 +20,8 @@ from bilevel_sym import derive_generic
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.tape import balls
 from bilevel_sym.textbook import Equation, textbook_equations
-from verify.claim import claim
 from verify.measures.jets import BITS, Numbers, TaylorPoint, taylor_point
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 

@@ -14,7 +14,6 @@ from bilevel_sym.constants import Constants
 from bilevel_sym.tape.model import Model
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.tensor_norm import largest_values
-from verify.claim import claim
 from verify.measures.derivative_checks import (
     by_sample,
     by_structure,
@@ -32,6 +31,7 @@ from verify.measures.derivative_checks import (
 from verify.measures.norm_calculus import derived
 from verify.measures.regions import Region, decided_over
 from verify.measures.responses import Responses, responses
+from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, judged
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sympy as sp
 
-from verify.claim import NotApplicable, claim
 from verify.measures.minimax_sites import Site, around_nash, sites, strict_minimum_in_x
 from verify.points.exact import exact_point
+from verify.registry import NotApplicable, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 

@@ -19,8 +19,8 @@ from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
 from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
-from verify.claim import NotApplicable, claim
 from verify.measures.runs import UNIT, compared
+from verify.registry import NotApplicable, claim
 from verify.statements.escape import DELTA, Saddle, easiest_saddle, rounding_of_phi
 from verify.statistics import judged_probability
 from verify.study import Study

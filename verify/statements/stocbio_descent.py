@@ -14,7 +14,6 @@ from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.stochastic import stocbio_steps
 from bilevel_sym.solvers import StocBiO, neumann_batch_sizes, solve
 from bilevel_sym.tape.balls import precision
-from verify.claim import Kind, claim
 from verify.measures.batch_moments import Estimator, hypergradient_error
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, Solved, ends, mean, samples_of, squares
@@ -28,6 +27,7 @@ from verify.measures.stocbio_bounds import (
     solved_points,
     variance_bound,
 )
+from verify.registry import Kind, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged
 

@@ -18,7 +18,6 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.solvers import neumann_batch_sizes
 from bilevel_sym.tape.balls import precision
-from verify.claim import Kind, claim
 from verify.measures.batch_moments import Estimator, hypergradient_error, sgd_step, walks
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Balls, Region, Samples, Solved, ends, mean, samples_of, squares
@@ -32,6 +31,7 @@ from verify.measures.stocbio_bounds import (
     slope_in_y,
     solved_points,
 )
+from verify.registry import Kind, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, judged
 

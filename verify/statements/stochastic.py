@@ -13,11 +13,11 @@ from bilevel_sym.schedules.batches import concentration
 from bilevel_sym.tape.balls import precision
 from verify.bounds.branch_and_bound import Maximum
 from verify.bracket import Bracket
-from verify.claim import Kind, claim
 from verify.measures.batch_moments import failure_probability, second_moment
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, mean, samples_of, spread, squares
 from verify.measures.stocbio_bounds import solved_points
+from verify.registry import Kind, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, judged
 

@@ -28,7 +28,6 @@ from bilevel_sym.schedules import (
 from bilevel_sym.schedules.goal import Goal
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
-from verify.claim import claim
 from verify.measures.conditions import (
     BITS,
     ROUNDED,
@@ -44,6 +43,7 @@ from verify.measures.conditions import (
     worst_of_each_part,
 )
 from verify.measures.visiting import DELTA, positive_constants, visits
+from verify.registry import claim
 from verify.regularity import constants
 from verify.statements.tube import require_smooth
 from verify.study import Study

@@ -15,9 +15,9 @@ from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.tube_shape import TAU
 from verify.bracket import Bracket
-from verify.claim import NotApplicable, claim
 from verify.measures.tube_curvature import curvature
 from verify.measures.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
+from verify.registry import NotApplicable, claim
 from verify.statistics import judged_probability
 from verify.study import Floats, Study
 from verify.verdict import CheckResult, Verdict, judged

@@ -17,7 +17,6 @@ from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import aid_steps
 from bilevel_sym.schedules.neon import neon_escape, neon_estimate
 from verify.bounds.interval_matrix import Floats
-from verify.claim import claim
 from verify.measures.many_digits import Long, LongEstimate, norm
 from verify.measures.rates import rate_v, rate_y
 from verify.measures.regions import Region, decided_over
@@ -38,6 +37,7 @@ from verify.measures.runs import (
     starts,
     v_stars,
 )  # fmt: skip
+from verify.registry import claim
 from verify.statements.hypergradient_error import never_errs
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged

@@ -1,0 +1,53 @@
+from . import gallery, strategies
+from .bracket import Bracket
+from .classification import Classification, classify
+from .erratum import Erratum
+from .phi_smoothness import Smoothness, smoothness
+from .referee import errata
+from .registry import Claim, NotApplicable, claim
+from .regularity import CertifiedConstants, constants, recheck
+from .report import Report
+from .runner import claims, run
+from .stationary import StationaryPoint, StationaryPoints, stationary_points
+from .study import Study, study_of
+from .testkit.assertion import assert_ok
+from .testkit.checks import check_hessian, check_hypergradient, check_lower_solution
+from .testkit.local_minimum import check_local_minimum
+from .testkit.result import CandidateCheck
+from .testkit.trajectory.check import check_trajectory
+from .verdict import CheckResult, Verdict
+
+__all__ = [
+    "Bracket",
+    "CandidateCheck",
+    "CertifiedConstants",
+    "CheckResult",
+    "Claim",
+    "Classification",
+    "Erratum",
+    "NotApplicable",
+    "Report",
+    "Smoothness",
+    "StationaryPoint",
+    "StationaryPoints",
+    "Study",
+    "Verdict",
+    "assert_ok",
+    "check_hessian",
+    "check_hypergradient",
+    "check_local_minimum",
+    "check_lower_solution",
+    "check_trajectory",
+    "claim",
+    "claims",
+    "classify",
+    "constants",
+    "errata",
+    "gallery",
+    "recheck",
+    "run",
+    "smoothness",
+    "stationary_points",
+    "strategies",
+    "study_of",
+]

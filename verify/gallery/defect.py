@@ -1,0 +1,99 @@
+"""@defect("implicit term forgotten"): one function a defect, from a problem to a candidate that has it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bilevel_sym.problem import BilevelProblem
+from verify.gallery.showcases import coupled
+from verify.testkit.diagnosis import Cause
+
+__all__ = ["Defect", "Kind", "defect"]
+
+Kind = Literal["hypergradient", "hessian", "lower solution", "trajectory"]
+"""What a candidate returns: grad Phi, Hess Phi or y* at a point; or, of a trajectory, all that was recorded."""
+
+Make = Callable[[BilevelProblem], Any]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A minimal version of something that goes wrong in programs for bilevel problems; made by ``defect``.
+
+    ``cause`` is what was planted, in the words of ``verify.testkit.diagnosis``; ``looks`` says how it looks from
+    outside, ``seen`` where programs of this class were seen. ``make`` is the program itself: read it.
+
+    >>> from verify.gallery import defects
+    >>> wrong = {item.name: item for item in defects()}["implicit term halved"]
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> wrong.cause, wrong.candidate(problem)([1.0])  # it is 2
+    ('cross', array([1.5]))
+    """
+
+    name: str
+    kind: Kind
+    cause: Cause
+    looks: str
+    make: Make = field(repr=False)
+    on: Callable[[], BilevelProblem] = field(repr=False, default=coupled)
+    seen: str = ""
+
+    def __post_init__(self) -> None:
+        # what functools.wraps does, for a frozen object: the docstring is the function's
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            self.__dict__[name] = getattr(self.make, name)
+        self.__dict__["__wrapped__"] = self.make
+
+    def candidate(self, problem: BilevelProblem) -> Any:
+        """A new candidate for a problem; of kind "trajectory", the record of a run."""
+        return self.make(problem)
+
+    def showcase(self) -> BilevelProblem:
+        """A problem on which it shows."""
+        return self.on()
+
+    @property
+    def family(self) -> str:
+        """The module of the gallery that it stands in: "terms", "inverses" and so on."""
+        return self.make.__module__.rpartition(".")[2]
+
+    @property
+    def changed(self) -> str:
+        """The line that is wrong, with its mark.
+
+        >>> from verify.gallery import defects
+        >>> print(defects()[0].changed)
+        return k.f_x(x, y) - 0.5 * k.g_xy(x, y) @ v  # defect: 0.5
+        """
+        return next(line.strip() for line in self.source().splitlines() if "# defect" in line)
+
+    def source(self) -> str:
+        """The text of the program, without its decorator."""
+        lines = inspect.getsource(self.make).splitlines()
+        start = next(k for k, line in enumerate(lines) if line.startswith("def "))
+        return "\n".join(lines[start:])
+
+
+def defect(
+    name: str,
+    *,
+    kind: Kind,
+    cause: Cause,
+    looks: str,
+    seen: str = "",
+    showcase: Callable[[], BilevelProblem] = coupled,
+) -> Callable[[Make], Defect]:
+    """Make a function from a problem to a candidate a defect; ``verify.gallery`` collects them by their type.
+
+    >>> @defect("zero", kind="hypergradient", cause="factor", looks="nothing moves")
+    ... def zero(problem):
+    ...     "Nothing at all."
+    ...     return lambda x: 0 * x
+    >>> zero.name, zero.__doc__
+    ('zero', 'Nothing at all.')
+    """
+    return lambda make: Defect(name, kind, cause, looks, make, showcase, seen)

@@ -1,0 +1,121 @@
+"""Pictures of descents that believe a candidate, beside the right one; matplotlib is imported to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting import COLOURS, require_matplotlib
+from bilevel_sym.problem import BilevelProblem
+from verify.gallery.defect import Defect, Kind
+from verify.gallery.descent import descent
+from verify.gallery.plain import Floats
+from verify.gallery.right import right as right_candidates
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_descents", "plot_gallery"]
+
+MARGIN = 0.1  # of the height of a picture
+ROUNDING = 2.0**-52
+SIZE = (3.6, 2.5)  # of one small picture, in inches
+
+
+def plot_descents(
+    right: Floats,
+    wrong: Floats,
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+    phi_min: float | None = None,
+    legend: bool = True,
+) -> Axes:
+    """Phi along two descents, the right one and the other. Returns the axes, new ones where none are given.
+
+    With ``phi_min`` the gap |Phi - phi_min| is drawn instead, on a logarithmic scale.
+
+    >>> right, wrong = np.array([1.0, 0.5]), np.array([1.0, 0.7])
+    >>> plot_descents(right, wrong).get_ylabel()  # doctest: +SKIP
+    '$\\\\Phi(x_k)$'
+    """
+    require_matplotlib()
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.subplots()[1]
+    if phi_min is not None:
+        right, wrong = (np.abs(phi - phi_min) + ROUNDING for phi in (right, wrong))
+    ax.plot(right, color=COLOURS[0], linewidth=1.8, label="right")
+    ax.plot(wrong, color=COLOURS[1], linewidth=1.8, linestyle="--", label="with the defect")
+    lost = np.flatnonzero(~np.isfinite(wrong))
+    if len(lost):
+        last = max(0, int(lost[0]) - 1)
+        ax.plot(last, wrong[last], color=COLOURS[1], marker="x", linestyle="none", label="then nan")
+    low, high = float(right.min()), float(right.max())
+    if phi_min is not None:
+        ax.set_yscale("log")
+    elif np.nanmax(wrong) > high + (high - low):  # it climbs, or explodes: the right one would be a flat line
+        ax.set_ylim(min(low, np.nanmin(wrong)) - MARGIN * (high - low), high + (high - low))
+    ax.set(xlabel="step k", ylabel=r"$\Phi(x_k)$" if phi_min is None else r"$\Phi(x_k) - \Phi_{\min}$", title=title)
+    if legend:
+        ax.legend(frameon=False)
+    return ax
+
+
+def plot_gallery(
+    items: Iterable[Defect],
+    *,
+    x0: tuple[float, ...] = (0.75, -0.5),
+    steps: int = 40,
+    eta: float = 0.15,
+    gap: bool = False,
+    columns: int = 3,
+) -> list[Axes]:
+    """A small picture for each defect on its showcase, in one new figure; returns the axes.
+
+    With ``gap``, Phi - Phi_min on a logarithmic scale, where Phi_min is what the right descent reaches.
+
+    >>> from verify.gallery import defects
+    >>> len(plot_gallery(defects("hessian")))  # doctest: +SKIP
+    7
+    >>> plot_gallery([])
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: there is nothing to draw
+    try: plot_gallery(defects())
+    """
+    shown = list(items)
+    if not shown:
+        raise InvalidProblem("there is nothing to draw", hint="plot_gallery(defects())")
+    require_matplotlib()
+    from matplotlib import pyplot
+
+    columns = min(columns, len(shown))
+    rows = -(-len(shown) // columns)
+    size = (SIZE[0] * columns, SIZE[1] * rows)
+    figure, table = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for item, ax in zip(shown, table.flat, strict=False):
+        problem = item.showcase()
+        good = _right_descent(problem, item.kind, x0, steps, eta)
+        bad = descent(item, problem, x0, steps=steps, eta=eta)
+        phi_min = float(good.min()) if gap else None
+        plot_descents(good, bad, ax, title=item.name, phi_min=phi_min, legend=False)
+    axes = list(table.flat)[: len(shown)]
+    for ax in list(table.flat)[len(shown) :]:
+        ax.remove()
+    entries: dict[str, Any] = {str(line.get_label()): line for ax in axes for line in ax.get_lines()}
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries), frameon=False)
+    return axes
+
+
+@lru_cache(maxsize=16)
+def _right_descent(problem: BilevelProblem, kind: Kind, x0: tuple[float, ...], steps: int, eta: float) -> Floats:
+    candidate = next(iter(right_candidates(problem, kind).values()))
+    found = descent(candidate, problem, x0, steps=steps, eta=eta, kind=kind)
+    found.setflags(write=False)
+    return found

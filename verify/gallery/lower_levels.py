@@ -1,0 +1,131 @@
+"""The lower level not solved. Right is ``plain.newton``, or ``plain.gradient_descent`` with enough steps."""
+
+from __future__ import annotations
+
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.problem import BilevelProblem
+from verify.gallery.defect import defect
+from verify.gallery.plain import Candidate, Floats, gradient_descent, hypergradient, newton, norm, start, step_size
+
+__all__: list[str] = []
+
+SMALL_STEPS = 5
+
+
+@defect(
+    "unconverged lower level",
+    kind="hypergradient",
+    cause="y*",
+    looks="the loss that it sees, f(x, y_5), goes down and stays down, while Phi turns round and rises",
+)
+def unconverged_lower_level(problem: BilevelProblem) -> Candidate:
+    """Five gradient steps from a fixed start, whatever the condition number."""
+
+    tau = step_size(problem)
+
+    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
+        return gradient_descent(k, x, y, SMALL_STEPS, tau)  # defect: until convergence
+
+    return hypergradient(problem, lower=lower)
+
+
+@defect(
+    "stale warm start",
+    kind="hypergradient",
+    cause="y*",
+    looks="it works while x moves slowly, and lags behind as soon as it does not; asked twice, it answers twice",
+)
+def stale_warm_start(problem: BilevelProblem) -> Candidate:
+    """y is carried from call to call, and makes one gradient step each time."""
+    y_before, tau = start(problem), step_size(problem)
+
+    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
+        nonlocal y_before
+        y_before = gradient_descent(k, x, y_before, 1, tau)  # defect: until convergence
+        return y_before
+
+    return hypergradient(problem, lower=lower)
+
+
+@defect(
+    "tolerance too loose",
+    kind="hypergradient",
+    cause="tolerance",
+    looks="four digits everywhere: the loss goes down, until it stops a little too early",
+)
+def tolerance_too_loose(problem: BilevelProblem) -> Candidate:
+    """The lower level stops at |g_y| < 1e-4."""
+    tau = step_size(problem)
+
+    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
+        while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
+            y = gradient_descent(k, x, y, 1, tau)
+        return y
+
+    return hypergradient(problem, lower=lower)
+
+
+@defect(
+    "lower level left at its start",
+    kind="lower solution",
+    cause="y*",
+    looks="nothing is raised: a function with a missing call returns what it was given",
+)
+def lower_level_left_at_its_start(problem: BilevelProblem) -> Candidate:
+    """The solver is built, and never run."""
+
+    def candidate(x: Floats) -> Floats:
+        return start(problem)  # defect: newton(k, x, start(problem))
+
+    return candidate
+
+
+@defect(
+    "lower level: five steps",
+    kind="lower solution",
+    cause="y*",
+    looks="y is on its way: one digit, and more where the start is near",
+)
+def lower_level_five_steps(problem: BilevelProblem) -> Candidate:
+    """Five gradient steps, whatever the condition number."""
+    k, tau = problem.kernels, step_size(problem)
+    return lambda x: gradient_descent(k, x, start(problem), SMALL_STEPS, tau)  # defect: until convergence
+
+
+@defect(
+    "lower level: loose tolerance",
+    kind="lower solution",
+    cause="tolerance",
+    looks="four digits at every point, and no warning",
+)
+def lower_level_loose_tolerance(problem: BilevelProblem) -> Candidate:
+    """It stops at |g_y| < 1e-4."""
+    k, tau = problem.kernels, step_size(problem)
+
+    def candidate(x: Floats) -> Floats:
+        y = start(problem)
+        while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
+            y = gradient_descent(k, x, y, 1, tau)
+        return y
+
+    return candidate
+
+
+@defect(
+    "lower level: predecessor",
+    kind="lower solution",
+    cause="predecessor",
+    looks="along a slow trajectory it is nearly right; at a new point it is the old answer",
+)
+def lower_level_predecessor(problem: BilevelProblem) -> Candidate:
+    """The solution is stored, and handed out one call later."""
+    k = problem.kernels
+    stored: Floats | None = None
+
+    def candidate(x: Floats) -> Floats:
+        nonlocal stored
+        y = newton(k, x, start(problem))
+        answer, stored = (y if stored is None else stored), y  # defect: answer = y
+        return answer
+
+    return candidate

@@ -1,0 +1,108 @@
+"""The strategies of problems. ``d`` and ``n`` are numbers, or pairs (least, greatest)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from verify.strategies.drawing import draw_recipe
+from verify.strategies.kinds import DEGENERATE, KINDS, Size, shapes, style_of
+from verify.strategies.recipe import Recipe
+
+__all__ = ["degenerate", "minimax_problems", "problems", "quadratics", "recipes", "stochastic_problems"]
+
+_SMALL = (1, 3)
+
+
+def recipes(kind: str = "general", *, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[Recipe]:
+    """Problems with what is known of them: constants over the box, spectrum, y*.
+
+    ``kind`` is "general", "quadratic", "minimax", "stochastic" or one of ``DEGENERATE``.
+
+    >>> from hypothesis import find
+    >>> recipe = find(recipes("ill-conditioned", n=2), lambda recipe: recipe.kappa == 10**8)
+    >>> recipe.problem.g, recipe.constants.mu, recipe.y_star
+    (-x1*y1 + y1**2/2 + 50000000*y2**2, 1, (x1, 0))
+    """
+    _require_shape(kind, d, n)
+    return _recipes(kind, d, n)
+
+
+def problems(*, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[BilevelProblem]:
+    """Smooth bilevel problems over a box, g strongly convex in y, with and without third derivatives.
+
+    >>> from hypothesis import find
+    >>> find(problems(d=2, n=1), lambda problem: True)
+    BilevelProblem('y1', '-2*x1*y1 + y1**2', 'x1 x2', 'y1', box={'x1': (-1, 1), 'x2': (-1, 1), 'y1': (-2, 2)})
+    """
+    _require_shape("general", d, n)
+    return _problems("general", d, n)
+
+
+def quadratics(*, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[BilevelProblem]:
+    """Bilevel problems with quadratic f and g.
+
+    >>> from hypothesis import find
+    >>> find(quadratics(d=1, n=2), lambda problem: problem.g.coeff(problem.y[0] * problem.y[1]) != 0).g
+    -4*x1*y1 + 2*x1*y2 + 2*y1**2 - 2*y1*y2 + 2*y2**2
+    """
+    _require_shape("quadratic", d, n)
+    return _problems("quadratic", d, n)
+
+
+def minimax_problems(*, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[MinimaxProblem]:
+    """Minimax problems, f strongly concave in y.
+
+    >>> from hypothesis import find
+    >>> find(minimax_problems(), lambda problem: True)
+    MinimaxProblem('2*x1*y1 + x1 - y1**2', 'x1', 'y1', box={'x1': (-1, 1), 'y1': (-2, 2)})
+    """
+    _require_shape("minimax", d, n)
+    return _problems("minimax", d, n)
+
+
+def stochastic_problems(*, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[StochasticProblem]:
+    """Stochastic problems; every row of the data gives a g that is strongly convex in y.
+
+    >>> from hypothesis import find
+    >>> problem = find(stochastic_problems(), lambda problem: True)
+    >>> problem.F, problem.G, problem.zeta_data
+    (x1*xi + y1, -2*x1*y1 + y1**2 + y1*zeta, ((-1,), (1,)))
+    """
+    _require_shape("stochastic", d, n)
+    return _problems("stochastic", d, n)
+
+
+def degenerate(kind: str | None = None, *, d: Size = _SMALL, n: Size = _SMALL) -> st.SearchStrategy[BilevelProblem]:
+    """Problems on the edges, where implementations break: one kind of ``DEGENERATE``, or all of them that fit d and n.
+
+    >>> from hypothesis import find
+    >>> find(degenerate("few eigenvalues"), lambda problem: True).g
+    -2*x1*y1 + y1**2 + 3*y2**2 + 3*y3**2
+    """
+    if kind is None:
+        fitting = [each for each in DEGENERATE if shapes(KINDS[each], d, n)]
+        return st.sampled_from(fitting).flatmap(lambda each: _problems(each, d, n))
+    if kind not in DEGENERATE:
+        raise InvalidProblem(f"{kind!r:.60} is no degenerate kind", hint=f"one of {', '.join(DEGENERATE)}")
+    _require_shape(kind, d, n)
+    return _problems(kind, d, n)
+
+
+def _require_shape(kind: str, d: Size, n: Size) -> None:
+    if not shapes(style_of(kind), d, n):
+        raise InvalidProblem(f"no problem of kind {kind!r} has d = {d} and n = {n}", hint="allow other sizes")
+
+
+@st.composite
+def _recipes(draw: st.DrawFn, kind: str, d: Size, n: Size) -> Recipe:
+    return draw_recipe(draw, kind, d, n)
+
+
+# made in a composite and not by ``map``, so that a failing example is printed as the problem's own code
+@st.composite
+def _problems(draw: st.DrawFn, kind: str, d: Size, n: Size) -> Any:  # of the class that the kind says
+    return draw_recipe(draw, kind, d, n).problem

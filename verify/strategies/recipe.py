@@ -1,0 +1,214 @@
+"""Recipe: a drawn problem with what is known of it by construction.
+
+g(x, y) = (y - y*)^T A (y - y*)/2 + ripples, without what depends on x alone, where y* = W x + w. A has known
+eigenvalues, and every ripple is a function of u . (y - y*) whose derivative vanishes at zero: it bends g, and y* stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import sympy as sp
+
+from bilevel_sym.constants import Constants
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.zoo.example import exact_constants
+from verify.regularity import BLOCKS
+from verify.strategies.frame import Matrix, Vector, dot
+from verify.strategies.terms import Sum, norm
+
+__all__ = ["Family", "Noise", "Recipe"]
+
+Family = Literal["bilevel", "minimax", "stochastic"]
+_TIDY = 10**6  # a bound with a larger denominator is rounded up to 24 bits
+
+
+@dataclass(frozen=True)
+class Noise:
+    """xi (upper . z) added to f; zeta (lower . y) + curvature zeta (lower . y)^2/2 added to g.
+
+    >>> noise = Noise((Fraction(1), Fraction(0)), (Fraction(2),), Fraction(1, 4), xi=(-1, 1), zeta=(-1, 0, 1))
+    >>> noise.bend, noise.centred
+    (Fraction(1, 1), True)
+    """
+
+    upper: Vector
+    lower: Vector
+    curvature: Fraction
+    xi: tuple[int, ...]
+    zeta: tuple[int, ...]
+
+    @property
+    def bend(self) -> Fraction:
+        """How much a row can change the eigenvalues of g_yy."""
+        return self.curvature * max(map(abs, self.zeta)) * dot(self.lower, self.lower)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean of g is the g of no noise."""
+        return sum(self.zeta) == 0
+
+
+@dataclass(frozen=True, repr=False)
+class Recipe:
+    """A problem, strongly convex in y by construction, with its constants over its box, y* and spectrum.
+
+    ``spectrum`` are the eigenvalues of A, the curvature of g without ripples and noise; where all ripples are sines,
+    those of g_yy at every (x, y*(x)). ``frame`` holds the eigenvectors, not normalised. ``zero`` is a point x of the
+    box with y*(x) = 0, where one was planned.
+
+    >>> import hypothesis.strategies as st
+    >>> from hypothesis import find
+    >>> from verify.strategies import recipes
+    >>> recipe = find(recipes(), lambda recipe: True)
+    >>> recipe.problem
+    BilevelProblem('y1', '-2*x1*y1 + y1**2', 'x1', 'y1', box={'x1': (-1, 1), 'y1': (-2, 2)})
+    >>> recipe.y_star, recipe.spectrum, recipe.constants
+    ((x1,), (2,), Constants(mu=2, ell=2, rho=0, nu=0, M=1, sigma=None, reading='block'))
+    """
+
+    kind: str
+    family: Family
+    upper: Sum
+    lower: Sum
+    eigenvalues: Vector
+    frame: Matrix
+    response: Matrix  # W, n by d
+    origin: Vector  # w
+    deficit: Fraction  # what the ripples may take from the smallest eigenvalue
+    radii: Vector
+    zero: tuple[float, ...] | None = None
+    noise: Noise | None = None
+
+    @property
+    def d(self) -> int:
+        """The number of upper-level variables."""
+        return self.lower.d
+
+    @property
+    def n(self) -> int:
+        """The number of lower-level variables."""
+        return len(self.eigenvalues)
+
+    @property
+    def kappa(self) -> sp.Rational:
+        """The condition number of A."""
+        return max(self.spectrum) / min(self.spectrum)
+
+    @cached_property
+    def spectrum(self) -> tuple[sp.Rational, ...]:
+        """The eigenvalues of A, in the order of ``frame``."""
+        return tuple(map(_rational, self.eigenvalues))
+
+    @cached_property
+    def _variables(self) -> tuple[sp.Symbol, ...]:
+        return tuple(sp.Symbol(f"x{i + 1}") for i in range(self.d)) + tuple(
+            sp.Symbol(f"y{k + 1}") for k in range(self.n)
+        )
+
+    @cached_property
+    def problem(self) -> BilevelProblem:
+        """The problem itself."""
+        z, d = self._variables, self.d
+        ends = ((-_rational(r), _rational(r)) for r in self.radii)
+        box = dict(zip((s.name for s in z), ends, strict=True))
+        f, g = self.upper.expression(z), self.lower.expression(z)
+        if self.family == "minimax":
+            return MinimaxProblem(f, z[:d], z[d:], box=box)
+        if self.noise is None:
+            return BilevelProblem(f, g, z[:d], z[d:], box=box)
+        return _noisy(self.noise, f, g, z, d, box)
+
+    @cached_property
+    def y_star(self) -> tuple[sp.Expr, ...] | None:
+        """y*(x), exactly; None where noise with a mean moves it."""
+        if self.noise is not None and not self.noise.centred:
+            return None
+        x = self._variables[: self.d]
+        return tuple(
+            sp.Add(_rational(shift), *(_rational(a) * s for a, s in zip(row, x, strict=True)))
+            for row, shift in zip(self.response, self.origin, strict=True)
+        )
+
+    @cached_property
+    def constants(self) -> Constants:
+        """Constants with which Assumption 2.1 holds over the box, block by block: mu from below, the rest from above.
+
+        mu and the norm of g_yy are exact where g is quadratic in y. Of a stochastic problem they hold for every row.
+
+        Paper: Assumption 2.1 [assu:bilevel]
+        """
+        bend = Fraction(0) if self.noise is None else self.noise.bend
+        above = {name: max(map(self._norm, BLOCKS["block"][name])) for name in ("ell", "rho", "nu", "M")}
+        mu = _rational(min(self.eigenvalues) - self.deficit - bend)
+        return exact_constants(mu=mu, **{name: _tidy(value) for name, value in above.items()})
+
+    def _norm(self, block: str) -> Fraction:
+        """A bound on one block, such as f_xxy."""
+        level, _, axes = block.partition("_")
+        i, j = axes.count("x"), axes.count("y")
+        plain = (self.upper if level == "f" else self.lower).norm(i, j, self.radii)
+        if self.noise is None or (level, axes) not in (("f", "x"), ("f", "y"), ("g", "yy")):
+            return plain
+        if level == "g":
+            return plain + self.noise.bend
+        form = self.noise.upper[: self.d] if i else self.noise.upper[self.d :]
+        return plain + max(map(abs, self.noise.xi)) * norm(form)
+
+    def rescaled(self, factors: Vector) -> Recipe:
+        """The same problem in other units: every variable divided by its factor. A must be diagonal."""
+        d = self.d
+        eigenvalues = tuple(value * s**2 for value, s in zip(self.eigenvalues, factors[d:], strict=True))
+        return replace(
+            self,
+            upper=self.upper.rescaled(factors),
+            lower=replace(self.lower.rescaled(factors), curvature=max(eigenvalues)),
+            eigenvalues=eigenvalues,
+            response=tuple(
+                tuple(a * s / t for a, s in zip(row, factors[:d], strict=True))
+                for row, t in zip(self.response, factors[d:], strict=True)
+            ),
+            origin=tuple(a / t for a, t in zip(self.origin, factors[d:], strict=True)),
+            radii=tuple(r / s for r, s in zip(self.radii, factors, strict=True)),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Recipe ({self.kind}) of {self.problem!r}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints of a failing example; of a dataclass it would print every field."""
+        printer.text(repr(self))
+
+
+def _noisy(
+    noise: Noise,
+    f: sp.Expr,
+    g: sp.Expr,
+    z: tuple[sp.Symbol, ...],
+    d: int,
+    box: Mapping[str, tuple[sp.Rational, sp.Rational]],
+) -> StochasticProblem:
+    xi, zeta = sp.Symbol("xi"), sp.Symbol("zeta")
+    along_z = sp.Add(*(_rational(a) * s for a, s in zip(noise.upper, z, strict=True)))
+    along_y = sp.Add(*(_rational(a) * s for a, s in zip(noise.lower, z[d:], strict=True)))
+    F = f + xi * along_z
+    G = g + zeta * along_y + _rational(noise.curvature / 2) * zeta * along_y**2
+    rows = tuple([[value] for value in data] for data in (noise.xi, noise.zeta))
+    return StochasticProblem(F, G, z[:d], z[d:], [xi], [zeta], *rows, box=box)
+
+
+def _rational(value: Fraction) -> sp.Rational:
+    return sp.Rational(value.numerator, value.denominator)
+
+
+def _tidy(bound: Fraction) -> sp.Rational:
+    """The bound, or a somewhat larger one with fewer digits."""
+    if bound.denominator <= _TIDY:
+        return _rational(bound)
+    bits = 24 - (bound.numerator.bit_length() - bound.denominator.bit_length())
+    unit = Fraction(2) ** -bits
+    return _rational(-(-bound // unit) * unit)

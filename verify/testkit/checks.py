@@ -1,0 +1,117 @@
+"""check_hypergradient, check_hessian, check_lower_solution: is anybody's function right, and if not, what is wrong?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from verify.study import seed_of
+from verify.testkit.candidate import Candidate
+from verify.testkit.inquiry import Inquiry, Subject
+from verify.testkit.reference import references
+from verify.testkit.result import CandidateCheck
+from verify.testkit.sites import given_points, sites
+from verify.testkit.suspects.gradient import gradient_suspects
+from verify.testkit.suspects.hessian import hessian_suspects
+from verify.testkit.suspects.lower import lower_suspects
+
+__all__ = ["check_hessian", "check_hypergradient", "check_lower_solution"]
+
+Function = Callable[..., object]
+Rng = np.random.Generator | int | None
+GRADIENT = Subject("grad_phi", "eq:bilevel-grad", "hypergradient", lambda p: (p.d,), gradient_suspects)
+HESSIAN = Subject("hess_phi", "phi-hessian", "Hessian of Phi", lambda p: (p.d, p.d), hessian_suspects)
+LOWER = Subject("y_star", "eq:objective", "lower-level solution", lambda p: (p.n,), lower_suspects)
+
+
+def check_hypergradient(
+    candidate: Function,
+    problem: BilevelProblem,
+    *,
+    points: Iterable[Any] | None = None,
+    rng: Rng = None,
+    progress: bool = False,
+) -> CandidateCheck:
+    """Is ``candidate`` the gradient of Phi? There is no tolerance to choose.
+
+    The candidate is called with one point x of shape (d,) at a time and returns d numbers, as a NumPy, JAX or PyTorch
+    array or a list. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own convergence is
+    looked at too. HOLDS: at every point its error against certified values is within 1e3 roundings times the condition
+    of the problem, or it shrinks as theory says. VIOLATED: it is not; the message gives the point, the value, the true
+    digits, and which term is suspected. INCONCLUSIVE: random without a bias that shows, or still converging.
+    ``points`` are those of the user; otherwise some of the problem's box, from -1 to 1 where it has none.
+
+    Paper: Equation 1.5 [eq:bilevel-grad]
+
+    >>> problem = BilevelProblem("x1*y + x2**2*y", "(2 + cos(x2))*y**2/2 - x1*y", "x1 x2", "y")
+    >>> print(check_hypergradient(problem.kernels.grad_phi, problem).verdict)
+    HOLDS
+    >>> def halved(x):
+    ...     y = problem.kernels.y_star(x)
+    ...     f_x, f_y, g_xy, g_yy = (getattr(problem.kernels, name)(x, y) for name in ("f_x", "f_y", "g_xy", "g_yy"))
+    ...     return f_x - 0.5 * g_xy @ np.linalg.solve(g_yy, f_y)
+    >>> check_hypergradient(halved, problem).cause
+    'cross'
+    """
+    return _check(candidate, problem, GRADIENT, points, rng, progress)
+
+
+def check_hessian(
+    candidate: Function,
+    problem: BilevelProblem,
+    *,
+    points: Iterable[Any] | None = None,
+    rng: Rng = None,
+    progress: bool = False,
+) -> CandidateCheck:
+    """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)? As ``check_hypergradient``.
+
+    Paper: Equation B.1 [phi-hessian]
+
+    >>> problem = BilevelProblem("sin(x)*y + y**2", "(2 + cos(x))*y**2/2 + exp(y) - x*y", "x", "y")
+    >>> print(check_hessian(problem.kernels.hess_phi, problem).verdict)
+    HOLDS
+    """
+    return _check(candidate, problem, HESSIAN, points, rng, progress)
+
+
+def check_lower_solution(
+    candidate: Function,
+    problem: BilevelProblem,
+    *,
+    points: Iterable[Any] | None = None,
+    rng: Rng = None,
+    progress: bool = False,
+) -> CandidateCheck:
+    """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)? As ``check_hypergradient``.
+
+    Paper: Equation 1.1 [eq:objective]
+
+    >>> problem = BilevelProblem("x*y", "(2 + cos(x))*y**2/2 - x*y", "x", "y")
+    >>> print(check_lower_solution(lambda x: x / (2 + np.cos(x)), problem).verdict)
+    HOLDS
+    """
+    return _check(candidate, problem, LOWER, points, rng, progress)
+
+
+def _check(
+    function: Function,
+    problem: BilevelProblem,
+    subject: Subject,
+    points: Iterable[Any] | None,
+    rng: Rng,
+    progress: bool,
+) -> CandidateCheck:
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(
+            f"the second argument is a {type(problem).__name__}, and should be a problem",
+            hint="check_hypergradient(my_function, BilevelProblem(f, g, x, y))",
+        )
+    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    candidate, seed = Candidate(function, subject.shape(exact)), seed_of(rng)
+    chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
+    return Inquiry(subject, candidate, references(exact, chosen), seed, points is None, progress).result()

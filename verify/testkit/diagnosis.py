@@ -1,0 +1,164 @@
+"""Diagnosis: which defect explains an error? Hypotheses are fitted to it, and the simplest that fits is named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cause", "Diagnosis", "Evidence", "Suspect", "explain", "unexplained"]
+
+Floats = NDArray[np.float64]
+Cause = Literal[
+    "direct", "cross", "inverse", "y*", "sign", "factor", "transpose", "third derivative", "quadratic", "arguments",
+    "predecessor", "noise", "precision", "tolerance", "symmetry", "not finite", "shape", "unexplained",
+]  # fmt: skip
+
+FITS = 0.02  # a hypothesis must explain all of the error but this share of it
+PRICE = 2.5  # in powers of e: what each free coefficient must gain
+TIE = 1.0  # in powers of e: two hypotheses this close cannot be told apart here
+SPARE = 3  # numbers beyond the free coefficients, without which a fit says nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a candidate returned at P points beside the truth; ``floor`` is what rounding may do to it there.
+
+    >>> at = Evidence(np.array([[2.0], [3.0]]), np.array([[1.0], [2.0]]), np.full(2, 1e-12))
+    >>> at.errors
+    array([1., 1.])
+    """
+
+    values: Floats
+    truth: Floats
+    floor: Floats
+
+    @property
+    def errors(self) -> Floats:
+        """The norm of the error at each point."""
+        return _norms(self.values - self.truth)
+
+    @property
+    def telling(self) -> NDArray[np.bool_]:
+        """The points at which the error is more than rounding."""
+        return np.asarray(self.errors > 10 * self.floor)
+
+
+@dataclass(frozen=True, eq=False)
+class Suspect:
+    """A hypothesis: a candidate with this defect returns ``value + sum of c_k basis_k`` at the points, (P, ...).
+
+    ``what`` may hold {0}, {1}, ... for the coefficients; ``look_at`` says where in a program to look.
+
+    >>> one = np.ones((3, 1))
+    >>> Suspect("sign", "the sign is wrong", "the minus of the implicit term", -one).basis
+    ()
+    """
+
+    cause: Cause
+    what: str
+    look_at: str
+    value: Floats
+    basis: tuple[Floats, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is suspected. ``residual`` is the share of the error that it leaves unexplained; ``also`` explains as well.
+
+    >>> print(Diagnosis("sign", "the sign of the whole is wrong", "the return statement", residual=1e-15))
+    the sign of the whole is wrong (explains the error to 15 digits)
+    """
+
+    cause: Cause
+    what: str
+    look_at: str
+    residual: float = math.nan
+    also: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.residual < 1:
+            return self.what
+        digits = min(15, round(-math.log10(max(self.residual, 1e-15))))
+        return f"{self.what} (explains the error to {digits} digit{'s' * (digits != 1)})"
+
+
+def unexplained(reason: str = "no known defect explains the error") -> Diagnosis:
+    """Nothing fits.
+
+    >>> unexplained().cause
+    'unexplained'
+    """
+    look_at = "each block at the point above: f_x, f_y, g_xy, g_yy of problem.kernels; then v and y*"
+    return Diagnosis("unexplained", reason, look_at)
+
+
+def explain(evidence: Evidence, suspects: Iterable[Suspect]) -> Diagnosis:
+    """The simplest hypothesis that explains the error at all points; others that do as well are named too.
+
+    >>> truth = np.array([[1.0], [2.0], [4.0], [-3.0]])
+    >>> at = Evidence(0.5 * truth, truth, np.full(4, 1e-12))
+    >>> found = explain(at, [Suspect("sign", "the sign is wrong", "", -truth),
+    ...                      Suspect("factor", "it is {0:.3g} times the truth", "", 0 * truth, (truth,))])
+    >>> found.cause, found.what
+    ('factor', 'it is 0.5 times the truth')
+    """
+    with np.errstate(all="ignore"):  # what a diverging solver returns may overflow when it is squared
+        fits = [fit for suspect in suspects if (fit := _fit(evidence, suspect)) is not None]
+    if not fits:
+        return unexplained()
+    level = min(fit.score for fit in fits) + TIE
+    best, *rest = (fit for fit in fits if fit.score <= level)  # the first: suspects come in the order of simplicity
+    also = {fit.suspect.cause: fit.what for fit in reversed(rest) if fit.suspect.cause != best.suspect.cause}
+    return Diagnosis(
+        best.suspect.cause, best.what, best.suspect.look_at, best.residual, tuple(reversed(also.values()))[:3]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    suspect: Suspect
+    residual: float
+    score: float
+    coefficients: tuple[float, ...]
+
+    @property
+    def what(self) -> str:
+        return self.suspect.what.format(*self.coefficients) if self.coefficients else self.suspect.what
+
+
+def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:
+    """Least squares, each point weighted by its error; None where the hypothesis does not explain it."""
+    telling = evidence.telling
+    weight = 1 / evidence.errors[telling]
+    rest = _rows(evidence.values - suspect.value, telling, weight)
+    basis = [_rows(b, telling, weight) for b in suspect.basis]
+    if not rest.size or not all(np.isfinite(part).all() for part in (rest, *basis)):
+        return None
+    size, free = rest.size, len(basis)
+    coefficients: tuple[float, ...] = ()
+    if free:
+        if size < free + SPARE:
+            return None
+        columns = np.stack([b.ravel() for b in basis], axis=1)
+        solution = np.linalg.lstsq(columns, rest.ravel(), rcond=1e-10)[0]
+        rest = rest - (columns @ solution).reshape(rest.shape)
+        coefficients = tuple(map(float, solution))
+    rounding = float(np.sqrt(np.mean((evidence.floor[telling] * weight) ** 2)))
+    residual = float(np.linalg.norm(rest)) / math.sqrt(telling.sum()) * math.sqrt(size / max(1, size - free))
+    if residual > FITS + 0.1 * rounding:
+        return None
+    score = math.log(max(residual, 1e-2 * rounding, 1e-16)) + PRICE * free
+    return _Fit(suspect, residual, score, coefficients)
+
+
+def _rows(array: Floats, chosen: NDArray[np.bool_], weight: Floats) -> Floats:
+    return np.asarray(array.reshape(len(array), -1)[chosen] * weight[:, None])
+
+
+def _norms(array: Floats) -> Floats:
+    return np.asarray(np.linalg.norm(array.reshape(len(array), -1), axis=1))

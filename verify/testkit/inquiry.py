@@ -1,0 +1,266 @@
+"""An inquiry: a candidate is asked at points, its answers are held against certified values, and a verdict is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers.progress import Meter
+from verify.testkit import words
+from verify.testkit.behaviour import Behaviour, behaviour
+from verify.testkit.candidate import NOTHING, Candidate, Settings, WrongKind
+from verify.testkit.convergence import Convergence, convergence
+from verify.testkit.diagnosis import Diagnosis, Evidence, Suspect, explain
+from verify.testkit.reference import EPS, ROUNDINGS, Quantity, References, references
+from verify.testkit.result import CandidateCheck
+from verify.testkit.screening import KEPT, screening
+from verify.testkit.taylor import TaylorTest, taylor_test
+from verify.verdict import Verdict
+
+__all__ = ["Inquiry", "Subject"]
+
+Floats = NDArray[np.float64]
+FEWEST = 4  # points at which even a slow candidate is asked
+SWEEPS = 3  # over what a candidate takes: the points that are slowest are not known at first
+PATIENCE = 1.0  # seconds for all points together
+TELLING = 1e-2  # where rounding may do more than this, an answer says nothing
+SURE = 1e-3  # a hypothesis that leaves less of the error than this is believed before any other probe
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked for: its name in a certificate, its label in the paper, its shape, and what may go wrong."""
+
+    quantity: Quantity
+    label: str
+    noun: str
+    shape: Callable[[BilevelProblem], tuple[int, ...]]
+    suspects: Callable[[References, Floats, Floats | None], Iterator[Suspect]]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The answers at the points of ``at``; ``previous`` are the points asked just before each."""
+
+    subject: Subject
+    at: References
+    values: Floats
+    previous: Floats
+    single: bool
+    settings: Settings
+    screened: int = 0
+
+    def joined(self, other: Asked, screened: int) -> Asked:
+        """Both, where the other points are the worst of so many that were screened."""
+        at = References(
+            self.at.problem,
+            np.concatenate([self.at.x, other.at.x]),
+            self.at.certificates + other.at.certificates,
+            self.at.skipped,
+        )
+        values, previous = (
+            np.concatenate([getattr(a, name) for a in (self, other)]) for name in ("values", "previous")
+        )
+        return Asked(self.subject, at, values, previous, self.single, self.settings, screened)
+
+    @property
+    def errors(self) -> Floats:
+        """The norm of the error at each point."""
+        return self.at.errors(self.subject.quantity, self.values)
+
+    @property
+    def excess(self) -> Floats:
+        """Errors in units of what rounding explains."""
+        return np.asarray(self.errors / self.floor)
+
+    @property
+    def floor(self) -> Floats:
+        """What rounding explains."""
+        return self.at.floor(self.subject.quantity)
+
+    @property
+    def worst(self) -> int:
+        """The point with the largest error in these units; one that is not finite is worse than any."""
+        return int(np.argmax(np.where(np.isfinite(self.excess), self.excess, np.inf)))
+
+    @property
+    def finite(self) -> bool:
+        """Whether every answer holds numbers only."""
+        return bool(np.isfinite(self.values).all())
+
+    @property
+    def right(self) -> bool:
+        """Whether rounding explains every error."""
+        return self.finite and bool((self.errors <= self.floor).all())
+
+    @property
+    def relative(self) -> Floats:
+        """Errors beside the size of the truth, or beside that of its terms where these cancel to zero."""
+        truth = self.at.truth(self.subject.quantity)
+        size = np.linalg.norm(truth.reshape(len(truth), -1), axis=1)
+        return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * EPS)))
+
+    def digits(self, k: int) -> float:
+        """How many digits are right at a point."""
+        relative = float(self.relative[k])
+        return 0.0 if not math.isfinite(relative) else min(16.0, max(0.0, -math.log10(max(relative, 1e-16))))
+
+
+@dataclass(eq=False)
+class Inquiry:
+    """One candidate, one quantity, some points."""
+
+    subject: Subject
+    candidate: Candidate
+    at: References
+    seed: int = 0
+    screens: bool = False  # whether points that nobody named may be added
+    progress: bool = False
+    convergence: Convergence | None = field(default=None, init=False)
+
+    def result(self) -> CandidateCheck:
+        """The verdict."""
+        try:
+            return self._decided()
+        except WrongKind as error:
+            look_at = f"what the function returns: it is called with x of shape ({self.at.problem.d},)"
+            return self._said(
+                Verdict.VIOLATED, words.wrong_kind(self, str(error)), Diagnosis("shape", str(error), look_at)
+            )
+
+    def _decided(self) -> CandidateCheck:
+        if not self._telling:
+            return self._said(Verdict.INCONCLUSIVE, words.too_ill_conditioned(self))
+        asked = self._converged() if self.candidate.required else self._asked(NOTHING)
+        if self.candidate.knobs and self.convergence is None and not asked.right:
+            asked = self._converged()
+        if asked.right and self.screens:
+            asked = self._screened(asked)
+        if asked.right:
+            return self._concluded(Verdict.HOLDS, words.right(asked), asked)
+        if self.convergence is not None and self.convergence.verdict == "as theory says":
+            return self._concluded(Verdict.HOLDS, words.as_theory_says(asked, self.convergence), asked)
+        if self.convergence is not None and self.convergence.verdict == "still shrinking":
+            return self._concluded(Verdict.INCONCLUSIVE, words.still_shrinking(asked, self.convergence), asked)
+        return self._wrong(asked)
+
+    @property
+    def _telling(self) -> bool:
+        """Whether there is a point at which an answer could be told from rounding."""
+        truth = self.at.truth(self.subject.quantity).reshape(len(self.at), -1)
+        size = np.linalg.norm(truth, axis=1).max()
+        return bool((self.at.floor(self.subject.quantity) < TELLING * size).any()) or size == 0
+
+    def _converged(self) -> Asked:
+        """The answers with what the candidate takes raised until its error is rounding, at the slowest points too."""
+        at = self.at
+        for _ in range(SWEEPS):
+            self.convergence = convergence(self.candidate, at, self.subject.quantity)
+            asked = self._asked(self.convergence.settings)
+            if asked.right or self.convergence.verdict != "reached":
+                break
+            at = asked.at[np.argsort(-asked.excess)]
+        return asked
+
+    def _screened(self, asked: Asked) -> Asked:
+        """With the most doubtful of very many other points."""
+        rng = np.random.default_rng([self.seed, 1])
+        found = screening(self.candidate, self.at.problem, self.subject.quantity, asked.settings, rng)
+        if not len(found.points):
+            return asked
+        more = self._asked(asked.settings, references(self.at.problem, found.points))
+        return asked.joined(more, found.count)
+
+    def _asked(self, settings: Settings, at: References | None = None) -> Asked:
+        """The answers at all points, or at as many as a slow candidate allows."""
+        at = self.at if at is None else at
+        values, previous, single, spent = [], [], False, 0.0
+        with Meter("asking the candidate", len(at), shown=self.progress) as meter:
+            for k, x in enumerate(at.x):
+                if k >= FEWEST and spent / k * (k + 1) > PATIENCE:
+                    break
+                before = self.candidate.previous
+                previous.append(np.full(len(x), np.nan) if before is None else before.x)
+                answer = self.candidate(x, settings)
+                values.append(answer.value)
+                single, spent = single or answer.single, spent + answer.seconds
+                meter.at(k + 1)
+        seen = at[: len(values)]
+        return Asked(self.subject, seen, np.array(values), np.array(previous), single, settings)
+
+    # ------------------------------------------------------------------ what is wrong
+
+    def _wrong(self, asked: Asked) -> CandidateCheck:
+        k, quantity = asked.worst, self.subject.quantity
+        if not asked.finite:
+            return self._concluded(Verdict.VIOLATED, "", asked, self._not_finite())
+        diagnosis = self._explained(asked)
+        probe = behaviour(self.candidate, asked.at, quantity, k, settings=asked.settings)
+        diagnosis = self._weighed(asked, diagnosis, probe)
+        slope = None if quantity == "y_star" else taylor_test(asked.at, k, quantity, asked.values[k])
+        random = probe.random and not probe.biased
+        verdict = Verdict.INCONCLUSIVE if random else Verdict.VIOLATED
+        return self._concluded(verdict, "", asked, diagnosis, probe, slope)
+
+    def _explained(self, asked: Asked) -> Diagnosis:
+        if self.convergence is not None and self.convergence.diagnosis is not None:
+            return self.convergence.diagnosis
+        evidence = Evidence(asked.values, asked.at.truth(self.subject.quantity), asked.floor)
+        with np.errstate(all="ignore"):
+            return explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
+
+    def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:
+        """A hypothesis that fits sharply comes first, then what the candidate does when it is asked again."""
+        sharp = fitted.cause != "unexplained" and not fitted.residual > SURE
+        if asked.screened:  # it was right at all the points that were chosen first
+            return words.rarely(asked, (fitted.what,) if sharp else ())
+        return fitted if sharp or probe.diagnosis is None else probe.diagnosis
+
+    def _not_finite(self) -> Diagnosis:
+        if self.convergence is not None and self.convergence.diagnosis is not None:
+            return self.convergence.diagnosis
+        return Diagnosis(
+            "not finite",
+            "it returned nan or infinity where the truth is finite",
+            "0/0 in conjugate gradients whose residual is already zero; overflow in log(1 + exp); a step above 2/ell",
+        )
+
+    # ------------------------------------------------------------------ what is said
+
+    def _concluded(
+        self,
+        verdict: Verdict,
+        message: str,
+        asked: Asked,
+        diagnosis: Diagnosis | None = None,
+        probe: Behaviour | None = None,
+        slope: TaylorTest | None = None,
+    ) -> CandidateCheck:
+        k = asked.worst
+        names = [s.name for s in self.at.problem.x]
+        return CandidateCheck(
+            label=self.subject.label,
+            verdict=verdict,
+            message=message or words.wrong(asked, diagnosis, probe, slope),
+            measured=float(asked.errors[k]),
+            bound=float(asked.floor[k]),
+            evidence="certified",
+            worst_point=dict(zip(names, map(float, asked.at.x[k]), strict=True)),
+            n_points=len(asked.at) + max(0, asked.screened - KEPT),
+            seed=self.seed,
+            digits=asked.digits(k),
+            diagnosis=diagnosis,
+            taylor=slope,
+            behaviour=probe,
+            convergence=self.convergence,
+        )
+
+    def _said(self, verdict: Verdict, message: str, diagnosis: Diagnosis | None = None) -> CandidateCheck:
+        return CandidateCheck(
+            label=self.subject.label, verdict=verdict, message=message, diagnosis=diagnosis, seed=self.seed
+        )

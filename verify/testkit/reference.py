@@ -1,0 +1,167 @@
+"""References: the certified truth at some points, and how far rounding may take an honest float64 program from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.certificate import PointCertificate, evaluate
+from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.problem import BilevelProblem
+from verify.measures.derivatives_at import Derivatives, block_values
+
+__all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "references"]
+
+Floats = NDArray[np.float64]
+Quantity = Literal["grad_phi", "hess_phi", "y_star"]
+QUANTITIES: tuple[Quantity, ...] = ("grad_phi", "hess_phi", "y_star")
+EPS = 2.0**-52
+ROUNDINGS = 1e3  # an honest program may lose this many roundings, times the condition of the problem
+ELSEWHERE = 1e-2
+DIGITS = 25
+NUDGE = 2.0**-20  # relatively: how far a variable is moved to see what depends on it
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """P points with their certificates; arrays lead with the points. Made by ``references``.
+
+    >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # Phi = x^2/2
+    >>> at = references(problem, [[1.0], [3.0]])
+    >>> at.truth("grad_phi")
+    array([[1.],
+           [3.]])
+    >>> at.errors("grad_phi", np.array([[1.0], [3.5]])).round(3)
+    array([0. , 0.5])
+    """
+
+    problem: BilevelProblem
+    x: Floats
+    certificates: tuple[PointCertificate, ...]
+    skipped: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> References:
+        chosen = np.arange(len(self))[rows]
+        return References(self.problem, self.x[chosen], tuple(self.certificates[k] for k in chosen), self.skipped)
+
+    def truth(self, name: Quantity) -> Floats:
+        """The certified values, rounded to float64."""
+        return np.array([_floats(getattr(c, name)) for c in self.certificates])
+
+    def errors(self, name: Quantity, values: Floats) -> Floats:
+        """Upper bounds of the norms of values - truth; that the truth was rounded is included."""
+        truth = self.truth(name)
+        return np.asarray(_norms(values - truth) + EPS * _norms(truth))
+
+    @cached_property
+    def y(self) -> Floats:
+        """y*, rounded to float64."""
+        return self.truth("y_star")
+
+    @cached_property
+    def at(self) -> Derivatives:
+        """The derivative blocks of f and g at (x, y*), and what follows from them."""
+        return Derivatives(block_values(self.problem.kernels, self.x, self.y))
+
+    @cached_property
+    def eigenvalues(self) -> Floats:
+        """The eigenvalues of g_yy, (P, n), ascending."""
+        return np.asarray(np.linalg.eigvalsh(self.at["g_yy"]))
+
+    @property
+    def kappa(self) -> Floats:
+        """The condition number of g_yy at each point."""
+        return np.asarray(self.eigenvalues[:, -1] / self.eigenvalues[:, 0])
+
+    def floor(self, name: Quantity) -> Floats:
+        """1e3 eps cond, in the units of the quantity: no honest float64 program errs by more, (P,).
+
+        The condition holds what rounding of x does, what it does in the lower level, which y* then carries on, and
+        what it does in the linear solve, where terms that cancel each other count with their sizes.
+        """
+        conditions = {
+            "y_star": self._condition_y_star,
+            "grad_phi": self._condition_grad_phi,
+            "hess_phi": self._condition_hess_phi,
+        }
+        size = conditions[name]
+        # where everything is zero at a point, programs still round numbers of the size met elsewhere
+        return np.asarray(ROUNDINGS * EPS * np.maximum(size, max(ELSEWHERE * float(size.max()), EPS)))
+
+    @cached_property
+    def _condition_y_star(self) -> Floats:
+        """|g_yy^-1| (|g_yy| |y*| + |g_xy| |x|): one rounding of each number that enters grad_y g."""
+        sizes = self.kappa * _norms(self.y) + _norms(self.at["g_xy"]) * _norms(self.x) / self.eigenvalues[:, 0]
+        return np.asarray(sizes)
+
+    @cached_property
+    def _condition_grad_phi(self) -> Floats:
+        at = self.at
+        solved = _norms(at["g_xy"]) * self.kappa * _norms(at["f_y"]) / self.eigenvalues[:, 0]
+        return np.asarray(_norms(at["f_x"]) + solved + self._carried[0])
+
+    @cached_property
+    def _condition_hess_phi(self) -> Floats:
+        at, slope = self.at, _norms(self.at.dy_dx)
+        third = _norms(at["g_xxy"]) + 2 * _norms(at["g_xyy"]) * slope + _norms(at["g_yyy"]) * slope**2
+        second = _norms(at["f_xx"]) + 2 * _norms(at["f_xy"]) * slope + _norms(at["f_yy"]) * slope**2
+        solved = third * _norms(at["f_y"]) / self.eigenvalues[:, 0]
+        return np.asarray(self.kappa * (second + solved) + self._carried[1])
+
+    @cached_property
+    def _carried(self) -> tuple[Floats, Floats]:
+        """How roundings of x and of y* show in grad Phi and in Hess Phi, from how these change nearby."""
+        kernels, (points, d) = self.problem.kernels, self.x.shape
+        z = np.concatenate([self.x, self.y], axis=1)
+        size = np.concatenate([np.abs(self.x), np.broadcast_to(self._condition_y_star[:, None], self.y.shape)], axis=1)
+        step = NUDGE * (np.abs(z) + NUDGE)
+        moved = z[:, None, :] + step[:, None, :] * np.eye(z.shape[1])
+        with np.errstate(all="ignore"):
+            try:
+                here, there = kernels.expansion(self.x, self.y), kernels.expansion(moved[..., :d], moved[..., d:])
+            except BilevelError:  # beside the point something is not defined: then nothing is said of rounding
+                return np.zeros(points), np.zeros(points)
+        share = size / step
+        grad = np.linalg.norm(there.grad - here.grad[:, None], axis=2)
+        hess = np.linalg.norm((there.hess - here.hess[:, None]).reshape(*share.shape, -1), axis=2)
+        return (grad * share).sum(axis=1), (hess * share).sum(axis=1)
+
+
+def references(problem: BilevelProblem, points: Iterable[Any]) -> References:
+    """The references at those points that have a certificate; why others have none is kept.
+
+    >>> problem = BilevelProblem("abs(x)*y", "y**2 - x*y", "x", "y")
+    >>> at = references(problem, [[0.0], [1.0]])
+    >>> len(at), at.skipped[0][:40]
+    (1, 'no certificate at x = 0: f or g is not s')
+    """
+    kept, certificates, skipped = [], [], []
+    for point in points:
+        x = np.asarray(point, dtype=np.float64)
+        try:
+            certificates.append(evaluate(problem, x.tolist(), digits=DIGITS))
+            kept.append(x)
+        except BilevelError as error:
+            skipped.append(error.message)
+    if not kept:
+        raise CertificateFailure(
+            f"nothing can be compared: {skipped[0] if skipped else 'there are no points'}",
+            hint="points= where f and g are smooth and g is strongly convex in y",
+        )
+    return References(problem, np.array(kept), tuple(certificates), tuple(skipped))
+
+
+def _floats(balls: object) -> Floats:
+    return np.array(balls, dtype=object).astype(np.float64)
+
+
+def _norms(array: Floats) -> Floats:
+    return np.asarray(np.linalg.norm(array.reshape(len(array), -1), axis=1))

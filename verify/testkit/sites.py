@@ -1,0 +1,66 @@
+"""Where a candidate is asked: points of the problem's box, special ones first, or those that a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.problem import BilevelProblem
+
+__all__ = ["MOST", "given_points", "sites", "x_ends"]
+
+Floats = NDArray[np.float64]
+MOST = 12
+GRID = 64  # points lie on this grid of the box: short numbers that can be typed again
+
+
+def x_ends(problem: BilevelProblem) -> tuple[Floats, Floats]:
+    """The ends of the box in x; from -1 to 1 where the problem has none.
+
+    >>> x_ends(BilevelProblem("x*y", "y**2 - x*y", "x", "y", box={"x": (0, 2), "y": (0, 1)}))
+    (array([0.]), array([2.]))
+    """
+    ends = {} if problem.box is None else dict(problem.box.items())
+    pairs = [ends.get(s.name, (-1, 1)) for s in problem.x]
+    return np.array([float(low) for low, _ in pairs]), np.array([float(high) for _, high in pairs])
+
+
+def sites(problem: BilevelProblem, rng: np.random.Generator) -> Floats:
+    """The middle, zero if it is inside, two corners, and points at random, (P, d).
+
+    Zero and the middle are where a warm start from zero is often exact, and where terms vanish.
+
+    >>> sites(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), np.random.default_rng(0))[:3].ravel()
+    array([ 0., -1.,  1.])
+    """
+    low, high = x_ends(problem)
+    special = [(low + high) / 2, np.clip(0.0, low, high), low, high]
+    shares = rng.integers(1, GRID, (MOST, problem.d)) / GRID
+    points = [*special, *(low + shares * (high - low))]
+    distinct = {tuple(point): point for point in points}
+    return np.array(list(distinct.values())[:MOST]) + 0.0
+
+
+def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:
+    """The points of a user: rows of d numbers, or mappings by name, or one of these alone.
+
+    >>> given_points(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [{"x": 1}, [0.5]])
+    array([[1. ],
+           [0.5]])
+    """
+    hint = f"points of {problem.d} finite numbers each, such as points=[{[0.5] * problem.d}]"
+    names = [s.name for s in problem.x]
+    try:
+        listed = [points] if isinstance(points, Mapping) else list(points)
+        rows = [[row[name] for name in names] if isinstance(row, Mapping) else row for row in listed]
+        array = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        raise InvalidProblem(f"points={points!r:.60} are not points of x", hint=hint) from None
+    array = array[None] if array.ndim == 1 and array.shape == (problem.d,) else array
+    if array.ndim != 2 or array.shape[1] != problem.d or not len(array) or not np.isfinite(array).all():
+        raise InvalidProblem(f"points of shape {array.shape} are not finite points of x", hint=hint)
+    return array

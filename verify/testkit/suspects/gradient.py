@@ -1,0 +1,153 @@
+"""Hypotheses for a wrong hypergradient: what a program with each defect returns. The simple ones come first.
+
+grad Phi = f_x - g_xy v with g_yy v = f_y at y = y*: two terms, one linear system, one lower-level solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.errors import BilevelError
+from verify.testkit.diagnosis import Cause, Evidence, Suspect
+from verify.testkit.reference import References
+from verify.testkit.suspects.elsewhere import apply, hypergradient_at, solved
+from verify.testkit.suspects.exchanged import exchanged_arguments, exchanged_functions
+from verify.testkit.suspects.inverse import inverse_suspects
+from verify.testkit.suspects.solution import Solutions, solution_suspects, unrolled_suspects
+from verify.testkit.suspects.stopped import stopped_suspects
+
+__all__ = ["gradient_suspects", "gradient_terms"]
+
+Floats = NDArray[np.float64]
+
+DIRECT = "the direct term f_x: the derivative of f in x with y held fixed"
+IMPLICIT = "the implicit term -g_xy v, its sign and its weight"
+RETURN = "the return statement, and any scaling of the losses (means against sums, learning rates)"
+
+
+def gradient_terms(at: References) -> dict[str, Floats]:
+    """The terms of grad Phi at the points, (P, d), named as in ``Derivation.terms["grad_phi"]``.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> terms = gradient_terms(references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]]))
+    >>> terms["direct"], terms["implicit"]
+    (array([[2.]]), array([[2.]]))
+    """
+    return {"direct": at.at["f_x"], "implicit": -apply(at.at["g_xy"], at.at.v)}
+
+
+def gradient_suspects(at: References, values: Floats, previous: Floats | None = None) -> Iterator[Suspect]:
+    """What defective hypergradients return at the points; ``values`` (P, d) are the candidate's.
+
+    ``previous`` (P, d) are the points asked just before each, nan where there was none.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.diagnosis import explain
+    >>> from verify.testkit.reference import references
+    >>> at = references(BilevelProblem("x**2*y", "y**2 - sin(x)*y", "x", "y"), [[0.5], [1.0], [1.5], [2.0]])
+    >>> values = at.at["f_x"] + 0.5 * (at.truth("grad_phi") - at.at["f_x"])
+    >>> seen = Evidence(values, at.truth("grad_phi"), at.floor("grad_phi"))
+    >>> print(explain(seen, gradient_suspects(at, values)).what)
+    the implicit term counts half
+    """
+    evidence = Evidence(values, at.truth("grad_phi"), at.floor("grad_phi"))
+    terms, here = gradient_terms(at), Solutions(at, evidence, partial(hypergradient_at, at.problem, at.x))
+    return chain(
+        _signs(**terms),
+        _terms(**terms),
+        _weights(**terms),
+        _transposed(at),
+        inverse_suspects(at, evidence),
+        solution_suspects(here, previous),
+        unrolled_suspects(at, evidence),
+        _before(at, previous),
+        exchanged_arguments(at),
+        exchanged_functions(at),
+        stopped_suspects(here, previous),
+        _differences(at),
+    )
+
+
+def _signs(direct: Floats, implicit: Floats) -> Iterator[Suspect]:
+    yield Suspect("sign", "the whole has the wrong sign", RETURN, -direct - implicit)
+    yield Suspect("sign", "the implicit term has the wrong sign", IMPLICIT, direct - implicit)
+    yield Suspect("sign", "the direct term has the wrong sign", DIRECT, implicit - direct)
+
+
+def _terms(direct: Floats, implicit: Floats) -> Iterator[Suspect]:
+    missing = "the implicit term is missing: this is f_x, with y held fixed"
+    graph = f"{IMPLICIT}; is y* detached from the graph, or v left at 0 by its solver?"
+    yield Suspect("cross", missing, graph, direct)
+    yield Suspect("direct", "the direct term f_x is missing", DIRECT, implicit)
+    nothing = "it is zero everywhere: neither term arrives"
+    yield Suspect("factor", nothing, "a graph that is cut, or an array that is never filled", 0 * direct)
+    yield Suspect("cross", "the implicit term counts half", IMPLICIT, direct + 0.5 * implicit)
+    yield Suspect("cross", "the implicit term counts twice", IMPLICIT, direct + 2 * implicit)
+    yield Suspect("direct", "the direct term counts half", DIRECT, 0.5 * direct + implicit)
+    yield Suspect("direct", "the direct term counts twice", DIRECT, 2 * direct + implicit)
+
+
+def _weights(direct: Floats, implicit: Floats) -> Iterator[Suspect]:
+    whole, zero = direct + implicit, 0 * direct
+    yield Suspect("factor", "the whole is {0:.4g} times what it should be", RETURN, zero, (whole,))
+    yield Suspect("cross", "the implicit term is {0:.4g} times what it should be", IMPLICIT, direct, (implicit,))
+    yield Suspect("direct", "the direct term is {0:.4g} times what it should be", DIRECT, implicit, (direct,))
+
+
+def _transposed(at: References) -> Iterator[Suspect]:
+    b = at.at
+    g_xy, look = b["g_xy"], "g_xy and its axes: rows are x, columns are y, shape (d, n)"
+    turned = g_xy.swapaxes(1, 2)
+    suspect = partial(_transpose, look=look)
+    if at.problem.d == at.problem.n:
+        yield suspect("g_xy is transposed", value=b["f_x"] - apply(turned, b.v))
+        yield suspect("dy_dx is transposed", value=b["f_x"] + apply(b.dy_dx.swapaxes(1, 2), b["f_y"]))
+        other = "g_yy^-1 stands on the wrong side: it is applied after g_xy, not before"
+        yield suspect(other, value=b["f_x"] - solved(b["g_yy"], apply(g_xy, b["f_y"])))
+        return
+    muddled = "g_xy is filled in the wrong order: the entries of its transpose, read row by row"
+    yield suspect(muddled, value=b["f_x"] - apply(turned.reshape(g_xy.shape), b.v))
+
+
+def _transpose(what: str, *, value: Floats, look: str) -> Suspect:
+    return Suspect("transpose", what, look, value)
+
+
+def _before(at: References, previous: Floats | None) -> Iterator[Suspect]:
+    """The answer belongs to the point asked before; at the first point it may be right, or zero."""
+    if previous is None or not np.isfinite(previous).all(axis=1).any():
+        return
+    known = np.asarray(np.isfinite(previous).all(axis=1))
+    truth = at.truth("grad_phi")
+    earlier = truth.copy()
+    earlier[known] = _grad_phi(at, previous[known])
+    look = "what is stored from call to call, and when it is replaced: before the answer, not after it"
+    cause: Cause = "predecessor"
+    yield Suspect(cause, "it is the hypergradient at the point asked before", look, earlier)
+    first = np.where(known[:, None], earlier, 0.0)
+    yield Suspect(cause, "it is the hypergradient at the point asked before, and zero at first", look, first)
+
+
+def _grad_phi(at: References, x: Floats) -> Floats:
+    try:
+        return at.problem.kernels.grad_phi(x)
+    except BilevelError:
+        return np.full_like(x, np.nan)
+
+
+def _differences(at: References) -> Iterator[Suspect]:
+    """A difference quotient errs by its step times a derivative."""
+    look = "finite differences: use derivatives, or a much smaller step with values that carry enough digits"
+    truth = at.truth("grad_phi")
+    second = np.einsum("pii->pi", at.at.hess_phi)
+    what = "it is a forward difference of Phi with a step of about {0:.1g}"
+    yield Suspect("tolerance", what, look, truth, (second / 2,))
+    curvature = np.einsum("pii->pi", at.at.curvature())
+    what = "dy_dx is a forward difference of y* with a step of about {0:.1g}"
+    yield Suspect("tolerance", what, look, truth, (curvature / 2,))

@@ -1,0 +1,221 @@
+"""Hypotheses about y*: the lower level left at its start, on its way, at the point before, or solved for another g.
+
+They serve a wrong lower-level solution and a wrong hypergradient alike; ``answer`` is what is made of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verify.testkit.diagnosis import Cause, Evidence, Suspect
+from verify.testkit.reference import References
+from verify.testkit.suspects.elsewhere import blocks_at, solved
+from verify.testkit.suspects.lower_iterates import (
+    Start,
+    after_newton,
+    after_steps,
+    along_points,
+    solutions_before,
+    starts,
+    unrolled,
+)
+from verify.testkit.suspects.scan import Fitted, fitted, promising
+
+__all__ = ["Answer", "Solutions", "solution_suspects", "unrolled_suspects"]
+
+Floats = NDArray[np.float64]
+Answer: TypeAlias = Callable[[Floats], Floats]  # y (..., P, n) -> what the candidate returns with it, (..., P, m)
+Runs: TypeAlias = Callable[[Floats, Sequence[int]], Floats]  # step sizes (K,), numbers of steps (F,) -> (F, K, P, m)
+
+NEWTON = 6
+NUMBERS = (*range(1, 9), 10, 12, 15, 20, 25, 30, 40, 50)
+FEW = (1, 2, 3, 5, 10)
+CARRIED = (1, 2, 3, 5)
+UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
+SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule"
+WARM = "the warm start: y must be solved for at the new x before the hypergradient is computed there"
+
+
+@dataclass(frozen=True, eq=False)
+class Solutions:
+    """The points, what was returned there, and what a candidate makes of y.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
+    >>> Solutions(at, Evidence(at.y, at.y, np.zeros(1)), lambda y: y).suspect(2 * at.y, "doubled", "").value
+    array([[4.]])
+    """
+
+    at: References
+    evidence: Evidence
+    answer: Answer
+
+    def suspect(self, y: Floats, what: str, look: str = SOLVER, cause: Cause = "y*") -> Suspect:
+        """The hypothesis that y stands in the place of y*."""
+        return Suspect(cause, what, look, self.answer(y))
+
+    @property
+    def grid(self) -> Floats:
+        """Step sizes of gradient descent, relative to what suits the points."""
+        parts = np.geomspace(1e-3, 0.45, 24), np.linspace(0.5, 3.0, 21)
+        return np.asarray(np.concatenate(parts) / self.at.eigenvalues.max())
+
+
+def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
+    """What a candidate returns whose lower-level solution is wrong, everything else being right.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
+    >>> here = Solutions(at, Evidence(0 * at.y, at.y, np.zeros(1)), lambda y: y)
+    >>> next(solution_suspects(here, None)).what
+    'the lower level is left at its start, y = 0'
+    """
+    at = here.at
+    for start in starts(at.problem, len(at)):
+        yield from _near_start(here, start)
+    yield from _stale(here, previous)
+    for start in starts(at.problem, len(at)):
+        yield from _own_steps(here, start)
+        yield from _scanned(here, start, NUMBERS, SOLVER)
+    yield from _uphill(here)
+    yield from _penalised(here)
+    yield from _warm(here, previous)
+
+
+def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
+    """d/dx f(x, y_D(x)): too few gradient steps, differentiated along with f.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[1.0], [2.0], [3.0], [4.0]])
+    >>> seen = Evidence(at.x / 2, at.truth("grad_phi"), at.floor("grad_phi"))  # one step of 1/4: y = x/4
+    >>> next(unrolled_suspects(at, seen)).what
+    'it is differentiated through 1 gradient step of size 0.25 from y = 0, which is not converged'
+    """
+    here = Solutions(at, evidence, lambda y: y)
+    for start in starts(at.problem, len(at)):
+        for number, found in _fits(here, partial(_unrolled, at, start), UNROLLED, here.grid):
+            steps = f"{_count(number)} of size {found.parameter:.4g} from {start.name}"
+            what = f"it is differentiated through {steps}, which is not converged"
+            yield Suspect("y*", what, SOLVER, found.value, (found.tangent,))
+
+
+def _near_start(here: Solutions, start: Start) -> Iterator[Suspect]:
+    at = here.at
+    yield here.suspect(start.y, f"the lower level is left at its start, {start.name}")
+    for number in (1, 2):
+        y = after_newton(at.problem, at.x, start.y, number)
+        yield here.suspect(y, f"the lower level is left after {_count(number, 'Newton step')} from {start.name}")
+    if not start.y.any():
+        wrong = "the lower-level solution enters with the wrong sign, -y*"
+        yield here.suspect(-at.y, wrong, "the sign of y, and of the linear term of g", "sign")
+
+
+def _stale(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
+    """y* of the point before; at the first point it may be right, or at a start."""
+    at = here.at
+    if (before := solutions_before(at.problem, previous)) is None:
+        return
+    first = np.isnan(before)
+    yield here.suspect(np.where(first, at.y, before), "y is y* of the point asked before", WARM)
+    for start in starts(at.problem, len(at)):
+        what = f"y is y* of the point asked before, and {start.name} at first"
+        yield here.suspect(np.where(first, start.y, before), what, WARM)
+
+
+def _own_steps(here: Solutions, start: Start) -> Iterator[Suspect]:
+    """Gradient steps whose size is made for each point: 1/lambda_max of g_yy there."""
+    at, largest = here.at, here.at.eigenvalues[:, -1]
+    iterates = after_steps(at.problem, at.x, start.y, 1 / largest, NUMBERS)
+    for number, answer in zip(NUMBERS, here.answer(iterates), strict=True):
+        what = f"the lower level is left after {_count(number)} of size 1/lambda_max from {start.name}"
+        yield Suspect("y*", what, SOLVER, answer)
+
+
+def _scanned(here: Solutions, start: Start, numbers: Sequence[int], look: str) -> Iterator[Suspect]:
+    """Gradient steps of one size for all points."""
+    for number, found in _fits(here, partial(_descended, here, start), numbers, here.grid):
+        what = f"the lower level is left after {_count(number)} of size {found.parameter:.4g} from {start.name}"
+        yield Suspect("y*", what, look, found.value, (found.tangent,))
+
+
+def _uphill(here: Solutions) -> Iterator[Suspect]:
+    start = next(starts(here.at.problem, len(here.at)))
+    for number, found in _fits(here, partial(_descended, here, start), FEW, -here.grid):
+        what = (
+            f"the lower level is climbed: {_count(number)} of size {-found.parameter:.4g} along +g_y from {start.name}"
+        )
+        yield Suspect("sign", what, "the sign of the step in the lower-level solver", found.value, (found.tangent,))
+
+
+def _penalised(here: Solutions) -> Iterator[Suspect]:
+    """y minimises g + weight |y|^2/2: a weight decay that is not part of g, or a penalty that is."""
+    grid = np.geomspace(1e-8, 10.0, 37) * float(here.at.eigenvalues.max())
+    least = float(here.at.eigenvalues.min())
+    for weights, said in ((grid, "with a penalty"), (-grid[grid < 0.99 * least], "without a penalty")):
+        if len(weights) and (found := fitted(here.evidence, partial(_decayed, here), weights)):
+            what = f"the lower level is solved {said} of {abs(found.parameter):.4g} |y|^2/2"
+            look = "weight decay and regularisation: they must be the same in the solver and in g"
+            yield Suspect("y*", what, look, found.value, (found.tangent,))
+
+
+def _warm(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
+    """Few steps from y* of the point before, or from wherever the last call ended."""
+    at = here.at
+    if previous is None or (before := solutions_before(at.problem, previous)) is None:
+        return
+    y = np.where(np.isnan(before), 0.0, before)
+    yield from _scanned(here, Start("y* of the point asked before", y), FEW, WARM)
+    if len(at) > 1 and np.array_equal(previous[1:], at.x[:-1]):
+        for number, found in _fits(here, partial(_carried, here, y[0]), CARRIED, here.grid):
+            what = (
+                f"y is carried from call to call with only {_count(number)} of size {found.parameter:.4g} at each point"
+            )
+            yield Suspect("y*", what, WARM, found.value, (found.tangent,))
+
+
+def _fits(here: Solutions, runs: Runs, numbers: Sequence[int], grid: Floats) -> Iterator[tuple[int, Fitted]]:
+    """The few numbers of steps that come closest, each with its best step size."""
+    for row, place in promising(here.evidence, runs(grid, numbers)):
+        if found := fitted(here.evidence, partial(_first, runs, numbers[row : row + 1]), grid, place):
+            yield numbers[row], found
+
+
+def _first(runs: Runs, number: Sequence[int], step: Floats) -> Floats:
+    return np.asarray(runs(step, number)[0])
+
+
+def _descended(here: Solutions, start: Start, step: Floats, numbers: Sequence[int]) -> Floats:
+    return here.answer(after_steps(here.at.problem, here.at.x, start.y, step[:, None], numbers))
+
+
+def _carried(here: Solutions, first: Floats, step: Floats, numbers: Sequence[int]) -> Floats:
+    return here.answer(np.array([along_points(here.at.problem, here.at.x, first, step, number) for number in numbers]))
+
+
+def _unrolled(at: References, start: Start, step: Floats, numbers: Sequence[int]) -> Floats:
+    return unrolled(at.problem, at.x, start.y, step[:, None], numbers)
+
+
+def _decayed(here: Solutions, weight: Floats) -> Floats:
+    """Newton's method for g_y + weight y = 0 from y*."""
+    at = here.at
+    y = np.broadcast_to(at.y, (len(weight), *at.y.shape))
+    shift = weight[:, None, None, None] * np.eye(at.problem.n)
+    with np.errstate(all="ignore"):
+        for _ in range(NEWTON):
+            g_y, g_yy = blocks_at(at.problem, ("g_y", "g_yy"), at.x, y)
+            y = y - solved(g_yy + shift, g_y + weight[:, None, None] * y)
+    return here.answer(y)
+
+
+def _count(number: int, name: str = "gradient step") -> str:
+    return f"{number} {name}{'s' * (number != 1)}"

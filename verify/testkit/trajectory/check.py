@@ -1,0 +1,68 @@
+"""check_trajectory: does a run of anybody's solver obey its own rules, and the lemmas about them?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from bilevel_sym.problem import BilevelProblem
+from verify.report import Report
+from verify.testkit.trajectory.bounds import descent, error_required, gradient_errors
+from verify.testkit.trajectory.estimates import estimates
+from verify.testkit.trajectory.moves import finite, perturbations, update
+from verify.testkit.trajectory.record import Record, record_of
+from verify.testkit.trajectory.truth import Given, given_of, truth_of
+from verify.verdict import CheckResult
+
+__all__ = ["check_trajectory"]
+
+
+def check_trajectory(solution: object, problem: BilevelProblem, *, constants: Given | None = None) -> Report:
+    """The iterates, estimates and perturbations of a run against the algorithm and the lemmas.
+
+    ``solution``: what ``solve`` returns, or a mapping or object with the iterates ``x``, (K+1, d) or (S, K+1, d), and
+    what else was kept: ``grad_phi_hat``, ``perturbed``, ``y``, ``v``, and parameters (``eta``, ``eps``, ``r``,
+    ``T_escape``, ``D``, ``N``, ``tau``, ``estimator``, ``y0``, ``v0``). What is not there makes the parts that need it
+    not applicable. ``constants``: Constants, certified ones or a Smoothness; by default certified over the run's hull.
+
+    Paper: Algorithm 1 [alg:perturbedalg]; Lemma 2.8 [lem:descent]; Lemma B.1 [lem:grad-err-aid]
+    Paper: Lemma C.2 [lem:grad-err-mini]; Equation 2.6 [eq:error-required]
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = solve(problem, Descent(AID(D=2, N=1, tau=0.5), eta=0.25), [1.0], steps=9)
+    >>> check_trajectory(run, problem).ok
+    True
+    >>> iterates = run.trajectory.x.copy()
+    >>> iterates[4] = 0.5
+    >>> report = check_trajectory({"x": iterates, "grad_phi_hat": run.trajectory.grad_phi_hat, "eta": 0.25}, problem)
+    >>> print(report["unlabelled:algorithm-1-step-14"].message.splitlines()[-2].strip())
+    suspected cause: iterate k = 4 was replaced after it was computed: x_(k+1) follows from x_(k-1) without it
+    """
+    started = time.monotonic()
+    given = given_of(constants)
+    record = record_of(solution, problem)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a broken run is judged, not warned about
+        results = tuple(_parts(record, given))
+    box = record.problem.box
+    return Report(
+        problem=problem.name or "problem",
+        box="all of space" if box is None else str(dict(box.items())),
+        variant="corrected",
+        seed=0,
+        seconds=time.monotonic() - started,
+        results=results,
+    )
+
+
+def _parts(record: Record, given: Given | None) -> Iterator[CheckResult]:
+    yield finite(record)
+    yield update(record)
+    yield from perturbations(record)
+    truth = truth_of(record, given)
+    yield estimates(truth)
+    yield from gradient_errors(truth)
+    yield error_required(truth)
+    yield descent(truth)

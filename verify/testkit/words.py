@@ -1,0 +1,124 @@
+"""What is said of a candidate, in the reader's language: point, value, truth, what is suspected, where to look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from verify.testkit.behaviour import Behaviour
+from verify.testkit.convergence import Convergence
+from verify.testkit.diagnosis import Diagnosis
+from verify.testkit.taylor import TaylorTest
+
+if TYPE_CHECKING:
+    from verify.testkit.inquiry import Asked, Inquiry
+
+__all__ = ["as_theory_says", "rarely", "right", "still_shrinking", "too_ill_conditioned", "wrong", "wrong_kind"]
+
+SHOWN = 6  # entries of a vector, or rows of a matrix, that are printed
+DIGITS = 16
+
+
+def right(asked: Asked) -> str:
+    """It is right."""
+    k = asked.worst
+    return (
+        f"the {asked.subject.noun} is right{_with(asked)}: {asked.digits(k):.1f} correct digits at the worst of"
+        f" {len(asked.at)} certified points{_screened(asked)}, error {asked.errors[k]:.1e}, of which rounding explains"
+        f" {asked.floor[k]:.1e}{_skipped(asked)}"
+    )
+
+
+def as_theory_says(asked: Asked, found: Convergence) -> str:
+    """It converges, and time was short."""
+    return f"the {asked.subject.noun} converges as theory says: {found}"
+
+
+def still_shrinking(asked: Asked, found: Convergence) -> str:
+    """It converges slowly, and time was short."""
+    return f"the {asked.subject.noun} is not accurate yet, and its error still shrinks: {found}"
+
+
+def too_ill_conditioned(inquiry: Inquiry) -> str:
+    """Float64 is no test."""
+    return (
+        f"the problem is so ill-conditioned (kappa up to {inquiry.at.kappa.max():.1e}) that float64 cannot tell a right"
+        f" {inquiry.subject.noun} from a wrong one at these points"
+    )
+
+
+def wrong_kind(inquiry: Inquiry, reason: str) -> str:
+    """It is not an array of that shape."""
+    return f"the {inquiry.subject.noun} cannot be compared: {reason}"
+
+
+def wrong(asked: Asked, diagnosis: Diagnosis | None, probe: Behaviour | None, slope: TaylorTest | None) -> str:
+    """What is wrong, and where to look."""
+    k, certificate = asked.worst, asked.at.certificates[asked.worst]
+    off = int((~(asked.excess <= 1)).sum())
+    lines = [
+        f"the {asked.subject.noun} is wrong{_with(asked)} at {off} of {len(asked.at)} points;"
+        f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
+        f"  at          {_point(asked, k)}",
+        *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
+        *_block(
+            "  truth      ", _balls(getattr(certificate, asked.subject.quantity)), lambda ball: f"{ball:.{DIGITS}}"
+        ),
+        f"  error       {asked.errors[k]:.2e}, of which rounding explains {asked.floor[k]:.1e}",
+    ]
+    if diagnosis is not None:
+        lines.append(f"  suspected   {diagnosis}")
+        lines += [f"  or          {other}" for other in diagnosis.also]
+        lines.append(f"  look at     {diagnosis.look_at}")
+    if slope is not None:
+        lines += [f"  {'Taylor' if i == 0 else '':<10}  {line}" for i, line in enumerate(str(slope).splitlines())]
+    return "\n".join(lines)
+
+
+def rarely(asked: Asked, also: tuple[str, ...]) -> Diagnosis:
+    """It fails at a few points only."""
+    off = int((~(asked.excess <= 1)).sum())
+    return Diagnosis(
+        "tolerance",
+        f"it is right at most points and wrong at few (at {off} of the {len(asked.at)} worst of {asked.screened}):"
+        " a solver inside fails or stops too early there",
+        "the solver's return code and tolerance at the point above; a dense solve in its place",
+        also=also,
+    )
+
+
+def _screened(asked: Asked) -> str:
+    return f" (the worst of {asked.screened} others among them)" if asked.screened else ""
+
+
+def _with(asked: Asked) -> str:
+    return "".join(
+        f"{' with ' if i == 0 else ', '}{name} = {value:g}" for i, (name, value) in enumerate(asked.settings.items())
+    )
+
+
+def _skipped(asked: Asked) -> str:
+    skipped = asked.at.skipped
+    return f"; {len(skipped)} more have no certificate ({skipped[0]:.60})" if skipped else ""
+
+
+def _point(asked: Asked, k: int) -> str:
+    pairs = zip(asked.at.problem.x, asked.at.x[k], strict=True)
+    shown = [f"{s.name} = {float(value)!r}" for s, value in list(pairs)[:SHOWN]]
+    return ", ".join(shown) + (", ..." if len(asked.at.problem.x) > SHOWN else "")
+
+
+def _balls(value: Any) -> Any:
+    return np.array(value, dtype=object)
+
+
+def _block(head: str, array: Any, text: Any) -> list[str]:
+    """A vector on one line, a matrix on one line a row."""
+    rows = [array] if array.ndim == 1 else list(array)
+    more = [" ..."] if len(rows) > SHOWN else []
+    lines = [
+        "[" + ", ".join(text(a) for a in row[:SHOWN]) + (", ..." if len(row) > SHOWN else "") + "]"
+        for row in rows[:SHOWN]
+    ]
+    return [f"{head if i == 0 else ' ' * len(head)} {line}" for i, line in enumerate([*lines, *more])]
