@@ -15,7 +15,10 @@ from bilevel_sym.errors import BilevelError
 from verify import Verdict, check_hessian, check_hypergradient, check_lower_solution
 from verify.testkit.sites import sites, x_ends
 
-SMOOTH = ["scalar", "quadratic", "saddle", "implicit_cubic", "ridge", "logistic", "hyper_cleaning", "lphi_witness", "minimax_nash", "minimax_not_nash", "robust_regression", "stochastic_noise", "stochastic_rows"]  # fmt: skip
+SLOW = pytest.mark.slow
+QUICK = ("scalar", "minimax_nash")
+ESTIMATORS = [("quadratic", "AID"), ("scalar", "ITD"), ("ridge", "Exact")]
+POINTS = {1: [[0.5]], 2: [[0.25, -0.5], [0.0, 0.0]], 3: [[0.25, -0.5, 1.0]]}
 
 
 def holds(result: Any) -> bool:
@@ -23,7 +26,7 @@ def holds(result: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", zoo.names())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[SLOW] * (name not in QUICK)) for name in zoo.names()])
 def test_our_kernels_pass_on_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem
     k = getattr(problem, "mean", problem).kernels
@@ -91,13 +94,21 @@ def estimators(problem: BilevelProblem) -> dict[str, Callable[..., Any]]:
     return {
         "AID": lambda x, D, N: AID(D=D, N=N, tau=tau).estimate(exact, x).grad_phi_hat,
         "ITD": lambda x, D: ITD(D=D, tau=tau).estimate(exact, x).grad_phi_hat,
-        "Neumann": lambda x, Q: Neumann(Q=Q, eta_neumann=tau).estimate(exact, x).grad_phi_hat,
+        "Neumann": lambda x, Q: (
+            Neumann(Q=Q, eta_neumann=tau).estimate(exact, x, y0=exact.kernels.y_star(x)).grad_phi_hat
+        ),
         "Exact": lambda x: Exact().estimate(exact, x).grad_phi_hat,
     }
 
 
-@pytest.mark.parametrize("estimator", ["AID", "ITD", "Exact"])
-@pytest.mark.parametrize("name", ["scalar", "quadratic", "ridge", "implicit_cubic"])
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [
+        pytest.param(name, estimator, marks=[SLOW] * ((name, estimator) not in ESTIMATORS))
+        for name in ("scalar", "quadratic", "ridge", "implicit_cubic")
+        for estimator in ("AID", "ITD", "Neumann", "Exact")
+    ],
+)
 def test_our_estimators_pass_through_their_own_convergence(name: str, estimator: str) -> None:
     problem = zoo.get(name).problem
     assert holds(check_hypergradient(estimators(problem)[estimator], problem))
@@ -218,13 +229,13 @@ class Tensor:
 
 def test_tensors_that_carry_a_graph_are_read() -> None:
     problem = random_problem(4)
-    assert holds(check_hypergradient(lambda x: Tensor(problem.kernels.grad_phi(x)), problem))
+    assert holds(check_hypergradient(lambda x: Tensor(problem.kernels.grad_phi(x)), problem, points=POINTS[problem.d]))
 
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda a: [sp.Float(v, 20) for v in a], lambda a: np.asarray(a, dtype=object)])  # fmt: skip
 def test_lists_and_exact_numbers_are_read(kind: Callable[[Any], Any]) -> None:
     problem = random_problem(3)
-    assert holds(check_hypergradient(lambda x: kind(problem.kernels.grad_phi(x)), problem))
+    assert holds(check_hypergradient(lambda x: kind(problem.kernels.grad_phi(x)), problem, points=POINTS[problem.d]))
 
 
 def test_what_the_candidate_raises_is_its_own_with_a_note() -> None:

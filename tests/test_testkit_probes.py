@@ -367,6 +367,7 @@ def test_right_minimax_estimator_and_warm_start_at_the_root() -> None:
     assert converged(problem, warm).verdict == "reached"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", [1e3, 1e4])
 def test_badly_conditioned_problems_are_not_condemned(kappa: float) -> None:
     problem = quadratic(kappa)

@@ -615,7 +615,9 @@ def lower_defects(p: Program, points: Floats) -> dict[str, tuple[str, Floats]]:
     }
 
 
-@pytest.mark.parametrize("name", ["turned", "tall", "strip", "line"])
+@pytest.mark.parametrize(
+    "name", ["turned", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tall", "strip", "line"))]
+)
 def test_a_wrong_lower_level_solution_is_named(name: str) -> None:
     program, at, previous = setting(name)
     for defect, (cause, values) in lower_defects(program, at.x).items():
