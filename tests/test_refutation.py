@@ -43,6 +43,10 @@ from bilevel_sym.tape import autodiff, balls, intervals
 from bilevel_sym.tape.arrays import ArraySession
 from bilevel_sym.tape.model import Model
 from bilevel_sym.textbook import Equation
+from verify import check_hypergradient, gallery
+from verify.gallery.showcases import coupled
+from verify.testkit.diagnosis import Diagnosis
+from verify.testkit.reference import References
 
 x1, x2, y = sp.symbols("x1 x2 y")
 
@@ -408,3 +412,70 @@ def test_a_planted_backward_import_is_caught(tmp_path: Path, room: str, line: st
 
 def test_a_forward_import_is_not(tmp_path: Path) -> None:
     assert violations(fake_package(tmp_path, "problem", "import sympy\nfrom bilevel_sym.box import Box")) == []
+
+
+# ---------------------------------------------------------------------- the test kit
+
+
+def rough_gradient(x: Any) -> Any:
+    """Right to nine digits: no formula is wrong, and no rounding explains it."""
+    return coupled().kernels.grad_phi(x) * (1 + 1e-9)
+
+
+def rarely_wrong(x: Any) -> Any:
+    return coupled().kernels.grad_phi(x) * (1 + (abs(x[0] + 0.5) < 0.02))
+
+
+def strange(x: Any) -> Any:
+    """An error that no program is known to make."""
+    return coupled().kernels.grad_phi(x) + 0.1 * np.sin(3 * x + 1)
+
+
+def what_the_kit_says() -> list[str | None]:
+    """Of a right candidate, three wrong ones, one that is wrong at the ninth digit, one at few points, and a riddle."""
+    problem = coupled()
+    named = {item.name: item.candidate(problem) for item in gallery.defects("hypergradient")}
+    wrong = [named[name] for name in ("implicit term halved", "sign of the implicit term", "unconverged lower level")]
+    asked = [problem.kernels.grad_phi, *wrong, rough_gradient, rarely_wrong, strange]
+    return [check_hypergradient(candidate, problem).cause for candidate in asked]
+
+
+TOLD = [None, "cross", "sign", "y*", "factor", "tolerance", "unexplained"]
+
+
+def test_the_kit_tells_right_from_wrong_when_nothing_is_broken() -> None:
+    assert what_the_kit_says() == TOLD
+
+
+def _no_error(self: References, name: Any, values: Any) -> Any:
+    return np.zeros(len(values))
+
+
+def _first_suspect(evidence: Any, suspects: Any) -> Diagnosis:
+    first = next(iter(suspects))
+    return Diagnosis(first.cause, first.what, first.look_at, residual=0.0)
+
+
+def _truth_of_the_kernels_at_zero(self: References, name: Any) -> Any:
+    return np.array([getattr(self.problem.kernels, name)(0 * x) for x in self.x])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "name", "defect"),
+    [
+        ("verify.testkit.reference", "ROUNDINGS", 1e9),
+        ("verify.testkit.reference", "ROUNDINGS", 1e-6),
+        ("verify.testkit.reference.References", "errors", _no_error),
+        ("verify.testkit.reference.References", "truth", _truth_of_the_kernels_at_zero),
+        ("verify.testkit.inquiry", "explain", _first_suspect),
+        ("verify.testkit.diagnosis", "FITS", 1e9),
+        ("verify.testkit.diagnosis", "PRICE", -50.0),
+        ("verify.testkit.screening", "MOST", 0),
+    ],
+)
+def test_a_planted_defect_in_the_kit_is_seen(
+    monkeypatch: pytest.MonkeyPatch, where: str, name: str, defect: object
+) -> None:
+    monkeypatch.setattr(f"{where}.{name}", defect)
+    assert what_the_kit_says() != TOLD
