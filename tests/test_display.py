@@ -77,6 +77,7 @@ def test_latex_is_balanced() -> None:
         assert latex.startswith(r"\begin{aligned}"), name
 
 
+@pytest.mark.slow
 def test_latex_compiles(tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed; Debian: texlive-latex-base")

@@ -274,6 +274,7 @@ def report() -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_hostile_input_ends_in_a_typed_error_or_a_valid_result(report: dict[str, Any]) -> None:
     assert len(EXPRESSIONS) + len(FILES) >= 120
     for seen, inputs, valid in (
@@ -288,12 +289,14 @@ def test_hostile_input_ends_in_a_typed_error_or_a_valid_result(report: dict[str,
     assert {outcome for outcome, _, _ in report["files"].values()} == {"accepted", "InvalidProblem"}
 
 
+@pytest.mark.slow
 def test_hostile_input_ends_soon_and_in_little_memory(report: dict[str, Any]) -> None:
     slow = {name: seconds for kind in ("expressions", "files") for name, (_, seconds, _) in report[kind].items()}
     assert {name: seconds for name, seconds in slow.items() if seconds > 1} == {}
     assert report["megabytes"] < 500
 
 
+@pytest.mark.slow
 def test_hostile_input_executes_opens_and_imports_nothing(report: dict[str, Any]) -> None:
     harmless = {"builtins.id", "array.__new__"}
     for name, (_, _, events) in report["expressions"].items():

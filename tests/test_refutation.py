@@ -443,6 +443,7 @@ def what_the_kit_says() -> list[str | None]:
 TOLD = [None, "cross", "sign", "y*", "factor", "tolerance", "unexplained"]
 
 
+@pytest.mark.slow
 def test_the_kit_tells_right_from_wrong_when_nothing_is_broken() -> None:
     assert what_the_kit_says() == TOLD
 

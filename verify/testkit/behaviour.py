@@ -27,10 +27,11 @@ Floats = NDArray[np.float64]
 NOTHING: Settings = MappingProxyType({})
 AGAIN = 12  # times asked at one point, where the answers differ
 FEWEST = 5  # the same, if it is slow: chance alone orders five answers in one of sixty cases
-SAMPLES = 64  # the same, where they are random
+SAMPLES = 256  # the same, where they are random
 SIGMAS = 5.0
 MATCHES = 1e-3  # of the distance between two answers: the answer is that of the other point
 SMALL = 0.1  # relative: an error above it does not come from a tolerance
+STAYS = 0.5  # the share of the first error that is left where the warm start alone does not explain it
 TINY = 1e-3  # relative: an error above it does not come from single precision, unless the answer has that type
 SINGLE_EPS = 2.0**-24
 NOT_LOOKED_AT = Roughness()
@@ -204,7 +205,9 @@ class _Probe:
         if not calls[-1].finite or all(a < b for a, b in pairwise(errors)):
             return Behaviour(errors, remembers=True, diagnosis=_stale(errors, falls=False))
         if self._settle([answer.value for answer in calls], errors):
-            return Behaviour(errors, remembers=True, diagnosis=_stale(errors, falls=True))
+            falls = all(a >= b for a, b in pairwise(errors)) and errors[-1] < errors[-2]  # however slowly
+            still = not falls and errors[-1] > STAYS * max(errors[0], self._floor)
+            return Behaviour(errors, remembers=True, diagnosis=LEFT if still else _stale(errors, falls=True))
         while len(calls) < SAMPLES and time.perf_counter() < self.until:
             calls.append(self._ask(self.at.x[self.k]))
         return self._scattered(calls)
@@ -212,9 +215,21 @@ class _Probe:
     def _settle(self, values: list[Floats], errors: tuple[float, ...]) -> bool:
         """Whether the answers do not change any more, or the error falls, or after a start each change is smaller."""
         changes = [float(np.linalg.norm(b - a)) for a, b in pairwise(values)]
-        if changes[-1] <= 0.1 * self._floor or all(a >= b for a, b in pairwise(errors)):
-            return True
-        return len(changes) >= AGAIN // 2 and all(a >= b for a, b in pairwise(changes[-AGAIN // 2 - 1 :]))
+        still, half = changes[-1] <= 0.1 * self._floor, max(2, len(changes) // 2)
+        quiet = max(changes[-half:]) <= 0.1 * self._floor
+        falls = all(a >= b for a, b in pairwise(errors)) and (still or changes[-1] < changes[0])
+        shrinks = len(changes) >= AGAIN // 2 and all(a >= b for a, b in pairwise(changes[-AGAIN // 2 - 1 :]))
+        return (quiet or falls or shrinks) and (not still or self._stays(values[-1]))
+
+    def _stays(self, value: Floats) -> bool:
+        """Whether the answer is the same ever after: a few equal ones may come by chance."""
+        for _ in range(2 * AGAIN):
+            if time.perf_counter() > self.until:
+                break
+            before, value = value, self._ask(self.at.x[self.k]).value
+            if not float(np.linalg.norm(value - before)) <= 0.1 * self._floor:
+                return False
+        return True
 
     def _scattered(self, calls: list[Answer]) -> Behaviour:
         values = np.array([answer.value for answer in calls])
@@ -238,7 +253,7 @@ class _Probe:
             segment, rounding, kappa=float(self.at.kappa[self.k]), small=error < SMALL * size,
             seconds=self.until - time.perf_counter(),
         )  # fmt: skip
-        return replace(seen, roughness=found, diagnosis=_rough(found, answer, error / size, self.quantity))
+        return replace(seen, roughness=found, diagnosis=_rough(found, answer, error, size, self.quantity))
 
 
 def _sigmas(samples: int) -> float:
@@ -266,10 +281,15 @@ def _random(seen: Behaviour, samples: int, off: float) -> Diagnosis:
     return Diagnosis("noise", f"the answer is {kind}: {around}", look_at)
 
 
-def _rough(found: Roughness, answer: Answer, relative: float, quantity: Quantity) -> Diagnosis | None:
+def _rough(found: Roughness, answer: Answer, error: float, size: float, quantity: Quantity) -> Diagnosis | None:
+    relative = error / size
+    rough_or_jumps = found.kind in ("noise", "float32", "jumps")
     rough = found.kind in ("noise", "float32", "jumps") and found.near > 0.05
     if _is_single(answer) and relative < SMALL and (rough or relative < 100 * SINGLE_EPS):
         return _precision(relative, "what it returns has no more than single precision")
+    if (decimals := _decimals(answer, error)) is not None and rough_or_jumps:
+        look_at = "np.round, or a printed number that is read again: keep all digits"
+        return Diagnosis("precision", f"the answer is rounded to {decimals} decimals", look_at)
     if found.kind == "float32" and relative < TINY:
         return _precision(relative, "the error is rough down to the grid of float32, and smooth below")
     if found.kind in ("noise", "float32") or (found.kind == "jumps" and quantity == "hess_phi" and relative > 1e-2):
@@ -292,6 +312,16 @@ def _precision(relative: float, what: str) -> Diagnosis:
     return Diagnosis("precision", f"single precision: {what}; the relative error is {relative:.1g}", look_at)
 
 
+def _decimals(answer: Answer, error: float) -> int | None:
+    """To how many decimals the answer is rounded, if that explains the error."""
+    for decimals in range(9, 0, -1):
+        half = 0.5 * 10.0**-decimals * np.sqrt(answer.value.size)
+        rounded = np.array_equal(answer.value, np.round(answer.value, decimals))
+        if rounded and 1e-2 * half < error <= 1.01 * half:
+            return decimals
+    return None
+
+
 def _is_single(answer: Answer) -> bool:
     """Whether it has that type, or holds nothing that float32 could not."""
     value = answer.value
@@ -301,6 +331,11 @@ def _is_single(answer: Answer) -> bool:
     return answer.single or bool(fits.all() and not whole.all())
 
 
+LEFT = Diagnosis(
+    "unexplained",
+    "the answer depends on the calls before, but asked again and again at one point it settles at a wrong value",
+    "first what is kept between calls: without it the error is the same each time, and easier to find",
+)
 PREDECESSOR = Diagnosis(
     "predecessor",
     "the answer is the true one of the point asked before",

@@ -82,7 +82,8 @@ class Candidate:
         """The answer at x. What the candidate raises is the user's own, and carries a note of the point."""
         began = time.perf_counter()
         try:
-            returned = self.function(np.array(x, dtype=np.float64), **settings)
+            with np.errstate(all="ignore"):  # what is judged is the answer: an overflow on the way may be harmless
+                returned = self.function(np.array(x, dtype=np.float64), **settings)
         except Exception as error:
             given = "".join(f", {name}={value!r}" for name, value in settings.items())
             error.add_note(f"raised by the candidate, called with x = np.array({np.asarray(x).tolist()}){given}")

@@ -23,9 +23,18 @@ __all__ = ["check_hessian", "check_hypergradient", "check_lower_solution"]
 
 Function = Callable[..., object]
 Rng = np.random.Generator | int | None
-GRADIENT = Subject("grad_phi", "eq:bilevel-grad", "hypergradient", lambda p: (p.d,), gradient_suspects)
-HESSIAN = Subject("hess_phi", "phi-hessian", "Hessian of Phi", lambda p: (p.d, p.d), hessian_suspects)
-LOWER = Subject("y_star", "eq:objective", "lower-level solution", lambda p: (p.n,), lower_suspects)
+GRADIENT = Subject(
+    "grad_phi", "eq:bilevel-grad", "hypergradient", lambda p: (p.d,), gradient_suspects,
+    "y*, f_x, f_y, g_xy, g_yy and v, one by one, against problem.kernels at the point above",
+)  # fmt: skip
+HESSIAN = Subject(
+    "hess_phi", "phi-hessian", "Hessian of Phi", lambda p: (p.d, p.d), hessian_suspects,
+    'y* and v, then each term, against derive(problem).terms["hess_phi"] at the point above',
+)  # fmt: skip
+LOWER = Subject(
+    "y_star", "eq:objective", "lower-level solution", lambda p: (p.n,), lower_suspects,
+    "problem.kernels.g_y at the point above and what was returned there: it is zero at y*",
+)  # fmt: skip
 
 
 def check_hypergradient(

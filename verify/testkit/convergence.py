@@ -25,8 +25,10 @@ Floats = NDArray[np.float64]
 Rate = Literal["reached", "as theory says", "still shrinking", "plateau", "diverges", "not finite"]
 POINTS = 3
 MOST = 2**20  # steps
-TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 1e-15)
+TOLERANCES = tuple(10.0 ** -(2 * k) for k in range(1, 15))
+LITTLE = 100  # times the least tolerance: it leaves little of an error
 BEYOND = 3  # doublings, after which it must still be right: conjugate gradients may divide by nothing
+AGAIN = 4  # levels; even an error of 1/sqrt(steps) falls to a quarter by so many doublings
 FLAT = 0.9  # of the error is left by a doubling: no progress
 LONG = 8  # times kappa steps of size 1/ell, or sqrt(kappa) of conjugate gradients: theory leaves little of an error
 VISIBLE = 0.7  # what theory leaves of an error in a doubling, for the doubling to say something
@@ -44,7 +46,7 @@ ABOUT: dict[str, tuple[Cause, str]] = {
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """``errors`` is (levels, points), one row for each of ``tried``; ``settings`` are those with the smallest error.
+    """``errors`` is (levels, points), one row for each of ``tried``; ``settings`` are the best of these.
 
     >>> seen = Convergence(("D",), ({"D": 1}, {"D": 2}), np.array([[1.0], [0.5]]), np.array([1e-12]), "still shrinking")
     >>> seen.settings, print(seen)
@@ -62,8 +64,12 @@ class Convergence:
 
     @property
     def settings(self) -> Settings:
-        """The ones with the smallest error over its floor, at the worst of the points."""
-        return self.tried[int(np.argmin([_worst(row / self.floor) for row in self.errors]))]
+        """The last ones at which every error is rounding, for other points may need more; else those with the least."""
+        if self.verdict == "plateau":  # what is left with the most steps has one cause, not two
+            return self.tried[-1]
+        worst = [_worst(row / self.floor) for row in self.errors]
+        there = [i for i, size in enumerate(worst) if size <= 1]
+        return self.tried[there[-1] if there else int(np.argmin(worst))]
 
     def __str__(self) -> str:
         worst = self.errors.max(axis=1)
@@ -106,7 +112,8 @@ def convergence(candidate: Candidate, at: References, quantity: Quantity, *, sec
     """
     if not candidate.knobs:
         raise InvalidProblem("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
-    sweep = _Sweep(candidate, at[:POINTS], quantity, math.inf)
+    floor = at.floor(quantity)[:POINTS]  # what rounding does at one point depends on the sizes met elsewhere
+    sweep = _Sweep(candidate, at[:POINTS], quantity, math.inf, _least_tolerance(at), floor)
     sweep.warm_up()
     sweep = replace(sweep, until=time.perf_counter() + seconds)
     return sweep.told(sweep.joint())
@@ -118,6 +125,8 @@ class _Sweep:
     at: References
     quantity: Quantity
     until: float
+    least: float  # tolerance
+    floor: Floats
 
     def warm_up(self) -> None:
         """A first call may compile, and says nothing of the time that the others take."""
@@ -138,11 +147,8 @@ class _Sweep:
         return np.where(np.isfinite(values.reshape(len(values), -1)).all(axis=1), errors, np.nan)
 
     def _levels(self) -> list[dict[str, float]]:
-        """Settings, each beyond the last; tol goes no further than the residual can, or a loop may never end."""
-        at = self.at.at
-        sizes = np.linalg.norm(at["g_yy"], axis=(1, 2)) * np.linalg.norm(self.at.y, axis=1)
-        sizes += np.linalg.norm(at["g_xy"], axis=(1, 2)) * np.linalg.norm(self.at.x, axis=1)
-        least = max(TOLERANCES[-1], 32 * EPS * float(sizes.max()))
+        """Settings, each beyond the last."""
+        least = self.least
         tolerances = [*(tol for tol in TOLERANCES if tol > least), least]
         counts = [2**i for i in range(MOST.bit_length())] if self._counts else [0] * len(tolerances)
         tolerances += [tolerances[-1]] * (len(counts) - len(tolerances))
@@ -151,7 +157,7 @@ class _Sweep:
 
     def joint(self) -> Convergence:
         """All knobs together. Where the error is rounding, it has to stay so with more steps than are needed."""
-        levels, floor = self._levels(), self.at.floor(self.quantity)
+        levels, floor = self._levels(), self.floor
         found = Convergence(self.candidate.knobs, (), np.zeros((0, len(floor))), floor, "still shrinking")
         took, i, was_there = 0.0, 0, False
         while i < len(levels):
@@ -162,9 +168,9 @@ class _Sweep:
             took = time.perf_counter() - began
             found = replace(found, tried=(*found.tried, levels[i]), errors=np.vstack([found.errors, errors]))
             there = bool(np.all(errors <= floor))
-            if (there and (was_there or not self._counts)) or self._hopeless(found):
+            if (there and was_there) or self._hopeless(found):
                 break
-            i, was_there = i + (BEYOND if there else 1), there
+            i, was_there = i + (BEYOND if there and self._counts else 1), there
         return self._judged(found)
 
     def _hopeless(self, found: Convergence) -> bool:
@@ -190,6 +196,9 @@ class _Sweep:
 
     def _why_slow(self, found: Convergence) -> str:
         k = int(np.argmax(found.errors[-1] / found.floor))
+        if found.knobs == ("tol",):
+            left = found.tried[-1]["tol"] / float(self.at.eigenvalues[k, 0])
+            return f"a residual of {found.tried[-1]['tol']:.0e} leaves up to {left:.1g} in y*, and time was up"
         if self._theory(found.tried[-1], k) < 1 / GAINED:
             return "that is slower than theory says"
         return f"with kappa = {self.at.kappa[k]:.1g} theory promises little at so few steps"
@@ -204,6 +213,12 @@ class _Sweep:
         theory = [self._theory(settings, k) for settings in found.tried[:-1]]
         if np.all(kept[-2:] > FLAT) and self._long_enough(found.tried[-2], k):
             return "plateau"
+        if (
+            len(errors) > AGAIN
+            and errors[-1] > errors[-1 - AGAIN] / 2
+            and self._long_enough(found.tried[-1 - AGAIN], k)
+        ):
+            return "plateau"  # it goes up and down
         telling = [i for i in range(1, len(kept)) if theory[i] < VISIBLE][-2:]
         gained = errors[0] > GAINED * errors[-1]
         if telling and gained and all(kept[i] <= math.sqrt(theory[i]) for i in telling):
@@ -224,7 +239,8 @@ class _Sweep:
         """Whether theory leaves nothing of the error by now."""
         kappa = float(self.at.kappa[k])
         enough = {"D": LONG * kappa, "Q": LONG * kappa, "N": min(LONG * math.sqrt(kappa), LONG + 4 * self.at.problem.n)}
-        return all(c >= enough[n] if n != "tol" else c <= TOLERANCES[2] for n, c in settings.items())
+        # an iteration that converges fast gives the same answer for many tolerances: only the last ones tell
+        return all(c >= enough[n] if n != "tol" else c <= LITTLE * self.least for n, c in settings.items())
 
     def _not_finite(self, found: Convergence) -> Convergence:
         """A candidate that was right or on its way, or one that ran away?"""
@@ -317,6 +333,15 @@ class _Sweep:
         if not told:
             return None
         return Diagnosis("inverse", "with N the answer is that of N - 1 steps of conjugate gradients", LEAVES)
+
+
+def _least_tolerance(at: References) -> float:
+    """tol goes no further than a residual can, or a loop may never end."""
+    sizes = np.linalg.norm(at.at["g_yy"], axis=(1, 2)) * np.linalg.norm(at.y, axis=1)
+    sizes += np.linalg.norm(at.at["g_xy"], axis=(1, 2)) * np.linalg.norm(at.x, axis=1)
+    beside = [at.y * (1 + sign * EPS) for sign in (-1, 0, 1)]
+    residuals = [float(np.abs(at.problem.kernels.g_y(at.x, y)).max()) for y in beside]  # what rounding leaves of zero
+    return max(TOLERANCES[-1], 32 * EPS * float(sizes.max()), 8 * max(residuals))
 
 
 LEAVES = "the loop of conjugate gradients: v has to be updated before the loop is left"

@@ -19,6 +19,8 @@ Cause = Literal[
 ]  # fmt: skip
 
 FITS = 0.02  # a hypothesis must explain all of the error but this share of it
+EXACT = 1e-6  # the same, of one that is close to the truth
+NEARLY = 0.05  # a weight this close to 1
 PRICE = 2.5  # in powers of e: what each free coefficient must gain
 TIE = 1.0  # in powers of e: two hypotheses this close cannot be told apart here
 SPARE = 3  # numbers beyond the free coefficients, without which a fit says nothing
@@ -87,14 +89,13 @@ class Diagnosis:
         return f"{self.what} (explains the error to {digits} digit{'s' * (digits != 1)})"
 
 
-def unexplained(reason: str = "no known defect explains the error") -> Diagnosis:
+def unexplained() -> Diagnosis:
     """Nothing fits.
 
     >>> unexplained().cause
     'unexplained'
     """
-    look_at = "each block at the point above: f_x, f_y, g_xy, g_yy of problem.kernels; then v and y*"
-    return Diagnosis("unexplained", reason, look_at)
+    return Diagnosis("unexplained", "no known defect explains the error", "each term at the point above")
 
 
 def explain(evidence: Evidence, suspects: Iterable[Suspect]) -> Diagnosis:
@@ -152,8 +153,18 @@ def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:
     residual = float(np.linalg.norm(rest)) / math.sqrt(telling.sum()) * math.sqrt(size / max(1, size - free))
     if residual > FITS + 0.1 * rounding:
         return None
+    if residual > EXACT + rounding and _is_nearly_right(evidence, suspect, coefficients):
+        return None
     score = math.log(max(residual, 1e-2 * rounding, 1e-16)) + PRICE * free
     return _Fit(suspect, residual, score, coefficients)
+
+
+def _is_nearly_right(evidence: Evidence, suspect: Suspect, coefficients: tuple[float, ...]) -> bool:
+    """A weight of 1.0003: nobody writes that, and a small error of another kind may be about proportional to a term."""
+    if len(coefficients) != 1 or abs(coefficients[0] - 1) > NEARLY:
+        return False
+    off = _norms(suspect.value + suspect.basis[0] - evidence.truth)
+    return bool((off <= np.maximum(evidence.floor, 1e-9 * evidence.errors)).all())
 
 
 def _rows(array: Floats, chosen: NDArray[np.bool_], weight: Floats) -> Floats:

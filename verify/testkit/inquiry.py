@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,12 @@ __all__ = ["Inquiry", "Subject"]
 
 Floats = NDArray[np.float64]
 FEWEST = 4  # points at which even a slow candidate is asked
-SWEEPS = 3  # over what a candidate takes: the points that are slowest are not known at first
+SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
+LONGEST = 1.5  # seconds, after which no sweep begins
 PATIENCE = 1.0  # seconds for all points together
+LESS = 0.4  # seconds, where its convergence has been looked at
 TELLING = 1e-2  # where rounding may do more than this, an answer says nothing
+LEAVES = ("diverges", "not finite")  # what more steps may do to an answer that was right
 SURE = 1e-3  # a hypothesis that leaves less of the error than this is believed before any other probe
 
 
@@ -41,6 +45,7 @@ class Subject:
     noun: str
     shape: Callable[[BilevelProblem], tuple[int, ...]]
     suspects: Callable[[References, Floats, Floats | None], Iterator[Suspect]]
+    look_at: str  # where to begin when nothing is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +92,11 @@ class Asked:
     def worst(self) -> int:
         """The point with the largest error in these units; one that is not finite is worse than any."""
         return int(np.argmax(np.where(np.isfinite(self.excess), self.excess, np.inf)))
+
+    @property
+    def slowest(self) -> References:
+        """The points, those with the largest error first."""
+        return self.at[np.argsort(-np.where(np.isfinite(self.excess), self.excess, np.inf), kind="stable")]
 
     @property
     def finite(self) -> bool:
@@ -136,14 +146,14 @@ class Inquiry:
     def _decided(self) -> CandidateCheck:
         if not self._telling:
             return self._said(Verdict.INCONCLUSIVE, words.too_ill_conditioned(self))
-        asked = self._converged() if self.candidate.required else self._asked(NOTHING)
+        asked = self._converged() if self.candidate.required else self._screened(self._asked(NOTHING))
         if self.candidate.knobs and self.convergence is None and not asked.right:
-            asked = self._converged()
-        if asked.right and self.screens:
-            asked = self._screened(asked)
+            asked = self._converged(asked)
+        if asked.right and self.convergence is not None and self.convergence.verdict in LEAVES:
+            asked = self._asked(self.convergence.tried[-1])  # right with few steps, and wrong with more
         if asked.right:
             return self._concluded(Verdict.HOLDS, words.right(asked), asked)
-        if self.convergence is not None and self.convergence.verdict == "as theory says":
+        if self.convergence is not None and self.convergence.verdict == "as theory says" and not asked.single:
             return self._concluded(Verdict.HOLDS, words.as_theory_says(asked, self.convergence), asked)
         if self.convergence is not None and self.convergence.verdict == "still shrinking":
             return self._concluded(Verdict.INCONCLUSIVE, words.still_shrinking(asked, self.convergence), asked)
@@ -156,19 +166,24 @@ class Inquiry:
         size = np.linalg.norm(truth, axis=1).max()
         return bool((self.at.floor(self.subject.quantity) < TELLING * size).any()) or size == 0
 
-    def _converged(self) -> Asked:
+    def _converged(self, asked: Asked | None = None) -> Asked:
         """The answers with what the candidate takes raised until its error is rounding, at the slowest points too."""
-        at = self.at
+        until, at = time.perf_counter() + LONGEST, self.at if asked is None else asked.slowest
         for _ in range(SWEEPS):
             self.convergence = convergence(self.candidate, at, self.subject.quantity)
-            asked = self._asked(self.convergence.settings)
-            if asked.right or self.convergence.verdict != "reached":
+            found = self._screened(self._asked(self.convergence.settings, at))
+            if found.right or self.convergence.verdict != "reached":
                 break
-            at = asked.at[np.argsort(-asked.excess)]
-        return asked
+            if time.perf_counter() > until:  # more steps are needed elsewhere, and nobody knows whether they help
+                self.convergence = replace(self.convergence, verdict="still shrinking", note="other points need more")
+                break
+            at = found.slowest
+        return found
 
     def _screened(self, asked: Asked) -> Asked:
-        """With the most doubtful of very many other points."""
+        """With the most doubtful of very many other points, if it was right so far."""
+        if not (self.screens and asked.right):
+            return asked
         rng = np.random.default_rng([self.seed, 1])
         found = screening(self.candidate, self.at.problem, self.subject.quantity, asked.settings, rng)
         if not len(found.points):
@@ -180,18 +195,27 @@ class Inquiry:
         """The answers at all points, or at as many as a slow candidate allows."""
         at = self.at if at is None else at
         values, previous, single, spent = [], [], False, 0.0
+        fewest, patience = self._effort
         with Meter("asking the candidate", len(at), shown=self.progress) as meter:
             for k, x in enumerate(at.x):
-                if k >= FEWEST and spent / k * (k + 1) > PATIENCE:
+                if k >= fewest and spent / k * (k + 1) > patience:
                     break
+                first = not self.candidate.calls  # it may compile, and says nothing of the time that others take
                 before = self.candidate.previous
                 previous.append(np.full(len(x), np.nan) if before is None else before.x)
                 answer = self.candidate(x, settings)
                 values.append(answer.value)
-                single, spent = single or answer.single, spent + answer.seconds
+                single, spent = single or answer.single, spent + (0.0 if first else answer.seconds)
                 meter.at(k + 1)
         seen = at[: len(values)]
         return Asked(self.subject, seen, np.array(values), np.array(previous), single, settings)
+
+    @property
+    def _effort(self) -> tuple[int, float]:
+        """How many points a slow candidate is asked at, and for how many seconds it may be asked at more."""
+        if self.convergence is None:
+            return FEWEST, PATIENCE
+        return (1 if self.convergence.verdict in ("still shrinking", "as theory says") else FEWEST), LESS
 
     # ------------------------------------------------------------------ what is wrong
 
@@ -212,11 +236,14 @@ class Inquiry:
             return self.convergence.diagnosis
         evidence = Evidence(asked.values, asked.at.truth(self.subject.quantity), asked.floor)
         with np.errstate(all="ignore"):
-            return explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
+            found = explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
+        return found if found.cause != "unexplained" else replace(found, look_at=self.subject.look_at)
 
     def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:
         """A hypothesis that fits sharply comes first, then what the candidate does when it is asked again."""
         sharp = fitted.cause != "unexplained" and not fitted.residual > SURE
+        if probe.random and probe.diagnosis is not None:  # a hypothesis that fits one draw need not fit the next
+            return probe.diagnosis
         if asked.screened:  # it was right at all the points that were chosen first
             return words.rarely(asked, (fitted.what,) if sharp else ())
         return fitted if sharp or probe.diagnosis is None else probe.diagnosis

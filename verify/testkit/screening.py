@@ -22,8 +22,9 @@ __all__ = ["KEPT", "Screening", "screening"]
 Floats = NDArray[np.float64]
 MOST = 1000
 SECONDS = 0.4
+FEWEST = 20  # so few say nothing more than the chosen ones
 KEPT = 4
-GRID = 2**12
+GRID = 10**4  # no power of two: products of short binary fractions are exact in single precision too
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,8 @@ def screening(
     """
     low, high = x_ends(problem)
     pace = max(candidate.previous.seconds if candidate.previous else 0.0, 1e-6)
+    if SECONDS / pace < FEWEST:
+        return Screening(np.zeros((0, problem.d)), 0)
     points = low + rng.integers(1, GRID, (min(MOST, int(SECONDS / pace)), problem.d)) / GRID * (high - low)
     if not len(points):  # too slow for this
         return Screening(points, 0)

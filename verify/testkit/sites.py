@@ -15,7 +15,7 @@ __all__ = ["MOST", "given_points", "sites", "x_ends"]
 
 Floats = NDArray[np.float64]
 MOST = 12
-GRID = 64  # points lie on this grid of the box: short numbers that can be typed again
+GRID = 100  # of the box: short numbers that can be typed again, and of which float32 holds next to none
 
 
 def x_ends(problem: BilevelProblem) -> tuple[Floats, Floats]:
@@ -40,9 +40,14 @@ def sites(problem: BilevelProblem, rng: np.random.Generator) -> Floats:
     low, high = x_ends(problem)
     special = [(low + high) / 2, np.clip(0.0, low, high), low, high]
     shares = rng.integers(1, GRID, (MOST, problem.d)) / GRID
-    points = [*special, *(low + shares * (high - low))]
+    points = [*special, *np.clip(_short(low + shares * (high - low)), low, high)]
     distinct = {tuple(point): point for point in points}
     return np.array(list(distinct.values())[:MOST]) + 0.0
+
+
+def _short(points: Floats) -> Floats:
+    """0.02 where sums of floating-point numbers gave 0.020000000000000018."""
+    return np.array([[float(f"{value:.12g}") for value in point] for point in points])
 
 
 def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:

@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 from bilevel_sym.errors import BilevelError
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects.changed import changed_suspects
 from verify.testkit.suspects.elsewhere import apply, hypergradient_at, solved
 from verify.testkit.suspects.exchanged import exchanged_arguments, exchanged_functions
+from verify.testkit.suspects.frozen import frozen_suspects
 from verify.testkit.suspects.inverse import inverse_suspects
-from verify.testkit.suspects.solution import Solutions, solution_suspects, unrolled_suspects
+from verify.testkit.suspects.memory import momentum
+from verify.testkit.suspects.shifted import shifted_suspects
+from verify.testkit.suspects.solution import Solutions, mixed_suspects, solution_suspects, unrolled_suspects
 from verify.testkit.suspects.stopped import stopped_suspects
 
 __all__ = ["gradient_suspects", "gradient_terms"]
@@ -66,10 +70,15 @@ def gradient_suspects(at: References, values: Floats, previous: Floats | None = 
         inverse_suspects(at, evidence),
         solution_suspects(here, previous),
         unrolled_suspects(at, evidence),
+        mixed_suspects(at, evidence),
         _before(at, previous),
+        momentum(at, evidence, previous),
+        changed_suspects(evidence),
         exchanged_arguments(at),
         exchanged_functions(at),
         stopped_suspects(here, previous),
+        frozen_suspects(at, evidence, previous),
+        shifted_suspects(here),
         _differences(at),
     )
 

@@ -14,13 +14,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.measures.derivatives_at import Derivatives
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects.changed import changed_suspects
 from verify.testkit.suspects.hessian_blocks import wrong_blocks
 from verify.testkit.suspects.hessian_elsewhere import elsewhere
 from verify.testkit.suspects.hessian_families import shows
-from verify.testkit.suspects.hessian_fits import free_weights, other_v, other_y, wrong_inverse
+from verify.testkit.suspects.hessian_fits import conjugate_inverse, free_weights, other_v, other_y, wrong_inverse
 from verify.testkit.suspects.hessian_terms import CURVATURE, HessianTerms, hessian_terms, transposed
+from verify.testkit.suspects.memory import momentum
 
 __all__ = ["hessian_suspects"]
 
@@ -71,18 +74,24 @@ def hessian_suspects(at: References, values: Floats, previous: Floats | None = N
     evidence = Evidence(values, truth, at.floor("hess_phi"))
     if not evidence.telling.any():
         return
+    nothing = "it is zero everywhere: no term arrives"
+    yield Suspect("factor", nothing, "a graph that is cut, or an array that is never filled", 0 * truth)
     yield Suspect("sign", "the sign of the whole is wrong", "the return statement", -truth)
     yield Suspect("factor", "it is {0:.4g} times the truth", "the return statement", 0 * truth, (truth,))
     yield from _third_derivatives(terms, truth)
     yield from _mixed(terms, truth)
     for name in ("quadratic", "direct"):
         yield from _weighted(terms, truth, name)
+    yield from _fisher(at.at, terms, truth)
     yield from _held_fixed(terms, truth)
     yield from _subsets(terms, evidence)
     yield from wrong_blocks(at)
     yield from _matrices(truth)
+    yield from changed_suspects(evidence)
     yield from elsewhere(at, evidence, previous)
     yield from wrong_inverse(at, evidence)
+    yield from conjugate_inverse(at, evidence)
+    yield from momentum(at, evidence, previous)
     yield from _asymmetric(evidence)
     yield from other_v(at, evidence)
     yield from other_y(at, evidence)
@@ -167,6 +176,17 @@ def _lagrangian(terms: HessianTerms, truth: Floats) -> Iterator[Suspect]:
             yield from _reweighted(terms, truth, "symmetry", what, look_at, weights)
 
 
+def _fisher(at: Derivatives, terms: HessianTerms, truth: Floats) -> Iterator[Suspect]:
+    """Products of gradients in the place of f_yy, as in the empirical Fisher matrix, or in the place of everything."""
+    slope = (at.dy_dx @ at["f_y"][..., None])[..., 0]
+    whole = at["f_x"] + slope
+    what, look = "(dy_dx f_y)(dy_dx f_y)^T stands in the place of dy_dx f_yy dy_dx^T", "f_yy: f_y f_y^T is not it"
+    yield Suspect("quadratic", what, look, truth - terms["quadratic"] + slope[:, :, None] * slope[:, None, :])
+    outer = whole[:, :, None] * whole[:, None, :]
+    what = "it is {0:.4g} times grad Phi grad Phi^T, which has no second derivatives"
+    yield Suspect("quadratic", what, "an outer product of gradients: it is no Hessian", 0 * truth, (outer,))
+
+
 def _held_fixed(terms: HessianTerms, truth: Floats) -> Iterator[Suspect]:
     """What differentiating f_x(x, y) - g_xy(x, y) v gives where v, y or a block is taken for a constant."""
     ways: dict[str, tuple[Cause, tuple[str, ...]]] = {
@@ -208,6 +228,10 @@ def _matrices(truth: Floats) -> Iterator[Suspect]:
     for triangle, name in ((np.triu, "upper"), (np.tril, "lower")):
         yield Suspect("symmetry", f"only the {name} triangle is filled", look_at, triangle(truth))
     diagonal = truth * np.eye(truth.shape[-1])
+    twice = "the triangle is added to its transpose with the diagonal in both: the diagonal is doubled"
+    yield Suspect("symmetry", twice, look_at, truth + diagonal)
+    half = "the diagonal is halved, and the rest is right"
+    yield Suspect("symmetry", half, look_at, truth - diagonal / 2)
     yield Suspect("symmetry", "only the diagonal is filled", look_at, diagonal)
 
 

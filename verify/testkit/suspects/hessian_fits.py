@@ -13,14 +13,15 @@ from verify.testkit.diagnosis import SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.hessian_families import GRID, closest, flat, shows, suspect
 from verify.testkit.suspects.hessian_terms import CURVATURE, HessianTerms, hessian_at, hessian_terms, transposed
-from verify.testkit.suspects.linear_solvers import SERIES
+from verify.testkit.suspects.linear_solvers import SERIES, Flaw, conjugate_gradients
 from verify.testkit.suspects.scan import Family, fitted
 
-__all__ = ["free_weights", "other_v", "other_y", "wrong_inverse"]
+__all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inverse"]
 
 Floats = NDArray[np.float64]
 
 TERMS = (1, 2, 3, 4, 5, 7, 10, 20, 50)  # of Neumann's series
+STEPS = 6  # of conjugate gradients
 DAMPING = np.geomspace(1e-8, 1e2, 25)  # beside ell
 EXACT = 1e-6  # what is fitted point by point must leave no more than this share of the error
 SETTLED = 12  # steps of Gauss and Newton
@@ -52,6 +53,37 @@ def wrong_inverse(at: References, evidence: Evidence) -> Iterator[Suspect]:
         terms = f"{count} term{'s' * (count > 1)}"
         what = f"g_yy^-1 is {terms} of Neumann's series with a step of {found.parameter:.3g}"
         yield suspect(evidence, "inverse", what, look_at, found)
+
+
+def conjugate_inverse(at: References, evidence: Evidence) -> Iterator[Suspect]:
+    """dy_dx, row by row, and v from conjugate gradients that stop early or are wrong.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> problem = BilevelProblem("x*y1 + y2**2", "exp(y1) + y1**2 + y2**2 - x*y1 + x*y1*y2/9", "x", "y1 y2")
+    >>> at = references(problem, [[0.1], [0.2], [0.4], [2.0]])
+    >>> next(conjugate_inverse(at, Evidence(at.truth("hess_phi"), at.truth("hess_phi"), at.floor("hess_phi")))).what
+    'dy_dx and v come from 1 step of conjugate gradients, where 2 may be needed'
+    """
+    n, d, b = at.problem.n, at.problem.d, at.at
+    look_at = "the linear systems with g_yy, for dy_dx and for v: the loop of conjugate gradients"
+    matrices = np.repeat(b["g_yy"], d, axis=0)
+    for flaw, said in (
+        (Flaw(), ""),
+        (Flaw(step_in_residual=False), ", with no step size in the update of the residual"),
+    ):
+        most = min(n - 1, STEPS) if not said else STEPS
+        slopes = conjugate_gradients(matrices, -b["g_xy"].reshape(-1, n), most, flaw).v
+        vs = conjugate_gradients(b["g_yy"], b["f_y"], most, flaw).v
+        for k in range(1, most + 1):
+            dy_dx, v = slopes[k].reshape(b["g_xy"].shape), vs[k]
+            short = "" if said else f", where {n} may be needed"
+            what = f"{{}} from {k} step{'s' * (k > 1)} of conjugate gradients{said}{short}"
+            for names, other, vector in (
+                ("dy_dx and v come", dy_dx, v), ("dy_dx comes", dy_dx, None), ("v comes", None, v),
+            ):  # fmt: skip
+                value = hessian_terms(b, dy_dx=other, v=vector).total
+                yield Suspect("inverse", what.format(names), look_at, value)
 
 
 def _series(count: int) -> Callable[[Floats, Floats], Floats]:
@@ -224,6 +256,8 @@ def free_weights(terms: HessianTerms, evidence: Evidence) -> Iterator[Suspect]:
 def _weights(evidence: Evidence, columns: Sequence[Floats]) -> Floats | None:
     """Least squares, each point weighted by its error; None where the terms do not fit or cannot be told apart."""
     telling = evidence.telling
+    if not columns:
+        return None
     scale = 1 / evidence.errors[telling][:, None]
     matrix = np.stack([(_flat(column)[telling] * scale).ravel() for column in columns], axis=1)
     right = (_flat(evidence.values)[telling] * scale).ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -19,8 +19,8 @@ __all__ = ["inverse_suspects"]
 Floats = NDArray[np.float64]
 
 MOST = 12  # iterates of conjugate gradients that are looked at
-TERMS = (*range(1, 13), 15, 16, 20, 25, 30, 40, 50)
-TOLERANCES = tuple(10.0**-k for k in range(12, 0, -1))
+TERMS = (*range(1, 33), 39, 40, 41, 49, 50, 51, 64, 99, 100, 101)
+TOLERANCES = (*(10.0**-k for k in range(12, 3, -1)), *(10.0 ** (-k / 4) for k in range(12, 1, -1)))
 SOLVER = "the solver of g_yy v = f_y"
 RESIDUAL = "the step size is missing from the update of the residual, r -= alpha A p"
 FLAWS = (
@@ -33,11 +33,11 @@ FLAWS = (
     (Flaw(step_in_residual=False, beta="none"), f"{RESIDUAL}, and beta is zero"),
 )
 SUMS = (
-    ("truncated", "v is the sum of {0} of Neumann's series (or as many gradient steps) with step {1:.4g}"),
-    ("first term missing", "Neumann's series lacks its first term: {0} from q = 1, with step {1:.4g}"),
-    ("first term twice", "Neumann's series counts its first term twice: {0} with step {1:.4g}"),
-    ("step missing", "the step {1:.4g} is missing before the sum of {0} of Neumann's series"),
-    ("last term alone", "nothing is summed: v is Neumann's series' last of {0} after the first, with step {1:.4g}"),
+    ("truncated", "v is the sum of {0} of Neumann's series (or as many gradient steps) with step {1}"),
+    ("first term missing", "Neumann's series lacks its first term: {0} from q = 1, with step {1}"),
+    ("first term twice", "Neumann's series counts its first term twice: {0} with step {1}"),
+    ("step missing", "the step {1} is missing before the sum of {0} of Neumann's series"),
+    ("last term alone", "nothing is summed: v is Neumann's series' last of {0} after the first, with step {1}"),
 )  # fmt: skip
 
 
@@ -130,25 +130,48 @@ def _one_term(at: References, evidence: Evidence) -> Iterator[Suspect]:
     if error.sum() > 0:
         what = "Neumann's series lacks a term: v is short of {0:.4g} f_y"
         yield Suspect("inverse", what, look, evidence.truth, (term,))
+        own = "Neumann's series lacks a term: v is short of {0:.4g} f_y/lambda_max"
     else:
         what = "Neumann's series has a term too many: v has {0:.4g} f_y in excess"
-        yield Suspect("inverse", what, look, evidence.truth, (-term,))
+        term = -term
+        yield Suspect("inverse", what, look, evidence.truth, (term,))
+        own = "Neumann's series has a term too many: v has {0:.4g} f_y/lambda_max in excess"
+    largest = at.eigenvalues[:, -1:]
+    yield Suspect("inverse", own, look, evidence.truth, (term / largest,))
+    implicit, missing = (
+        -apply(at.at["g_xy"], at.at.v),
+        "the step 1/({0:.4g} lambda_max) is missing before Neumann's sum",
+    )
+    yield Suspect("inverse", missing, look, at.at["f_x"], (implicit * largest,))
 
 
 def _series(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """Partial sums of Neumann's series; the step is one number for all points."""
     spectrum = Spectrum.of(at.at["g_yy"], at.at["f_y"], at.at["g_xy"])
-    largest = float(at.eigenvalues.max())
+    yield from _sums_with(at, evidence, {kind: spectrum for kind, _ in SUMS}, float(at.eigenvalues.max()), "")
+    largest = at.eigenvalues[:, -1:]
+    if np.ptp(largest) > 1e-9 * largest.max():  # a step made for each point is then another defect
+        own = Spectrum(spectrum.eigenvalues / largest, spectrum.right / largest, spectrum.cross)
+        whole = Spectrum(own.eigenvalues, spectrum.right, spectrum.cross)  # without the step, none of it divides
+        systems = {kind: whole if kind == "step missing" else own for kind, _ in SUMS}
+        yield from _sums_with(at, evidence, systems, 1.0, "/lambda_max")
+
+
+def _sums_with(
+    at: References, evidence: Evidence, systems: Mapping[str, Spectrum], largest: float, unit: str
+) -> Iterator[Suspect]:
+    """Sums of the series, steps being counted in some unit."""
     grid, f_x, terms = steps(largest), at.at["f_x"], np.array(TERMS)
     look = "the step of Neumann's series (at most 1/ell) and its number of terms (kappa times the digits)"
     for kind, said in SUMS:
+        spectrum = systems[kind]
         tried = f_x + spectrum.implicit(SERIES[kind], terms, grid)
         for row, place in promising(evidence, tried):
             family = partial(_sums, f_x, spectrum, SERIES[kind], terms[row : row + 1])
             if found := fitted(evidence, family, grid, place):
-                what = said.format(f"{TERMS[row]} term{'s' * (TERMS[row] > 1)}", found.parameter)
+                what = said.format(f"{TERMS[row]} term{'s' * (TERMS[row] > 1)}", f"{found.parameter:.4g}{unit}")
                 if found.parameter * largest > 2:
-                    what += f", above 2/ell = {2 / largest:.4g}, where the series diverges"
+                    what += f", above 2/ell = {2 / largest:.4g}{unit}, where the series diverges"
                 yield Suspect("inverse", what, look, found.value, (found.tangent,))
 
 
@@ -160,8 +183,8 @@ def _damped(at: References, evidence: Evidence) -> Iterator[Suspect]:
     spectrum = Spectrum.of(at.at["g_yy"], at.at["f_y"], at.at["g_xy"])
     grid = np.geomspace(1e-12, 1e3, 61) * float(at.eigenvalues.max())
     family = partial(_sums, at.at["f_x"], spectrum, lambda value, step, _: 1 / (value + step), np.array([1]))
-    if found := fitted(evidence, family, grid):
-        what = f"g_yy + {found.parameter:.4g} I stands in the place of g_yy"
-        yield Suspect(
-            "inverse", what, "a damping or a regularisation of the linear system", found.value, (found.tangent,)
-        )
+    look = "a damping or a regularisation of the linear system: it must be the one of g"
+    for shifts in (grid, -grid[grid < 0.99 * at.eigenvalues.min()]):
+        if len(shifts) > 1 and (found := fitted(evidence, family, shifts)):
+            what = f"g_yy {'-+'[found.parameter > 0]} {abs(found.parameter):.4g} I stands in the place of g_yy"
+            yield Suspect("inverse", what, look, found.value, (found.tangent,))

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects.changed import changed_suspects
 from verify.testkit.suspects.elsewhere import blocks_at, solved
 from verify.testkit.suspects.lower_iterates import minimiser_of_f, solutions_before
+from verify.testkit.suspects.memory import momentum
+from verify.testkit.suspects.shifted import shifted_suspects
 from verify.testkit.suspects.solution import Solutions, solution_suspects
 from verify.testkit.suspects.stopped import stopped_suspects
 
@@ -40,7 +43,10 @@ def lower_suspects(at: References, values: Floats, previous: Floats | None = Non
         _before(at, previous),
         solution_suspects(here, previous),
         _exchanged(at),
+        momentum(at, here.evidence, previous),
+        changed_suspects(here.evidence),
         stopped_suspects(here, previous),
+        shifted_suspects(here),
     )
 
 

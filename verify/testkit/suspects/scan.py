@@ -69,8 +69,6 @@ def misfits(evidence: Evidence, values: Floats) -> Floats:
 def promising(evidence: Evidence, tried: Floats) -> list[tuple[int, int]]:
     """Of families tried on a grid, (F, K, P, m): the few that come closest, each with its best cell of the grid.
 
-    Between two neighbours of the grid a family is taken for a straight line: that is right to second order.
-
     >>> at = Evidence(np.array([[2.0]]), np.array([[1.0]]), np.zeros(1))
     >>> promising(at, np.array([[[[1.0]], [[1.9]], [[2.2]]], [[[9.0]], [[7.0]], [[6.0]]]]))
     [(0, 1)]
@@ -81,16 +79,41 @@ def promising(evidence: Evidence, tried: Floats) -> list[tuple[int, int]]:
 
 
 def _distances(evidence: Evidence, tried: Floats) -> Floats:
-    """What the chords between neighbours leave unexplained, (F, K - 1)."""
+    """What members between neighbours of the grid leave unexplained at best, (F, K - 1).
+
+    Between two neighbours errors are taken for straight lines, which is right to second order, and for geometric ones:
+    what D steps leave of an error is a power.
+    """
     telling = evidence.telling
+    scale = evidence.errors[telling, None]
     with np.errstate(all="ignore"):
-        rest = (tried[..., telling, :] - evidence.values[telling]) / evidence.errors[telling, None]
-        rest = rest.reshape(*tried.shape[:2], -1)
-        chord = np.diff(rest, axis=1)
-        along = -(rest[:, :-1] * chord).sum(axis=2) / np.square(chord).sum(axis=2)
-        nearest = rest[:, :-1] + np.clip(along, 0.0, 1.0)[..., None] * chord
-        share = np.sqrt(np.square(nearest).sum(axis=2) / max(1, telling.sum()))
+        wanted = ((evidence.values - evidence.truth)[telling] / scale).ravel()
+        errors = ((tried - evidence.truth)[..., telling, :] / scale).reshape(*tried.shape[:2], -1)
+        shares = [_off(wanted, _nearest(wanted, errors)), _off(wanted, _nearest_power(wanted, errors))]
+        share = np.fmin(*shares) / np.sqrt(max(1, telling.sum()))
     return np.where(np.isfinite(share), share, np.inf)
+
+
+def _off(wanted: Floats, between: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.square(between - wanted).sum(axis=2)))
+
+
+def _nearest(wanted: Floats, errors: Floats) -> Floats:
+    """The nearest point of each chord."""
+    low, chord = errors[:, :-1], np.diff(errors, axis=1)
+    along = ((wanted - low) * chord).sum(axis=2) / np.square(chord).sum(axis=2)
+    return np.asarray(low + np.clip(along, 0.0, 1.0)[..., None] * chord)
+
+
+def _nearest_power(wanted: Floats, errors: Floats) -> Floats:
+    """The same in logarithms, entries weighted by their size; those that change sign stay as they are."""
+    low, high = errors[:, :-1], errors[:, 1:]
+    same = (low * high > 0) & (wanted * low > 0)
+    chord = np.where(same, np.log(np.abs(high / low)), 0.0)
+    weight = np.where(same, wanted**2, 0.0)
+    ahead = np.where(same, np.log(np.abs(wanted / low)), 0.0)
+    along = np.clip((weight * ahead * chord).sum(axis=2) / (weight * chord**2).sum(axis=2), 0.0, 1.0)
+    return np.asarray(low * np.exp(along[..., None] * chord))
 
 
 def fitted(evidence: Evidence, family: Family, grid: Floats, place: int | None = None) -> Fitted | None:
@@ -107,12 +130,12 @@ def fitted(evidence: Evidence, family: Family, grid: Floats, place: int | None =
     low, high = grid[max(place - 1, 0)], grid[min(place + 2, len(grid) - 1)]  # a chord may be next to the best one
     for share in CLOSE:
         cells = np.linspace(low, high, CELLS + 1)
-        shares = misfits(evidence, family(cells))
+        shares = _distances(evidence, family(cells)[None])[0]
         place = int(shares.argmin())
         if shares[place] > share:
             return None
-        low, high = cells[max(place - 1, 0)], cells[min(place + 1, CELLS)]
-    return polished(evidence, family, float(cells[place]))
+        low, high = cells[max(place - 1, 0)], cells[min(place + 2, CELLS)]
+    return polished(evidence, family, float(cells[place : place + 2].mean()))
 
 
 def polished(evidence: Evidence, family: Family, parameter: float) -> Fitted | None:

@@ -13,9 +13,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.problem import BilevelProblem
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import blocks_at, solved
+from verify.testkit.suspects.elsewhere import apply, blocks_at, solved
 from verify.testkit.suspects.lower_iterates import (
     Start,
     after_newton,
@@ -27,7 +28,7 @@ from verify.testkit.suspects.lower_iterates import (
 )
 from verify.testkit.suspects.scan import Fitted, fitted, promising
 
-__all__ = ["Answer", "Solutions", "solution_suspects", "unrolled_suspects"]
+__all__ = ["Answer", "Solutions", "mixed_suspects", "solution_suspects", "unrolled_suspects"]
 
 Floats = NDArray[np.float64]
 Answer: TypeAlias = Callable[[Floats], Floats]  # y (..., P, n) -> what the candidate returns with it, (..., P, m)
@@ -37,6 +38,7 @@ NEWTON = 6
 NUMBERS = (*range(1, 9), 10, 12, 15, 20, 25, 30, 40, 50)
 FEW = (1, 2, 3, 5, 10)
 CARRIED = (1, 2, 3, 5)
+MIXED = (*range(1, 13), 15, 16, 20, 21)
 UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
 SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule"
 WARM = "the warm start: y must be solved for at the new x before the hypergradient is computed there"
@@ -82,7 +84,7 @@ def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Susp
     for start in starts(at.problem, len(at)):
         yield from _near_start(here, start)
     yield from _stale(here, previous)
-    for start in starts(at.problem, len(at)):
+    for start in (*starts(at.problem, len(at)), Start("y = 1", np.ones_like(at.y))):
         yield from _own_steps(here, start)
         yield from _scanned(here, start, NUMBERS, SOLVER)
     yield from _uphill(here)
@@ -106,6 +108,43 @@ def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
             steps = f"{_count(number)} of size {found.parameter:.4g} from {start.name}"
             what = f"it is differentiated through {steps}, which is not converged"
             yield Suspect("y*", what, SOLVER, found.value, (found.tangent,))
+
+
+def mixed_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
+    """f at the last gradient step of the lower level and g at the one before, or the other way round.
+
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> problem = BilevelProblem("x*y**2", "y**2 + y**4/4 - x*y", "x", "y")
+    >>> at = references(problem, [[0.5], [1.0], [1.5], [2.0], [2.5], [3.0]])
+    >>> y, last = after_steps(problem, at.x, 0 * at.y, np.full(6, 0.1), (7, 8))
+    >>> seen = Evidence(_mixture(problem, at.x, last, y), at.truth("grad_phi"), at.floor("grad_phi"))
+    >>> next(mixed_suspects(at, seen)).what
+    'f is evaluated after 8 gradient steps of size 0.1 from y = 0, and g a step earlier'
+    """
+    here = Solutions(at, evidence, lambda y: y)
+    for start in starts(at.problem, len(at)):
+        for late, early in (("f", "g"), ("g", "f")):
+            runs = partial(_mixed, at, start, late == "f")
+            for number, found in _fits(here, runs, MIXED, here.grid):
+                steps = f"{_count(number)} of size {found.parameter:.4g} from {start.name}"
+                what = f"{late} is evaluated after {steps}, and {early} a step earlier"
+                yield Suspect("y*", what, SOLVER, found.value, (found.tangent,))
+
+
+def _mixed(at: References, start: Start, f_last: bool, step: Floats, numbers: Sequence[int]) -> Floats:
+    needed = sorted({*numbers, *(number - 1 for number in numbers)})
+    y = dict(zip(needed, after_steps(at.problem, at.x, start.y, step[:, None], needed), strict=True))
+    pairs = [(y[number], y[number - 1])[:: 1 if f_last else -1] for number in numbers]
+    return np.array([_mixture(at.problem, at.x, *pair) for pair in pairs])
+
+
+def _mixture(problem: BilevelProblem, x: Floats, y_f: Floats, y_g: Floats) -> Floats:
+    """f_x - g_xy g_yy^-1 f_y with a y for f and another for g."""
+    f_x, f_y = blocks_at(problem, ("f_x", "f_y"), x, y_f)
+    g_xy, g_yy = blocks_at(problem, ("g_xy", "g_yy"), x, y_g)
+    with np.errstate(all="ignore"):
+        return np.asarray(f_x - apply(g_xy, solved(g_yy, f_y)))
 
 
 def _near_start(here: Solutions, start: Start) -> Iterator[Suspect]:

@@ -1,0 +1,74 @@
+"""The right answer, changed before it is returned: clipped, normalised, without its signs, in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verify.testkit.diagnosis import Evidence, Suspect
+
+__all__ = ["changed_suspects"]
+
+Floats = NDArray[np.float64]
+RETURN = "what is done to the answer before it is returned"
+SHARP = 1e-9  # relative: a bound that is met is met to rounding
+
+
+def changed_suspects(evidence: Evidence) -> Iterator[Suspect]:
+    """What is left of the truth after common postprocessing.
+
+    >>> truth = np.array([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0], [0.0, 2.0]])
+    >>> seen = Evidence(np.clip(truth, -1, 1), truth, np.full(4, 1e-12))
+    >>> next(suspect.what for suspect in changed_suspects(seen) if np.array_equal(suspect.value, seen.values))
+    'each entry is clipped at -1 or 1'
+    """
+    truth, values = evidence.truth, evidence.values
+    size, seen = _norms(truth), _norms(values)
+    with np.errstate(all="ignore"):
+        unit = np.where(size > 0, truth / size, 0.0)
+    clipping, bound = "gradient clipping, projections onto a ball or a box", float(seen.max())
+    if (seen > (1 - SHARP) * bound).sum() > 1:
+        what = f"it is clipped: its norm is at most {bound:.4g}"
+        yield Suspect("factor", what, clipping, np.where(size > bound, bound * unit, truth))
+    yield Suspect("factor", "it is normalised: only its direction is right", RETURN, unit)
+    low, high = float(values.min()), float(values.max())
+    for ends in ((-max(-low, high), max(-low, high)), (low, high)):
+        if _met(values, ends):
+            what = f"each entry is clipped at {ends[0]:.4g} or {ends[1]:.4g}"
+            yield Suspect("factor", what, clipping, np.clip(truth, *ends))
+    yield Suspect("factor", "it is the sign of each entry alone", RETURN, np.sign(truth))
+    yield Suspect("sign", "it is the absolute value of each entry", "np.abs", np.abs(truth))
+    yield from _reordered(evidence)
+
+
+def _reordered(evidence: Evidence) -> Iterator[Suspect]:
+    """Of vectors: one entry without its sign or negated, or the entries in another order."""
+    truth = evidence.truth
+    if truth.ndim != 2 or truth.shape[1] == 1:
+        return
+    look = "the order in which variables are put together and taken apart"
+    yield Suspect("arguments", "the entries are in reverse order", look, truth[:, ::-1])
+    for shift in range(1, truth.shape[1] if truth.shape[1] > 2 else 1):
+        what = f"the entries are shifted by {shift} place{'s' * (shift > 1)}"
+        yield Suspect("arguments", what, look, np.roll(truth, shift, axis=1))
+    for i in range(truth.shape[1]):
+        for what, entry in (
+            ("negated", -truth[:, i]),
+            ("the absolute value of what it should be", np.abs(truth[:, i])),
+        ):
+            value = truth.copy()
+            value[:, i] = entry
+            yield Suspect("sign", f"entry {i} is {what}, the others are right", RETURN, value)
+
+
+def _met(values: Floats, ends: tuple[float, float]) -> bool:
+    """Whether a bound is met more than once: the largest entry alone is no bound."""
+    near = [np.abs(values - end) <= SHARP * (1 + abs(end)) for end in ends]
+    return bool(sum(int(close.sum()) for close in near) > 2)
+
+
+def _norms(array: Floats) -> Floats:
+    sizes = np.linalg.norm(array.reshape(len(array), -1), axis=1)
+    return np.asarray(sizes.reshape(-1, *(1,) * (array.ndim - 1)))
