@@ -307,6 +307,7 @@ def test_hostile_input_executes_opens_and_imports_nothing(report: dict[str, Any]
     assert not report["canary"]
 
 
+@pytest.mark.slow
 def test_the_watch_hears_what_is_executed(report: dict[str, Any]) -> None:
     assert {"compile", "exec"} <= set(report["planted"][2])
 

@@ -368,7 +368,6 @@ class Case:
     plant: Plant
     variant: Variant = "corrected"
     says: str = "VIOLATED"
-    slow: bool = False
 
 
 IDENTITIES = [
@@ -380,7 +379,7 @@ IDENTITIES = [
 ]
 DERIVATIVES = [
     Case("L_phi less a tenth", witness, "grad-Lipschitz", "", times(Constants, "L_phi", 0.9)),
-    Case("rho_phi halved", witness, "hess-Lipschitz", "", times(Constants, "rho_phi", 0.5), slow=True),
+    Case("rho_phi halved", witness, "hess-Lipschitz", "", times(Constants, "rho_phi", 0.5)),
     Case("kappa too small", steep, "unlabelled:y-star-lipschitz", "",
          number(Constants, "kappa", property(lambda c: (c.ell + c.mu) / (2 * c.mu)))),
     Case("kappa M for M + kappa M", line, "pro:bounds", "hypergradient",
@@ -388,13 +387,13 @@ DERIVATIVES = [
     Case("kappa for 1 + kappa", witness, "eq:y-grad-diff", "", lambda p: everywhere(p, derivative_checks.u, only_kappa)),
     Case("kappa for 1 + kappa, y''", witness, "eq:y-hess-bound", "",
          lambda p: everywhere(p, derivative_checks.u, only_kappa)),
-    Case("sampled mu", curved, "pro:bounds", "inverse Hessian", shrunk("mu", 1.2), slow=True),
+    Case("sampled mu", curved, "pro:bounds", "inverse Hessian", shrunk("mu", 1.2)),
     Case("sampled M", curved, "pro:bounds", "first order", shrunk("M", 0.8)),
-    Case("sampled ell", curved, "pro:bounds", "second order", shrunk("ell", 0.9), slow=True),
-    Case("sampled rho", curved, "pro:bounds", "third order", shrunk("rho", 0.5), slow=True),
-    Case("sampled rho, in a formula", witness, "grad-Lipschitz", "", shrunk("rho", 0.8), slow=True),
+    Case("sampled ell", curved, "pro:bounds", "second order", shrunk("ell", 0.9)),
+    Case("sampled rho", curved, "pro:bounds", "third order", shrunk("rho", 0.5)),
+    Case("sampled rho, in a formula", witness, "grad-Lipschitz", "", shrunk("rho", 0.8)),
     Case("minimax L_phi = ell", scalar_minimax, "lemC.1", "L_phi", times(MinimaxConstants, "L_phi", 1 / 3)),
-    Case("minimax rho_phi = rho", ridge_of_phi, "lemC.1", "rho_phi", times(MinimaxConstants, "rho_phi", 1 / 8), slow=True),
+    Case("minimax rho_phi = rho", ridge_of_phi, "lemC.1", "rho_phi", times(MinimaxConstants, "rho_phi", 1 / 8)),
 ]  # fmt: skip
 DEFINITIONS = [
     Case("sup|Hess Phi| too small", scalar, "unlabelled:remark-large-L-phi", "", flatter("L_phi", 0.4)),
@@ -416,13 +415,13 @@ COROLLARIES = [
 THEOREMS = [
     Case("D - 1", scalar, "thm:aid", "error of y", result_of(inner.aid_steps, lambda r: (r[0] - 1, r[1]))),
     Case("N - 1", scalar, "thm:aid", "error of v", result_of(inner.aid_steps, lambda r: (r[0], r[1] - 1))),
-    Case("T/4", scalar, "thm:aid", "growth", fields(escape.escape_of, T_escape=lambda T: T // 4), slow=True),
-    Case("3 T", scalar, "thm:aid", "coupling", fields(escape.escape_of, T_escape=lambda T: 3 * T), slow=True),
-    Case("iota - 1", scalar, "thm:aid", "iota", result_of(escape.smallest_iota, lambda iota: iota - 1), slow=True),
-    Case("10^6 r", scalar, "thm:aid", "perturbation", fields(escape.escape_of, r=lambda r: 1e6 * r), slow=True),
-    Case("K/2", scalar, "thm:aid", "iterations", result_of(aid.descent_iterations, lambda K: K // 2), slow=True),
-    Case("a step too long", witness, "thm:aid", "step", times(Constants, "L_phi", 0.5), slow=True),
-    Case("20 runs", scalar, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE", slow=True),
+    Case("T/4", scalar, "thm:aid", "growth", fields(escape.escape_of, T_escape=lambda T: T // 4)),
+    Case("3 T", scalar, "thm:aid", "coupling", fields(escape.escape_of, T_escape=lambda T: 3 * T)),
+    Case("iota - 1", scalar, "thm:aid", "iota", result_of(escape.smallest_iota, lambda iota: iota - 1)),
+    Case("10^6 r", scalar, "thm:aid", "perturbation", fields(escape.escape_of, r=lambda r: 1e6 * r)),
+    Case("K/2", scalar, "thm:aid", "iterations", result_of(aid.descent_iterations, lambda K: K // 2)),
+    Case("a step too long", witness, "thm:aid", "step", times(Constants, "L_phi", 0.5)),
+    Case("20 runs", scalar, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE"),
     Case("D - 1 for GDmax", scalar_minimax, "thm:minimax", "accuracy", fields(gdmax.perturbed_gdmax, D=lambda D: D - 1)),
     Case("iNEON's D - 2, N - 1", saddle, "eq:aid-ND-neon", "accuracy",
          result_of(inner.aid_steps, lambda r: (r[0] - 2, r[1] - 1))),
@@ -457,16 +456,16 @@ WARM_STARTS = [
 ]
 ESCAPES = [
     Case("10^7 F", scalar, "lem:escapesaddle", "coupling", fields(escape.escape_of, F_escape=lambda F: 1e7 * F)),
-    Case("T = 1", scalar, "lem:escapesaddle", "probability", fields(escape.escape_of, T_escape=lambda T: 1), slow=True),
-    Case("20 descents", scalar, "lem:escapesaddle", "probability", number(escape_claims, "RUNS", 20), says="INCONCLUSIVE", slow=True),
+    Case("T = 1", scalar, "lem:escapesaddle", "probability", fields(escape.escape_of, T_escape=lambda T: 1)),
+    Case("20 descents", scalar, "lem:escapesaddle", "probability", number(escape_claims, "RUNS", 20), says="INCONCLUSIVE"),
     Case("iota/2", scalar, "unlabelled:stuck-probability", "perturbation",
          result_of(escape.smallest_iota, lambda iota: iota / 2)),
     Case("iNEON's iota/2", scalar, "unlabelled:stuck-probability", "iNEON",
          result_of(escape.smallest_iota, lambda iota: iota / 2)),
-    Case("iNEON turned", saddle, "lem:neon", "curvature", turned, slow=True),
-    Case("20 searches", saddle, "lem:neon", "probability", number(neon, "RUNS", 20), says="INCONCLUSIVE", slow=True),
+    Case("iNEON turned", saddle, "lem:neon", "curvature", turned),
+    Case("20 searches", saddle, "lem:neon", "probability", number(neon, "RUNS", 20), says="INCONCLUSIVE"),
     Case("a direction of positive curvature", saddle, "lem:saddle-decrease", "",
-         method(Kernels, "hess_phi", lambda old: lambda self, *args, **options: -old(self, *args, **options)), slow=True),
+         method(Kernels, "hess_phi", lambda old: lambda self, *args, **options: -old(self, *args, **options))),
 ]  # fmt: skip
 MINIMAX = [
     Case("flipped eigenvalues", scalar_minimax, "lem:equivalence", "", flipped),
@@ -491,8 +490,8 @@ STOCHASTIC = [
          lambda p: everywhere(p, runs_needed, lambda *args: 10), says="INCONCLUSIVE"),
     Case("c/9", noisy, "le:first_m", "", result_of(stocbio_bounds.slope_in_y, lambda c: c / 9)),
     Case("an error bound over 20", noisy, "le:variancc", "", result_of(stocbio_bounds.error_bound, lambda bound: bound / 20)),
-    Case("twice the inner product", stochastic_noise, "eq:expect-phi", "by smoothness", result_of(stocbio_bounds.inner, lambda a: 2 * a), slow=True),
-    Case("StocBiO goes up", stochastic_noise, "lem:stocbio-decrease", "", ascent, slow=True),
+    Case("twice the inner product", stochastic_noise, "eq:expect-phi", "by smoothness", result_of(stocbio_bounds.inner, lambda a: 2 * a)),
+    Case("StocBiO goes up", stochastic_noise, "lem:stocbio-decrease", "", ascent),
 ]  # fmt: skip
 TUBE = [
     Case("step 1/2", the_tube, "unlabelled:tube-settings", "", number(tube, "STEP", 1 / 2)),
@@ -528,9 +527,8 @@ def test_the_table_is_long_enough_and_covers_every_family() -> None:
     assert families == {module.__name__ for module in statements.FAMILIES}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_planted_falsehood_is_never_found_to_hold(monkeypatch: Patch, case: Case) -> None:
     assert result_on(case).verdict is Verdict.HOLDS
     forget()

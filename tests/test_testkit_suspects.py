@@ -449,6 +449,7 @@ def planted(name: str, defect: str) -> tuple[str, Diagnosis | None, bool]:
     return cause, found, max(found.residual, alone.residual) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_planted_cause_is_named(defect: str) -> None:
     cause, found, _ = planted("turned", defect)
