@@ -107,6 +107,11 @@ class BilevelProblem:
         """The number of lower-level variables."""
         return len(self.y)
 
+    @property
+    def mean(self) -> BilevelProblem:
+        """The exact expectation over the data: the problem itself, where nothing is random."""
+        return self
+
     @cached_property
     def derivation(self) -> Derivation:
         """``derive(problem)``, made once."""

@@ -17,7 +17,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.tape.balls import precision
 from verify import stationary
 from verify.bracket import Bracket
@@ -98,7 +98,7 @@ def classify(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"classify wants a problem, but was given a {type(problem).__name__}")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     given = _point(exact, x)
     reach = _positive(radius, "radius")
     y_given = None if y is None else _vector(y, exact.n, "y")

@@ -19,7 +19,7 @@ import numpy as np
 from bilevel_sym.box import Box
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from verify.bounds.block_norm import ExactBox
 from verify.bounds.branch_and_bound import Maximum, maximise
 from verify.bounds.chosen_box import chosen_box
@@ -153,7 +153,7 @@ def _checked(problem: object, box: Box | None, seconds: object, rtol: object) ->
     for name, value in (("seconds", seconds), ("rtol", rtol)):
         if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             raise InvalidProblem(f"{name} must be a number, at least 0, but is {value!r}")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     given = chosen_box(problem, box, "the smoothness of Phi belongs")
     return exact, ExactBox(Box({s.name: given[s.name] for s in exact.x})), given
 

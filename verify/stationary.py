@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, InvalidProblem
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.intervals import enclose
 from verify.bounds.chosen_box import chosen_box
 from verify.bounds.interval_matrix import Floats
@@ -118,7 +118,7 @@ def search(
         raise InvalidProblem(f"a search wants a problem, but was given a {type(problem).__name__}")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     chosen = chosen_box(problem, box, "the search belongs")
     return _Search(exact, Box({s.name: chosen[s.name] for s in exact.x}), float(seconds), progress).run()
 

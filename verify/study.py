@@ -18,7 +18,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem
 from verify.bounds.chosen_box import chosen_box
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Study:
     @cached_property
     def exact(self) -> BilevelProblem:
         """The deterministic problem."""
-        return self.problem.mean if isinstance(self.problem, StochasticProblem) else self.problem
+        return self.problem.mean
 
     @property
     def kernels(self) -> Kernels:
@@ -157,7 +157,7 @@ def study_of(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
         from verify.bounds.y_enclosure import with_y_star

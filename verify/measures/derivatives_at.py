@@ -5,7 +5,7 @@ This is the term-by-term route of the paper; the kernels go by the Lagrangian, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from bilevel_sym.engine import Session, over_points
 from bilevel_sym.kernels import Kernels
 from verify.bounds.interval_matrix import Floats
 
-__all__ = ["BLOCKS", "Derivatives", "block_values"]
+__all__ = ["BLOCKS", "Derivatives", "block_values", "blocks_at"]
 
 BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_y", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
 
@@ -27,14 +27,29 @@ def block_values(kernels: Kernels, x: Floats, y: Floats) -> dict[str, Floats]:
     >>> block_values(zoo.get("scalar").problem.kernels, np.ones((2, 1)), np.zeros((2, 1)))["g_xyy"].shape
     (2, 1, 1, 1)
     """
+    return dict(zip(BLOCKS, blocks_at(kernels, BLOCKS, x, y), strict=True))
 
-    def take(session: Session, xy: Floats) -> tuple[Floats, ...]:
-        session.put(0, xy)
-        return tuple(session.take(name) for name in BLOCKS)
+
+def blocks_at(kernels: Kernels, names: Sequence[str], x: Floats, y: Floats) -> tuple[Floats, ...]:
+    """Blocks by name at points (..., d) and (..., n) that broadcast; not finite where f or g is not defined.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> kernels = BilevelProblem("x*y", "y**2 - x*y", "x", "y").kernels
+    >>> g_x, g_yy = blocks_at(kernels, ("g_x", "g_yy"), np.ones((3, 1)), np.full((2, 3, 1), 4.0))
+    >>> g_x.shape, g_x[0, 0], g_yy[1, 2]
+    ((2, 3, 1), array([-4.]), array([[2.]]))
+    """
+    shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    parts = [np.broadcast_to(part, (*shape, part.shape[-1])) for part in (x, y)]
+    xy = np.concatenate(parts, axis=-1).reshape(-1, x.shape[-1] + y.shape[-1])
+
+    def take(session: Session, rows: Floats) -> tuple[Floats, ...]:
+        session.put(0, rows)
+        return tuple(session.take(name) for name in names)
 
     with np.errstate(all="ignore"):
-        values = over_points(kernels.steady, BLOCKS, np.concatenate([x, y], axis=1), take)
-    return dict(zip(BLOCKS, values, strict=True))
+        values = over_points(kernels.steady, names, xy, take)
+    return tuple(value.reshape(*shape, *value.shape[1:]) for value in values)
 
 
 @dataclass(frozen=True, eq=False)

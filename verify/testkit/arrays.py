@@ -9,7 +9,7 @@ import numpy as np
 from bilevel_sym.errors import InvalidProblem
 from verify.bounds.interval_matrix import Floats
 
-__all__ = ["real_array", "unit_of"]
+__all__ = ["norms", "real_array", "unit_of"]
 
 
 def real_array(value: Any, what: str) -> tuple[Floats, float]:
@@ -32,6 +32,15 @@ def real_array(value: Any, what: str) -> tuple[Floats, float]:
         return array.astype(np.float64), unit_of(array.dtype)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblem(f"{what} is not an array of real numbers") from None
+
+
+def norms(array: Floats) -> Floats:
+    """The norm of what stands at each point, (P,), whatever its shape (P, ...).
+
+    >>> norms(np.array([[[3.0, 4.0]], [[0.0, 0.0]]]))
+    array([5., 0.])
+    """
+    return np.asarray(np.linalg.norm(array.reshape(len(array), -1), axis=1))
 
 
 def unit_of(dtype: Any) -> float:

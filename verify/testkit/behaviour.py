@@ -7,24 +7,24 @@ chance, from what the candidate remembers of earlier calls, from rounding, or fr
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
-from verify.testkit.candidate import Answer, Candidate, Settings
+from verify.testkit.arrays import norms
+from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
-from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of, truth_of
+from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of
+from verify.testkit.sites import x_ends
 
 __all__ = ["Behaviour", "behaviour"]
 
 Floats = NDArray[np.float64]
-NOTHING: Settings = MappingProxyType({})
 AGAIN = 12  # times asked at one point, where the answers differ
 FEWEST = 5  # the same, if it is slow: chance alone orders five answers in one of sixty cases
 SAMPLES = 256  # the same, where they are random
@@ -112,6 +112,12 @@ class _Probe:
         return self._belongs_to(others, (first, other), seen) or self._again(others[0])
 
     @property
+    def _kernel(self) -> Callable[[Floats], Floats]:
+        """What knows the truth at any points."""
+        kernel: Callable[[Floats], Floats] = getattr(self.at.problem.kernels, self.quantity)
+        return kernel
+
+    @property
     def _truth(self) -> Floats:
         return np.asarray(self.at.truth(self.quantity)[self.k])
 
@@ -122,8 +128,7 @@ class _Probe:
     @property
     def _size(self) -> float:
         """Of the quantity at the points, the largest: beside one that happens to vanish every error is large."""
-        truth = self.at.truth(self.quantity)
-        return float(np.linalg.norm(truth.reshape(len(truth), -1), axis=1).max()) or 1.0
+        return float(norms(self.at.truth(self.quantity)).max()) or 1.0
 
     def _ask(self, x: Floats) -> Answer:
         with np.errstate(all="ignore"):
@@ -149,19 +154,17 @@ class _Probe:
         return [x + far, x + far / 2]
 
     def _inward(self, x: Floats) -> Floats:
-        box = self.at.problem.box
-        if box is None:
+        if self.at.problem.box is None:
             return 1 + np.abs(x)
-        middle = np.array([float(value) for value in box.midpoint[: len(x)]])
-        upper = np.array([float(value) for value in box.upper[: len(x)]])
+        lower, upper = x_ends(self.at.problem)
+        middle = (lower + upper) / 2
         return np.asarray(np.where(x > middle, middle - upper, upper - middle))
 
     def _ends(self, x: Floats, way: Floats) -> tuple[float, float]:
         """How far x + t way goes in the box, both ways; without a box, to the other point."""
-        box = self.at.problem.box
-        if box is None:
+        if self.at.problem.box is None:
             return 0.0, 1.0
-        lower, upper = (np.array([float(end) for end in ends[: len(x)]]) for ends in (box.lower, box.upper))
+        lower, upper = x_ends(self.at.problem)
         moving = way != 0
         walls = np.sort([(wall - x)[moving] / way[moving] for wall in (lower, upper)], axis=0)
         return min(0.0, float(walls[0].max())), max(1.0, float(walls[1].min()))
@@ -173,7 +176,7 @@ class _Probe:
         here = np.broadcast_to(self.at.x[self.k], points.shape)
         with np.errstate(all="ignore"):
             try:
-                theirs = truth_of(self.at, self.quantity)(points)
+                theirs = self._kernel(points)
                 y = self.at.problem.kernels.y_star(points)
                 mixed = self._formula(np.ascontiguousarray(here), y)
             except BilevelError:
@@ -192,8 +195,7 @@ class _Probe:
         return np.asarray(expansion.grad if self.quantity == "grad_phi" else expansion.hess)
 
     def _matches(self, values: Floats, theirs: Floats) -> bool:
-        gap = np.linalg.norm((values - theirs).reshape(len(values), -1), axis=1)
-        apart = np.linalg.norm((theirs - self._truth).reshape(len(values), -1), axis=1)
+        gap, apart = norms(values - theirs), norms(theirs - self._truth)
         return bool(np.all(apart > 10 * self._floor) and np.all(gap <= MATCHES * apart + self._floor))
 
     def _again(self, other: Floats) -> Behaviour:
@@ -246,7 +248,7 @@ class _Probe:
         if error <= 3 * self._floor:
             return seen
         x = self.at.x[self.k]
-        truth, ends = truth_of(self.at, self.quantity), self._ends(x, other - x)
+        truth, ends = self._kernel, self._ends(x, other - x)
         segment = Segment(self.candidate, truth, x, other - x, self.settings, ends)
         rounding = rounding_of(self.at, self.quantity, self.k)
         found = roughness(
@@ -284,7 +286,7 @@ def _random(seen: Behaviour, samples: int, off: float) -> Diagnosis:
 def _rough(found: Roughness, answer: Answer, error: float, size: float, quantity: Quantity) -> Diagnosis | None:
     relative = error / size
     rough_or_jumps = found.kind in ("noise", "float32", "jumps")
-    rough = found.kind in ("noise", "float32", "jumps") and found.near > 0.05
+    rough = rough_or_jumps and found.near > 0.05
     if _is_single(answer) and relative < SMALL and (rough or relative < 100 * SINGLE_EPS):
         return _precision(relative, "what it returns has no more than single precision")
     if (decimals := _decimals(answer, error)) is not None and rough_or_jumps:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem
 from verify.study import seed_of
 from verify.testkit.candidate import Candidate
 from verify.testkit.inquiry import Inquiry, Subject
@@ -120,7 +120,7 @@ def _check(
             f"the second argument is a {type(problem).__name__}, and should be a problem",
             hint="check_hypergradient(my_function, BilevelProblem(f, g, x, y))",
         )
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     candidate, seed = Candidate(function, subject.shape(exact)), seed_of(rng)
     chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
     return Inquiry(subject, candidate, references(exact, chosen), seed, points is None, progress).result()

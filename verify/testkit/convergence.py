@@ -18,6 +18,8 @@ from bilevel_sym.errors import InvalidProblem
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Cause, Diagnosis
 from verify.testkit.reference import EPS, Quantity, References
+from verify.testkit.suspects.elsewhere import apply
+from verify.testkit.suspects.linear_solvers import conjugate_gradients
 
 __all__ = ["Convergence", "Rate", "convergence"]
 
@@ -353,15 +355,5 @@ def _norm(vector: Floats) -> float:
 
 def _conjugate_gradients(at: References) -> Floats:
     """grad Phi with v after 0, 1, ..., n steps of conjugate gradients from zero, (steps, P, d)."""
-    A, right = at.at["g_yy"], at.at["f_y"]
-    v, residual = np.zeros_like(right), right.copy()
-    direction, found = residual.copy(), []
-    for _ in range(at.problem.n + 1):
-        found.append(at.at["f_x"] - np.einsum("pij,pj->pi", at.at["g_xy"], v))
-        size, image = np.sum(residual**2, axis=1), np.einsum("pij,pj->pi", A, direction)
-        curvature = np.sum(direction * image, axis=1)
-        alpha = np.where(curvature > 0, size / np.where(curvature > 0, curvature, 1.0), 0.0)[:, None]
-        v, residual = v + alpha * direction, residual - alpha * image
-        beta = np.where(size > 0, np.sum(residual**2, axis=1) / np.where(size > 0, size, 1.0), 0.0)
-        direction = residual + beta[:, None] * direction
-    return np.array(found)
+    iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], at.problem.n)
+    return np.asarray(at.at["f_x"] - apply(at.at["g_xy"], iterates.v))

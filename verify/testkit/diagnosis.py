@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.testkit.arrays import norms
+
 __all__ = ["Cause", "Diagnosis", "Evidence", "Suspect", "explain", "unexplained"]
 
 Floats = NDArray[np.float64]
@@ -42,7 +44,7 @@ class Evidence:
     @property
     def errors(self) -> Floats:
         """The norm of the error at each point."""
-        return _norms(self.values - self.truth)
+        return norms(self.values - self.truth)
 
     @property
     def telling(self) -> NDArray[np.bool_]:
@@ -163,13 +165,9 @@ def _is_nearly_right(evidence: Evidence, suspect: Suspect, coefficients: tuple[f
     """A weight of 1.0003: nobody writes that, and a small error of another kind may be about proportional to a term."""
     if len(coefficients) != 1 or abs(coefficients[0] - 1) > NEARLY:
         return False
-    off = _norms(suspect.value + suspect.basis[0] - evidence.truth)
+    off = norms(suspect.value + suspect.basis[0] - evidence.truth)
     return bool((off <= np.maximum(evidence.floor, 1e-9 * evidence.errors)).all())
 
 
 def _rows(array: Floats, chosen: NDArray[np.bool_], weight: Floats) -> Floats:
     return np.asarray(array.reshape(len(array), -1)[chosen] * weight[:, None])
-
-
-def _norms(array: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(array.reshape(len(array), -1), axis=1))

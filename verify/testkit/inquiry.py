@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers.progress import Meter
 from verify.testkit import words
+from verify.testkit.arrays import norms
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import NOTHING, Candidate, Settings, WrongKind
 from verify.testkit.convergence import Convergence, convergence
@@ -73,30 +75,36 @@ class Asked:
         )
         return Asked(self.subject, at, values, previous, self.single, self.settings, screened)
 
-    @property
+    @cached_property
     def errors(self) -> Floats:
         """The norm of the error at each point."""
         return self.at.errors(self.subject.quantity, self.values)
 
-    @property
-    def excess(self) -> Floats:
-        """Errors in units of what rounding explains."""
-        return np.asarray(self.errors / self.floor)
-
-    @property
+    @cached_property
     def floor(self) -> Floats:
         """What rounding explains."""
         return self.at.floor(self.subject.quantity)
 
+    @cached_property
+    def excess(self) -> Floats:
+        """Errors in units of what rounding explains; an answer that is not finite is worse than any."""
+        excess = self.errors / self.floor
+        return np.where(np.isfinite(excess), excess, np.inf)
+
     @property
     def worst(self) -> int:
-        """The point with the largest error in these units; one that is not finite is worse than any."""
-        return int(np.argmax(np.where(np.isfinite(self.excess), self.excess, np.inf)))
+        """The point with the largest error in these units."""
+        return int(np.argmax(self.excess))
+
+    @property
+    def off(self) -> int:
+        """At how many points rounding does not explain the error."""
+        return int((self.excess > 1).sum())
 
     @property
     def slowest(self) -> References:
         """The points, those with the largest error first."""
-        return self.at[np.argsort(-np.where(np.isfinite(self.excess), self.excess, np.inf), kind="stable")]
+        return self.at[np.argsort(-self.excess, kind="stable")]
 
     @property
     def finite(self) -> bool:
@@ -111,8 +119,7 @@ class Asked:
     @property
     def relative(self) -> Floats:
         """Errors beside the size of the truth, or beside that of its terms where these cancel to zero."""
-        truth = self.at.truth(self.subject.quantity)
-        size = np.linalg.norm(truth.reshape(len(truth), -1), axis=1)
+        size = norms(self.at.truth(self.subject.quantity))
         return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * EPS)))
 
     def digits(self, k: int) -> float:
@@ -149,21 +156,21 @@ class Inquiry:
         asked = self._converged() if self.candidate.required else self._screened(self._asked(NOTHING))
         if self.candidate.knobs and self.convergence is None and not asked.right:
             asked = self._converged(asked)
-        if asked.right and self.convergence is not None and self.convergence.verdict in LEAVES:
-            asked = self._asked(self.convergence.tried[-1])  # right with few steps, and wrong with more
+        found = self.convergence
+        if found is not None and asked.right and found.verdict in LEAVES:
+            asked = self._asked(found.tried[-1])  # right with few steps, and wrong with more
         if asked.right:
             return self._concluded(Verdict.HOLDS, words.right(asked), asked)
-        if self.convergence is not None and self.convergence.verdict == "as theory says" and not asked.single:
-            return self._concluded(Verdict.HOLDS, words.as_theory_says(asked, self.convergence), asked)
-        if self.convergence is not None and self.convergence.verdict == "still shrinking":
-            return self._concluded(Verdict.INCONCLUSIVE, words.still_shrinking(asked, self.convergence), asked)
+        if found is not None and found.verdict == "as theory says" and not asked.single:
+            return self._concluded(Verdict.HOLDS, words.as_theory_says(asked, found), asked)
+        if found is not None and found.verdict == "still shrinking":
+            return self._concluded(Verdict.INCONCLUSIVE, words.still_shrinking(asked, found), asked)
         return self._wrong(asked)
 
     @property
     def _telling(self) -> bool:
         """Whether there is a point at which an answer could be told from rounding."""
-        truth = self.at.truth(self.subject.quantity).reshape(len(self.at), -1)
-        size = np.linalg.norm(truth, axis=1).max()
+        size = norms(self.at.truth(self.subject.quantity)).max()
         return bool((self.at.floor(self.subject.quantity) < TELLING * size).any()) or size == 0
 
     def _converged(self, asked: Asked | None = None) -> Asked:
@@ -235,8 +242,7 @@ class Inquiry:
         if self.convergence is not None and self.convergence.diagnosis is not None:
             return self.convergence.diagnosis
         evidence = Evidence(asked.values, asked.at.truth(self.subject.quantity), asked.floor)
-        with np.errstate(all="ignore"):
-            found = explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
+        found = explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
         return found if found.cause != "unexplained" else replace(found, look_at=self.subject.look_at)
 
     def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:
@@ -273,7 +279,7 @@ class Inquiry:
         return CandidateCheck(
             label=self.subject.label,
             verdict=verdict,
-            message=message or words.wrong(asked, diagnosis, probe, slope),
+            message=message or words.wrong(asked, diagnosis, slope),
             measured=float(asked.errors[k]),
             bound=float(asked.floor[k]),
             evidence="certified",

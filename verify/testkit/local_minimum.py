@@ -13,7 +13,7 @@ import sympy as sp
 from bilevel_sym.ball import Ball
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem
 from verify.bracket import Bracket
 from verify.classification import SecondOrder, second_order
 from verify.testkit.arrays import real_array
@@ -50,7 +50,7 @@ def check_local_minimum(x: object, problem: BilevelProblem, *, eps: object, rho_
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"check_local_minimum wants a problem second, but was given a {type(problem).__name__}")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     points = _points(x, exact)
     accuracy = rational(eps, "eps")
     if accuracy <= 0:

@@ -14,6 +14,7 @@ from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.problem import BilevelProblem
 from verify.measures.derivatives_at import Derivatives, block_values
+from verify.testkit.arrays import norms
 
 __all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "references"]
 
@@ -54,12 +55,16 @@ class References:
 
     def truth(self, name: Quantity) -> Floats:
         """The certified values, rounded to float64."""
-        return np.array([_floats(getattr(c, name)) for c in self.certificates])
+        return self._truth[name]
+
+    @cached_property
+    def _truth(self) -> dict[Quantity, Floats]:
+        return {name: np.array([_floats(getattr(c, name)) for c in self.certificates]) for name in QUANTITIES}
 
     def errors(self, name: Quantity, values: Floats) -> Floats:
         """Upper bounds of the norms of values - truth; that the truth was rounded is included."""
         truth = self.truth(name)
-        return np.asarray(_norms(values - truth) + EPS * _norms(truth))
+        return np.asarray(norms(values - truth) + EPS * norms(truth))
 
     @cached_property
     def y(self) -> Floats:
@@ -99,21 +104,21 @@ class References:
     @cached_property
     def _condition_y_star(self) -> Floats:
         """|g_yy^-1| (|g_yy| |y*| + |g_xy| |x|): one rounding of each number that enters grad_y g."""
-        sizes = self.kappa * _norms(self.y) + _norms(self.at["g_xy"]) * _norms(self.x) / self.eigenvalues[:, 0]
+        sizes = self.kappa * norms(self.y) + norms(self.at["g_xy"]) * norms(self.x) / self.eigenvalues[:, 0]
         return np.asarray(sizes)
 
     @cached_property
     def _condition_grad_phi(self) -> Floats:
         at = self.at
-        solved = _norms(at["g_xy"]) * self.kappa * _norms(at.v)
-        return np.asarray(_norms(at["f_x"]) + solved + self._carried[0])
+        solved = norms(at["g_xy"]) * self.kappa * norms(at.v)
+        return np.asarray(norms(at["f_x"]) + solved + self._carried[0])
 
     @cached_property
     def _condition_hess_phi(self) -> Floats:
-        at, slope = self.at, _norms(self.at.dy_dx)
-        third = _norms(at["g_xxy"]) + 2 * _norms(at["g_xyy"]) * slope + _norms(at["g_yyy"]) * slope**2
-        second = _norms(at["f_xx"]) + 2 * _norms(at["f_xy"]) * slope + _norms(at["f_yy"]) * slope**2
-        solved = third * _norms(at["f_y"]) / self.eigenvalues[:, 0]
+        at, slope = self.at, norms(self.at.dy_dx)
+        third = norms(at["g_xxy"]) + 2 * norms(at["g_xyy"]) * slope + norms(at["g_yyy"]) * slope**2
+        second = norms(at["f_xx"]) + 2 * norms(at["f_xy"]) * slope + norms(at["f_yy"]) * slope**2
+        solved = third * norms(at["f_y"]) / self.eigenvalues[:, 0]
         return np.asarray(self.kappa * (second + solved) + self._carried[1])
 
     @cached_property
@@ -161,7 +166,3 @@ def references(problem: BilevelProblem, points: Iterable[Any]) -> References:
 
 def _floats(balls: object) -> Floats:
     return np.array(balls, dtype=object).astype(np.float64)
-
-
-def _norms(array: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(array.reshape(len(array), -1), axis=1))

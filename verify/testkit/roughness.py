@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import EPS, Quantity, References
 
@@ -128,7 +129,7 @@ def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, s
 def _rough(errors: Floats, t: Floats, rounding: float, *, largest: bool = False) -> float:
     """The median (or maximum) of the third differences over the size of the errors; 0 where rounding explains it."""
     third = _third_differences(errors, t)
-    size = float(np.sqrt(np.mean(_norms(errors) ** 2)))
+    size = float(np.sqrt(np.mean(norms(errors) ** 2)))
     rough = float(third.max() if largest else np.median(third))
     return rough / size if rough > rounding else 0.0
 
@@ -140,7 +141,7 @@ def _third_differences(errors: Floats, t: Floats) -> Floats:
     weights = 1 / gaps.prod(axis=2)
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     rows = np.lib.stride_tricks.sliding_window_view(errors, 4, axis=0)
-    return _norms(np.einsum("ij,ikj->ik", weights, rows))
+    return norms(np.einsum("ij,ikj->ik", weights, rows))
 
 
 def _jump(segment: Segment, rounding: float, kappa: float, points: int) -> float:
@@ -149,7 +150,7 @@ def _jump(segment: Segment, rounding: float, kappa: float, points: int) -> float
     errors = segment.errors(t)
     if errors is None or not np.isfinite(errors).all():
         return np.nan
-    third, size = _third_differences(errors, t), _norms(errors)
+    third, size = _third_differences(errors, t), norms(errors)
     nearby = np.lib.stride_tricks.sliding_window_view(size, 4).max(axis=1)
     order = [int(np.argmax(third)), *np.argsort(-third / (nearby + rounding))[:SUSPECTED].tolist()]
     jumps = (_halved(segment, t[i : i + 4], errors[i : i + 4], rounding, kappa) for i in dict.fromkeys(order))
@@ -181,19 +182,8 @@ def _halved(segment: Segment, t: Floats, errors: Floats, rounding: float, kappa:
     return _size(right - left) / max(_size(left), _size(right))
 
 
-def _norms(rows: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(rows, axis=1))
-
-
 def _size(row: Floats) -> float:
     return float(np.linalg.norm(row))
-
-
-def truth_of(at: References, quantity: Quantity) -> Callable[[Floats], Floats]:
-    """The kernel that knows the truth at any points."""
-    return {"grad_phi": at.problem.kernels.grad_phi, "hess_phi": at.problem.kernels.hess_phi}.get(
-        quantity, at.problem.kernels.y_star
-    )
 
 
 def rounding_of(at: References, quantity: Quantity, k: int) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
+from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import Quantity
 from verify.testkit.sites import x_ends
@@ -52,11 +53,10 @@ def screening(
     """
     low, high = x_ends(problem)
     pace = max(candidate.previous.seconds if candidate.previous else 0.0, 1e-6)
-    if SECONDS / pace < FEWEST:
+    count = min(MOST, int(SECONDS / pace))
+    if count < FEWEST:
         return Screening(np.zeros((0, problem.d)), 0)
-    points = low + rng.integers(1, GRID, (min(MOST, int(SECONDS / pace)), problem.d)) / GRID * (high - low)
-    if not len(points):  # too slow for this
-        return Screening(points, 0)
+    points = low + rng.integers(1, GRID, (count, problem.d)) / GRID * (high - low)
     try:
         with np.errstate(all="ignore"):
             truth = getattr(problem.kernels, quantity)(points)
@@ -69,11 +69,6 @@ def screening(
             break
         values.append(candidate(x, settings).value)
         spent += candidate.previous.seconds if candidate.previous else 0.0
-    off = _norms(np.array(values).reshape(len(values), -1) - truth[: len(values)].reshape(len(values), -1))
-    size = _norms(truth[: len(values)].reshape(len(values), -1))
+    off, size = norms(np.array(values) - truth[: len(values)]), norms(truth[: len(values)])
     share = np.where(np.isfinite(off), off / (size + 1e-3 * size.max(initial=1e-300)), np.inf)
     return Screening(points[np.argsort(-share, kind="stable")[:KEPT]], len(values))
-
-
-def _norms(rows: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(rows, axis=1)) if len(rows) else np.zeros(0)

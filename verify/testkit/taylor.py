@@ -20,6 +20,7 @@ from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.tape.balls import precision
 from verify.testkit.reference import Quantity, References
+from verify.testkit.sites import x_ends
 
 __all__ = ["TaylorTest", "taylor_test"]
 
@@ -120,11 +121,10 @@ class _Line:
 
     def __init__(self, at: References, k: int, u: Floats) -> None:
         self.problem, self.x, self.u = at.problem, at.x[k], u
-        box = at.problem.box
-        if box is None:
+        if at.problem.box is None:
             self.scale, self.reach = 1 + float(np.abs(self.x).max()), (math.inf, math.inf)
             return
-        lower, upper = (np.array([float(end) for end in ends[: len(u)]]) for ends in (box.lower, box.upper))
+        lower, upper = x_ends(at.problem)
         self.scale = float((upper - lower).max()) or 1.0
         self.reach = (_reach(self.x, u, lower, upper), _reach(self.x, -u, lower, upper))
         if max(self.reach) < self.scale * 2.0**-SHORTEST:  # in a corner of the box: then outside it

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verify.testkit.behaviour import Behaviour
 from verify.testkit.convergence import Convergence
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.taylor import TaylorTest
@@ -53,12 +52,11 @@ def wrong_kind(inquiry: Inquiry, reason: str) -> str:
     return f"the {inquiry.subject.noun} cannot be compared: {reason}"
 
 
-def wrong(asked: Asked, diagnosis: Diagnosis | None, probe: Behaviour | None, slope: TaylorTest | None) -> str:
+def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -> str:
     """What is wrong, and where to look."""
     k, certificate = asked.worst, asked.at.certificates[asked.worst]
-    off = int((~(asked.excess <= 1)).sum())
     lines = [
-        f"the {asked.subject.noun} is wrong{_with(asked)} at {off} of {len(asked.at)} points;"
+        f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points;"
         f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
         f"  at          {_point(asked, k)}",
         *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
@@ -78,10 +76,10 @@ def wrong(asked: Asked, diagnosis: Diagnosis | None, probe: Behaviour | None, sl
 
 def rarely(asked: Asked, also: tuple[str, ...]) -> Diagnosis:
     """It fails at a few points only."""
-    off = int((~(asked.excess <= 1)).sum())
     return Diagnosis(
         "tolerance",
-        f"it is right at most points and wrong at few (at {off} of the {len(asked.at)} worst of {asked.screened}):"
+        "it is right at most points and wrong at few"
+        f" (at {asked.off} of the {len(asked.at)} worst of {asked.screened}):"
         " a solver inside fails or stops too early there",
         "the solver's return code and tolerance at the point above; a dense solve in its place",
         also=also,

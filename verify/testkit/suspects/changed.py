@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.testkit.arrays import norms
 from verify.testkit.diagnosis import Evidence, Suspect
 
 __all__ = ["changed_suspects"]
@@ -25,7 +26,7 @@ def changed_suspects(evidence: Evidence) -> Iterator[Suspect]:
     'each entry is clipped at -1 or 1'
     """
     truth, values = evidence.truth, evidence.values
-    size, seen = _norms(truth), _norms(values)
+    size, seen = _sizes(truth), _sizes(values)
     with np.errstate(all="ignore"):
         unit = np.where(size > 0, truth / size, 0.0)
     clipping, bound = "gradient clipping, projections onto a ball or a box", float(seen.max())
@@ -69,6 +70,5 @@ def _met(values: Floats, ends: tuple[float, float]) -> bool:
     return bool(sum(int(close.sum()) for close in near) > 2)
 
 
-def _norms(array: Floats) -> Floats:
-    sizes = np.linalg.norm(array.reshape(len(array), -1), axis=1)
-    return np.asarray(sizes.reshape(-1, *(1,) * (array.ndim - 1)))
+def _sizes(array: Floats) -> Floats:
+    return norms(array).reshape(-1, *(1,) * (array.ndim - 1))

@@ -1,39 +1,16 @@
-"""Blocks of f and g at points that are not (x, y*), and the hypergradient that a program finds which is there."""
+"""The hypergradient that a program finds which is not at (x, y*), and linear algebra that survives what it meets."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Session, over_points
 from bilevel_sym.problem import BilevelProblem
+from verify.measures.derivatives_at import blocks_at
 
-__all__ = ["apply", "blocks_at", "hypergradient_at", "solved"]
+__all__ = ["apply", "hypergradient_at", "solved"]
 
 Floats = NDArray[np.float64]
-
-
-def blocks_at(problem: BilevelProblem, names: Sequence[str], x: Floats, y: Floats) -> tuple[Floats, ...]:
-    """Blocks by name at points (..., d) and (..., n) that broadcast; not finite where f or g is not defined.
-
-    >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")
-    >>> g_x, g_yy = blocks_at(problem, ("g_x", "g_yy"), np.ones((3, 1)), np.full((2, 3, 1), 4.0))
-    >>> g_x.shape, g_x[0, 0], g_yy[1, 2]
-    ((2, 3, 1), array([-4.]), array([[2.]]))
-    """
-    shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-    parts = [np.broadcast_to(part, (*shape, part.shape[-1])) for part in (x, y)]
-    xy = np.concatenate(parts, axis=-1).reshape(-1, x.shape[-1] + y.shape[-1])
-
-    def take(session: Session, rows: Floats) -> tuple[Floats, ...]:
-        session.put(0, rows)
-        return tuple(session.take(name) for name in names)
-
-    with np.errstate(all="ignore"):
-        values = over_points(problem.kernels.steady, names, xy, take)
-    return tuple(value.reshape(*shape, *value.shape[1:]) for value in values)
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
@@ -76,5 +53,5 @@ def hypergradient_at(problem: BilevelProblem, x: Floats, y: Floats) -> Floats:
     ...     problem, np.array([[2.0]]), np.array([[0.0]]))
     (array([[2.]]), array([[1.]]))
     """
-    f_x, f_y, g_xy, g_yy = blocks_at(problem, ("f_x", "f_y", "g_xy", "g_yy"), x, y)
+    f_x, f_y, g_xy, g_yy = blocks_at(problem.kernels, ("f_x", "f_y", "g_xy", "g_yy"), x, y)
     return np.asarray(f_x - apply(g_xy, solved(g_yy, f_y)))

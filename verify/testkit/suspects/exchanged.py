@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, blocks_at, solved
+from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import minimiser_of_f
 
 __all__ = ["exchanged_arguments", "exchanged_functions"]
@@ -29,7 +30,7 @@ def exchanged_arguments(at: References) -> Iterator[Suspect]:
     if at.problem.d != at.problem.n:
         return
     b, names = at.at, ("f_x", "f_y", "g_xy", "g_yy", "g_xx")
-    there = dict(zip(names, blocks_at(at.problem, names, at.y, at.x), strict=True))
+    there = dict(zip(names, blocks_at(at.problem.kernels, names, at.y, at.x), strict=True))
     look = "the order of the arguments of f, g and their derivatives: (x, y), not (y, x)"
 
     def suspect(what: str, direct: Floats, f_y: Floats, g_xy: Floats, g_yy: Floats) -> Suspect:
@@ -50,7 +51,7 @@ def exchanged_arguments(at: References) -> Iterator[Suspect]:
     yield suspect("g(y, x) is differentiated instead of g(x, y)", b["f_x"], b["f_y"], turned, there["g_xx"])
     yield suspect("everything is evaluated at (y, x)", there["f_x"], there["f_y"], there["g_xy"], there["g_yy"])
     yield suspect("x and y have changed places in f and g", there["f_y"], there["f_x"], turned, there["g_xx"])
-    (g_xx,) = blocks_at(at.problem, ("g_xx",), at.x, at.y)
+    (g_xx,) = blocks_at(at.problem.kernels, ("g_xx",), at.x, at.y)
     yield suspect("g_xx stands in the place of g_yy", b["f_x"], b["f_y"], g_xy, g_xx)
 
 
@@ -64,7 +65,7 @@ def exchanged_functions(at: References) -> Iterator[Suspect]:
     'f_yy stands in the place of g_yy'
     """
     b = at.at
-    (g_x,) = blocks_at(at.problem, ("g_x",), at.x, at.y)
+    (g_x,) = blocks_at(at.problem.kernels, ("g_x",), at.x, at.y)
     look = "which of f and g each derivative is taken of: the linear system and the mixed block belong to g"
 
     def suspect(what: str, direct: Floats, f_y: Floats, cross: Floats, matrix: Floats) -> Suspect:
@@ -78,5 +79,5 @@ def exchanged_functions(at: References) -> Iterator[Suspect]:
     yield Suspect("arguments", "it is the gradient of g in x, not of Phi", look, g_x)
     yield Suspect("arguments", "the direct term is f_x - g_x", look, at.truth("grad_phi") - g_x)
     y = minimiser_of_f(at.problem, at.x, at.y)
-    f_xy, f_yy, g_x, g_y = blocks_at(at.problem, ("f_xy", "f_yy", "g_x", "g_y"), at.x, y)
+    f_xy, f_yy, g_x, g_y = blocks_at(at.problem.kernels, ("f_xy", "f_yy", "g_x", "g_y"), at.x, y)
     yield suspect("f and g are exchanged: the lower level minimises f", g_x, g_y, f_xy, f_yy)

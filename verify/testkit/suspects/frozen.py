@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, blocks_at, solved
+from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import solutions_before, starts
 from verify.testkit.suspects.sharp import explains
 
@@ -50,7 +51,7 @@ def _whole(f_x: Floats, f_y: Floats, g_xy: Floats, g_yy: Floats) -> Floats:
 def _at_a_start(at: References) -> Iterator[Suspect]:
     """One block at the start of the lower level, the others at y*."""
     for start in starts(at.problem, len(at)):
-        there = dict(zip(NAMES, blocks_at(at.problem, NAMES, at.x, start.y), strict=True))
+        there = dict(zip(NAMES, blocks_at(at.problem.kernels, NAMES, at.x, start.y), strict=True))
         for name in NAMES:
             here = {other: at.at[other] for other in NAMES}
             what = f"{name} is evaluated at the start of the lower level, {start.name}; the rest is at y*"
@@ -65,7 +66,7 @@ def _v_before(at: References, previous: Floats | None) -> Iterator[Suspect]:
         return
     known = np.asarray(np.isfinite(y).all(axis=1))
     v = np.zeros_like(at.y)
-    f_y, g_yy = blocks_at(at.problem, ("f_y", "g_yy"), previous[known], y[known])
+    f_y, g_yy = blocks_at(at.problem.kernels, ("f_y", "g_yy"), previous[known], y[known])
     v[known] = solved(g_yy, f_y)
     look = "the linear system g_yy v = f_y: it has to be solved at the new x before v is used"
     for said, first in ((", and zero at first", np.zeros_like(v)), ("", at.at.v)):

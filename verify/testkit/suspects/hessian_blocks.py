@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from verify.measures.derivatives_at import Derivatives
+from verify.measures.derivatives_at import Derivatives, blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import blocks_at
 from verify.testkit.suspects.hessian_terms import hessian_terms, transposed
 
 __all__ = ["wrong_blocks"]
@@ -81,7 +80,7 @@ def _without_the_inverse(at: Derivatives) -> Iterator[Suspect]:
 def _of_the_lower_level(at: References) -> Iterator[Suspect]:
     """g in the place of f."""
     look_at = "which of f and g each derivative is taken of"
-    (g_xx,) = blocks_at(at.problem, ("g_xx",), at.x, at.y)
+    (g_xx,) = blocks_at(at.problem.kernels, ("g_xx",), at.x, at.y)
     yield Suspect("arguments", "it is g_xx", look_at, g_xx)
     reduced = g_xx + at.at.dy_dx @ transposed(at.at["g_xy"])
     yield Suspect("arguments", "it is the Hessian of g(x, y*(x)), not of Phi", look_at, reduced)

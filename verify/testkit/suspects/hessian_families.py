@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.testkit.arrays import norms
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.suspects.scan import Family, Fitted, fitted, misfits
 
@@ -89,8 +90,7 @@ def shows(evidence: Evidence, term: Floats) -> bool:
     >>> shows(evidence, np.full((3, 2, 2), 1e-3)), shows(evidence, np.full((3, 2, 2), 1e-15))
     (True, False)
     """
-    sizes = np.linalg.norm(term.reshape(len(term), -1), axis=1)
-    return bool((sizes > 10 * evidence.floor)[evidence.telling].any())
+    return bool((norms(term) > 10 * evidence.floor)[evidence.telling].any())
 
 
 def suspect(evidence: Evidence, cause: Cause, what: str, look_at: str, found: Fitted) -> Suspect:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
-from verify.measures.derivatives_at import BLOCKS
-from verify.testkit.suspects.elsewhere import blocks_at
+from verify.measures.derivatives_at import BLOCKS, blocks_at
 from verify.testkit.suspects.hessian_terms import transposed
 
 __all__ = ["unrolled_hessians"]
@@ -32,7 +31,7 @@ def unrolled_hessians(
     tau, found = step[:, None, None, None], []
     with np.errstate(all="ignore"):
         for number in range(numbers[-1] + 1):
-            at = dict(zip(BLOCKS, blocks_at(problem, BLOCKS, x, y), strict=True))
+            at = dict(zip(BLOCKS, blocks_at(problem.kernels, BLOCKS, x, y), strict=True))
             if number in numbers:
                 found.append(_chained(at, first, second))
             moved = _third(at, first) + second @ at["g_yy"][..., None, :, :]

@@ -8,10 +8,11 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.changed import changed_suspects
-from verify.testkit.suspects.elsewhere import blocks_at, solved
+from verify.testkit.suspects.elsewhere import solved
 from verify.testkit.suspects.lower_iterates import minimiser_of_f, solutions_before
 from verify.testkit.suspects.memory import momentum
 from verify.testkit.suspects.shifted import shifted_suspects
@@ -78,7 +79,7 @@ def _other_minimiser(at: References) -> Floats:
     u, step = at.y, at.y
     with np.errstate(all="ignore"):
         for _ in range(NEWTON):
-            slope, matrix = blocks_at(at.problem, ("g_x", "g_xx"), u, at.x)
+            slope, matrix = blocks_at(at.problem.kernels, ("g_x", "g_xx"), u, at.x)
             step = solved(matrix, slope)
             u = u - step
         still = np.linalg.norm(step, axis=1) <= 1e-9 * (1 + np.linalg.norm(u, axis=1))

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
-from verify.testkit.suspects.elsewhere import apply, blocks_at, solved
+from verify.measures.derivatives_at import blocks_at
+from verify.testkit.suspects.elsewhere import apply, solved
 
 __all__ = [
     "Start",
@@ -67,7 +68,7 @@ def after_steps(problem: BilevelProblem, x: Floats, y: Floats, step: Floats, num
     with np.errstate(all="ignore"):
         for number in range(numbers[-1] + 1):
             if number:
-                (slope,) = blocks_at(problem, ("g_y",), x, y)
+                (slope,) = blocks_at(problem.kernels, ("g_y",), x, y)
                 y = y - step[..., None] * slope
             if number in numbers:
                 found.append(y)
@@ -86,10 +87,10 @@ def unrolled(problem: BilevelProblem, x: Floats, y: Floats, step: Floats, number
     slope = np.zeros((*shape, problem.d, problem.n))
     with np.errstate(all="ignore"):
         for number in range(1, numbers[-1] + 1):
-            g_y, g_xy, g_yy = blocks_at(problem, ("g_y", "g_xy", "g_yy"), x, y)
+            g_y, g_xy, g_yy = blocks_at(problem.kernels, ("g_y", "g_xy", "g_yy"), x, y)
             y, slope = y - step[..., None] * g_y, slope - step[..., None, None] * (g_xy + slope @ g_yy)
             if number in numbers:
-                f_x, f_y = blocks_at(problem, ("f_x", "f_y"), x, y)
+                f_x, f_y = blocks_at(problem.kernels, ("f_x", "f_y"), x, y)
                 found.append(f_x + apply(slope, f_y))
     return np.array(found)
 
@@ -102,7 +103,7 @@ def after_newton(problem: BilevelProblem, x: Floats, y: Floats, number: int) -> 
     array([[2.]])
     """
     for _ in range(number):
-        g_y, g_yy = blocks_at(problem, ("g_y", "g_yy"), x, y)
+        g_y, g_yy = blocks_at(problem.kernels, ("g_y", "g_yy"), x, y)
         y = y - solved(g_yy, g_y)
     return y
 
@@ -148,7 +149,7 @@ def minimiser_of_f(problem: BilevelProblem, x: Floats, y: Floats) -> Floats:
     """
     with np.errstate(all="ignore"):
         for _ in range(NEWTON_STEPS):
-            f_y, f_yy = blocks_at(problem, ("f_y", "f_yy"), x, y)
+            f_y, f_yy = blocks_at(problem.kernels, ("f_y", "f_yy"), x, y)
             step = solved(f_yy, f_y)
             y = y - step
         convex = np.linalg.eigvalsh(np.where(np.isfinite(f_yy), f_yy, 0.0))[:, 0] > 0

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, blocks_at, solved
+from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import (
     Start,
     after_newton,
@@ -141,8 +142,8 @@ def _mixed(at: References, start: Start, f_last: bool, step: Floats, numbers: Se
 
 def _mixture(problem: BilevelProblem, x: Floats, y_f: Floats, y_g: Floats) -> Floats:
     """f_x - g_xy g_yy^-1 f_y with a y for f and another for g."""
-    f_x, f_y = blocks_at(problem, ("f_x", "f_y"), x, y_f)
-    g_xy, g_yy = blocks_at(problem, ("g_xy", "g_yy"), x, y_g)
+    f_x, f_y = blocks_at(problem.kernels, ("f_x", "f_y"), x, y_f)
+    g_xy, g_yy = blocks_at(problem.kernels, ("g_xy", "g_yy"), x, y_g)
     with np.errstate(all="ignore"):
         return np.asarray(f_x - apply(g_xy, solved(g_yy, f_y)))
 
@@ -251,7 +252,7 @@ def _decayed(here: Solutions, weight: Floats) -> Floats:
     shift = weight[:, None, None, None] * np.eye(at.problem.n)
     with np.errstate(all="ignore"):
         for _ in range(NEWTON):
-            g_y, g_yy = blocks_at(at.problem, ("g_y", "g_yy"), at.x, y)
+            g_y, g_yy = blocks_at(at.problem.kernels, ("g_y", "g_yy"), at.x, y)
             y = y - solved(g_yy + shift, g_y + weight[:, None, None] * y)
     return here.answer(y)
 

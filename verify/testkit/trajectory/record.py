@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.hypergradient import AID, Estimator, GDmax
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import INeon, Perturbed, StocBiO
 from verify.bounds.interval_matrix import Floats
@@ -116,7 +116,7 @@ def record_of(solution: Any, problem: BilevelProblem) -> Record:
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"check_trajectory wants a problem second, but was given a {type(problem).__name__}")
-    exact = problem.mean if isinstance(problem, StochasticProblem) else problem
+    exact = problem.mean
     known = _fields(solution)
     x, unit = real_array(known["x"], "x")
     if x.ndim not in (2, 3) or x.shape[-1] != exact.d or not x.shape[-2]:

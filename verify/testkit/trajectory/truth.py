@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants, MinimaxConstants
+from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from verify.bounds.block_norm import ExactBox
@@ -24,6 +26,7 @@ from verify.measures.runs import UNIT, v_stars
 from verify.phi_smoothness import NOTHING, Smoothness
 from verify.regularity import CertifiedConstants
 from verify.study import Study
+from verify.testkit.sites import x_ends
 from verify.testkit.trajectory.record import Flags, Record
 
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
@@ -87,11 +90,10 @@ class Truth:
     @cached_property
     def inside(self) -> Flags:
         """Which iterates lie in the problem's box, if it has one, (S, K+1)."""
-        box = self.record.problem.box
-        if box is None:
+        if self.record.problem.box is None:
             return self.record.finite
-        ends = np.array([[float(low), float(high)] for low, high in (box[s.name] for s in self.record.problem.x)])
-        return np.asarray(self.record.finite & ((self.record.x >= ends[:, 0]) & (self.record.x <= ends[:, 1])).all(-1))
+        low, high = x_ends(self.record.problem)
+        return np.asarray(self.record.finite & ((self.record.x >= low) & (self.record.x <= high)).all(-1))
 
     @property
     def left(self) -> str:
@@ -266,7 +268,7 @@ def _fill(record: Record, tables: dict[str, Floats], where: Floats) -> None:
 def _values(kernels: Kernels, x: Floats, y: Floats, unit: float) -> dict[str, Floats]:
     """Everything at rows of x and y*; floors are a thousand roundings times the condition, as for a candidate."""
     n, d = y.shape[1], x.shape[1]
-    grad, phi = _rows(lambda at, start: kernels.grad_phi(at, y0=start), x, y, d), np.full(len(x), np.nan)
+    grad = _rows(lambda at, start: kernels.grad_phi(at, y0=start), x, y, d)
     phi = _rows(lambda at, start: kernels.phi(at, y0=start)[:, None], x, y, 1)[:, 0]
     f_x, f_y = (_rows(f, x, y, width) for f, width in ((kernels.f_x, d), (kernels.f_y, n)))
     matrix = kernels.g_yy(x, y)
@@ -287,13 +289,13 @@ def _values(kernels: Kernels, x: Floats, y: Floats, unit: float) -> dict[str, Fl
 
 def _rows(function: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, width: int) -> Floats:
     """A kernel at all rows; nan at those where it fails."""
-    try:
-        return np.asarray(function(x, y))
-    except BilevelError:
-        if len(x) == 1:
-            return np.full((1, width), np.nan)
-    half = len(x) // 2
-    return np.concatenate([_rows(function, x[a], y[a], width) for a in (slice(0, half), slice(half, None))])
+    found = np.full((len(x), width), np.nan)
+
+    def attempt(rows: NDArray[np.intp]) -> None:
+        found[rows] = function(x[rows], y[rows])
+
+    in_halves(np.arange(len(x)), attempt, BilevelError)
+    return found
 
 
 def _hull(rows: Floats, radius: Floats | float) -> tuple[Floats, Floats]:
