@@ -42,7 +42,17 @@ Balls = tuple[Ball, ...]
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well a candidate agrees with a certificate: its worst entry, and how many digits are certainly right."""
+    """How well a candidate agrees with a certificate: its worst entry, and how many digits are certainly right.
+
+    ``name`` is what was compared, ``worst`` the index of its worst entry, ``value`` that entry and ``true`` the ball
+    that holds the truth. Made by ``PointCertificate.compare``.
+
+    >>> from bilevel_sym import BilevelProblem, evaluate
+    >>> certificate = evaluate(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"), ["1/3"])
+    >>> agreement = certificate.compare(grad_phi=[0.6421])
+    >>> round(agreement.digits, 1), agreement.worst, agreement.value
+    (3.9, (0,), 0.6421)
+    """
 
     name: str
     digits: float
@@ -58,7 +68,18 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PointCertificate:
-    """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``."""
+    """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``.
+
+    ``digits`` is what was asked for, ``bits`` the precision that it took. As text it shows the digits that are proved:
+
+    >>> from bilevel_sym import BilevelProblem, evaluate
+    >>> print(evaluate(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"), ["1/2"], digits=20))
+    at x = 1/2; every digit shown is proved
+    y* = -0.26624860816175025888
+    Phi = -0.13312430408087512944
+    dPhi/dx = 0.016837248319338494756
+    d2Phi/dxdx = 1.0628115085972452009
+    """
 
     problem: BilevelProblem
     x: tuple[sp.Rational, ...]
@@ -160,6 +181,11 @@ def _count(digits: object) -> int:
     return count
 
 
+def _is_sequence(x: object) -> bool:
+    unordered = isinstance(x, (str, bytes, set, frozenset))
+    return isinstance(x, Iterable) and not unordered and getattr(x, "ndim", 1) != 0
+
+
 def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
@@ -168,7 +194,7 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
         if set(x) != set(names):
             raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
         return tuple(rational(x[name], name) for name in names)
-    if isinstance(x, (str, bytes, set, frozenset)) or not isinstance(x, Iterable) or getattr(x, "ndim", 1) == 0:
+    if not _is_sequence(x):
         raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
     point = rational_vector(x, "x")
     if len(point) != problem.d:

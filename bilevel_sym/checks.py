@@ -24,7 +24,7 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     bilevel_sym.errors.InvalidProblem: D must be a whole number of at least 1, but is 0
     try: D=1
     """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidProblem(
             f"{name} must be a whole number of at least {least}, but is {value!r}", hint=f"{name}={max(least, 1)}"
         )

@@ -17,9 +17,11 @@ Variant = Literal["corrected", "printed", "sharp"]
 class Constants:
     """The constants of Assumption 2.1 over a region; numbers of any kind (exact ones stay exact).
 
-    ``reading`` says how the assumption was read: "block" bounds each partial derivative block on its own,
-    as the paper's proofs do, "joint" bounds the derivatives in (x, y) together. M bounds the norms of f_x and
-    f_y only; tensors are normed over unit vectors. ``sigma`` is the standard deviation of Assumption 4.4.
+    ``mu``: g is mu-strongly convex in y. ``ell``: a bound on the second derivatives of f and g. ``rho``: on the third
+    derivatives of f, and of g with at least one in y. ``nu``: on the fourth derivatives of g with at least one in y.
+    ``M``: on the norms of f_x and f_y, and of nothing else. Tensors are normed over unit vectors. ``sigma`` is the
+    standard deviation of Assumption 4.4. ``reading`` says how the assumption was read: "block" bounds each partial
+    derivative block on its own, as the paper's proofs do, "joint" bounds the derivatives in (x, y) together.
 
     Every formula has ``variant``: "corrected" is what its derivation gives, "printed" is the print, and "sharp"
     the best that is known in these constants; where nothing better is known, it is the corrected one.
@@ -209,6 +211,7 @@ class Constants:
 class MinimaxConstants:
     """The constants of Assumption 3.5 over a region, for min over x, max over y of f; exact numbers stay exact.
 
+    ``mu``: f is mu-strongly concave in y. ``ell`` and ``rho`` bound its second and third derivatives in (x, y).
     ``M_x`` bounds the norm of f_x, where that is known. The assumption does not ask for it, but the error of
     GDmax depends on how far a step can move x.
 

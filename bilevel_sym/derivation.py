@@ -317,12 +317,16 @@ def derive_generic(d: int, n: int) -> Derivation:
     >>> derive_generic(1, 1).dy_dx
     Matrix([[-Derivative(g(x1, y1), x1, y1)/Derivative(g(x1, y1), (y1, 2))]])
     """
-    if not (isinstance(d, Integral) and isinstance(n, Integral) and d >= 1 and n >= 1):
+    if not (_is_size(d) and _is_size(n)):
         raise InvalidProblem(f"derive_generic wants d >= 1 and n >= 1, but was given {d!r}, {n!r}")
     x = tuple(sp.Symbol(f"x{i}", real=True) for i in range(1, d + 1))
     y = tuple(sp.Symbol(f"y{k}", real=True) for k in range(1, n + 1))
     f, g = (sp.Function(name, real=True)(*x, *y) for name in "fg")
     return Derivation(f, g, x, y, name="generic", try_closed_form=False)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, Integral) and int(value) >= 1
 
 
 def _total(terms: Mapping[str, Matrix]) -> Matrix:

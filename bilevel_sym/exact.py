@@ -120,6 +120,6 @@ def _binary_rational(number: tuple[int, int, int, int]) -> sp.Rational:
 def _short(value: object, limit: int = 60) -> str:
     try:
         shown = repr(value)
-    except Exception:  # a hostile or broken __repr__ must not hide the real message
+    except Exception:  # noqa: BLE001 - a hostile or broken __repr__ must not hide the real message
         shown = f"<{type(value).__name__}>"
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."

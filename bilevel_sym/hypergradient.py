@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from bilevel_sym.engine import Floats, Lanes, in_halves
 from bilevel_sym.errors import InvalidProblem, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
-from bilevel_sym.linear_system import conjugate_gradients, neumann_series
+from bilevel_sym.linear_system import Product, Solved, conjugate_gradients, neumann_series
 from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
@@ -35,6 +35,7 @@ __all__ = [
     "Exact",
     "GDmax",
     "Hypergradient",
+    "ImplicitEstimator",
     "Neumann",
     "judged",
     "require_estimator",
@@ -48,6 +49,10 @@ class Estimate(NamedTuple):
     """What an estimator returns, lanes last: grad (d, lanes), phi (lanes,), y and v (n, lanes).
 
     ``failed`` holds a Status for each lane (RUNNING where all is well), ``calls`` how often each oracle was asked.
+
+    >>> nothing, lane = np.zeros((1, 1)), np.zeros(1)
+    >>> Estimate(nothing, lane, nothing, nothing, lane.astype(np.int8), {"G_f": 2}).calls
+    {'G_f': 2}
     """
 
     grad: Floats
@@ -60,7 +65,16 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Hypergradient:
-    """An estimate at some points, batches leading: what ``Estimator.estimate`` returns."""
+    """An estimate at some points, batches leading: what ``Estimator.estimate`` returns.
+
+    ``grad_phi_hat`` is the hypergradient, ``phi_hat`` = f(x, y_D), ``y_D`` and ``v_N`` what the lower level and the
+    linear system were left with (good starts for the next point), ``counters`` what it cost.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> found = AID(D=3, N=1, tau=0.5).estimate(problem, [1.0])
+    >>> found.grad_phi_hat, found.y_D, found.counters
+    (array([1.875]), array([0.875]), Counts(G_f=2, G_g=3, JV_g=1, HV_g=2))
+    """
 
     grad_phi_hat: Floats
     phi_hat: Floats
@@ -70,7 +84,11 @@ class Hypergradient:
 
 
 class Estimator(ABC):
-    """The common part of AID, ITD, Neumann, GDmax and Exact."""
+    """The common part of AID, ITD, Neumann, GDmax and Exact: frozen parameters, and ``estimate``.
+
+    >>> all(issubclass(kind, Estimator) for kind in (AID, ITD, Neumann, GDmax, Exact))
+    True
+    """
 
     def estimate(
         self, problem: BilevelProblem, x: ArrayLike, *, y0: ArrayLike | None = None, v0: ArrayLike | None = None
@@ -221,11 +239,48 @@ class _WithLowerLevel(Estimator):
         return longer
 
 
+class ImplicitEstimator(_WithLowerLevel):
+    """D gradient steps for y, then grad_phi_hat = f_x - g_xy v with v close to g_yy^-1 f_y: what AID and Neumann share.
+
+    A child is a frozen dataclass with the fields D and tau and its own. ``solve_system`` says how it finds v, and
+    ``cost`` what an estimate costs.
+
+    >>> @dataclass(frozen=True)
+    ... class Identity(ImplicitEstimator):
+    ...     "Takes g_yy for the identity."
+    ...     D: int
+    ...     tau: float
+    ...     cost = {"G_f": 2, "G_g": 1, "JV_g": 1}
+    ...     def solve_system(self, product, f_y, v):
+    ...         return Solved.sound(f_y)
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> Identity(D=1, tau=1.0).estimate(problem, [3.0]).grad_phi_hat  # Phi = x^2, and g_yy is the identity
+    array([6.])
+    """
+
+    @abstractmethod
+    def solve_system(self, product: Product, f_y: Floats, v: Floats) -> Solved:
+        """v of shape (n, lanes) from the start ``v``; ``product(u)`` is g_yy u, one system a lane.
+
+        A lane must not depend on its neighbours, nor on how many they are: elementwise operations and sums over the
+        first axis are safe, matrix products over the lanes are not.
+        """
+
+    def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
+        y = _descended(oracle, x, y, lanes, self.D, self.tau)
+        session, f, f_x, f_y = _system(oracle, x, y, lanes)
+        v, broken = self.solve_system(_product(session, "g_yy_v"), f_y, v)
+        grad = f_x - _implicit_part(oracle, x, y, v, lanes)
+        failed = np.where(broken, np.int8(Status.BREAKDOWN), np.int8(0))
+        return Estimate(grad, f, y, v, failed, self.cost)
+
+
 @dataclass(frozen=True)
-class AID(_WithLowerLevel):
+class AID(ImplicitEstimator):
     """Approximate implicit differentiation: D gradient steps for y, N conjugate gradient steps for v, both warm.
 
-    grad_phi_hat = f_x(x, y^D) - g_xy(x, y^D) v^N, where v^N approximates g_yy^-1 f_y at (x, y^D).
+    grad_phi_hat = f_x(x, y^D) - g_xy(x, y^D) v^N, where v^N approximates g_yy^-1 f_y at (x, y^D). ``tau`` is the step
+    of the gradient descent on g: it converges for tau < 2/ell, and the theory takes 1/ell.
 
     Paper: Equation 2.1 [eq:aid-step1], Equation 2.2 [eq:aid-step2], Algorithm 1, step 9 [unlabelled:algorithm-1-step-9]
     Deviation: the print counts t = 0, ..., D from y^-1; D steps from y^0 are meant, and taken.
@@ -243,13 +298,9 @@ class AID(_WithLowerLevel):
         super().__post_init__()
         settle_counts(self, "N")
 
-    def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
-        y = _descended(oracle, x, y, lanes, self.D, self.tau)
-        session, f, f_x, f_y = _system(oracle, x, y, lanes)
-        v, broken = conjugate_gradients(_product(session, "g_yy_v"), f_y, v, self.N)
-        grad = f_x - _implicit_part(oracle, x, y, v, lanes)
-        failed = np.where(broken, np.int8(Status.BREAKDOWN), np.int8(0))
-        return Estimate(grad, f, y, v, failed, self.cost)
+    def solve_system(self, product: Product, f_y: Floats, v: Floats) -> Solved:
+        """N steps of conjugate gradients from v."""
+        return conjugate_gradients(product, f_y, v, self.N)
 
     @property
     def cost(self) -> Mapping[str, int]:
@@ -262,7 +313,8 @@ class ITD(_WithLowerLevel):
     """Iterative differentiation: the exact derivative of f(x, y^D(x)) through D gradient steps from y^0 held fixed.
 
     With p^D = f_y(x, y^D) and p^t = (I - tau g_yy(x, y^t)) p^(t+1):
-    grad_phi_hat = f_x(x, y^D) - tau * the sum of g_xy(x, y^t) p^(t+1) over t = 0, ..., D - 1.
+    grad_phi_hat = f_x(x, y^D) - tau * the sum of g_xy(x, y^t) p^(t+1) over t = 0, ..., D - 1. ``tau`` is the step of
+    the gradient descent on g: below 2/ell.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
     >>> ITD(D=1, tau=0.5).estimate(problem, [1.0]).grad_phi_hat  # of x * (x/2)
@@ -298,10 +350,11 @@ class ITD(_WithLowerLevel):
 
 
 @dataclass(frozen=True)
-class Neumann(_WithLowerLevel):
+class Neumann(ImplicitEstimator):
     """The Neumann series in place of conjugate gradients: v = eta_neumann * sum of (I - eta_neumann g_yy)^q f_y.
 
-    The sum runs over q = 0, ..., Q: Q products with g_yy.
+    The sum runs over q = 0, ..., Q: Q products with g_yy. Before it, y takes D gradient steps of size ``tau``, which is
+    eta_neumann unless given.
 
     Paper: Equation 4.7 [est-vq], Equation 4.8 [estG]
     Deviation: the print writes eta, the outer step, for the step of the series, which must be below 2/ell; 1/ell
@@ -318,19 +371,15 @@ class Neumann(_WithLowerLevel):
     tau: float = None  # type: ignore[assignment]  # the same as eta_neumann unless given
 
     def __post_init__(self) -> None:
-        if self.tau is None:
+        if cast("float | None", self.tau) is None:
             object.__setattr__(self, "tau", self.eta_neumann)
         super().__post_init__()
         settle_counts(self, "Q", least=0)
         settle_positive(self, "eta_neumann")
 
-    def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
-        y = _descended(oracle, x, y, lanes, self.D, self.tau)
-        session, f, f_x, f_y = _system(oracle, x, y, lanes)
-        v = neumann_series(_product(session, "g_yy_v"), f_y, self.eta_neumann, self.Q)
-        grad = f_x - _implicit_part(oracle, x, y, v, lanes)
-        failed = np.zeros(f.shape, dtype=np.int8)
-        return Estimate(grad, f, y, v, failed, self.cost)
+    def solve_system(self, product: Product, f_y: Floats, v: Floats) -> Solved:
+        """Q + 1 terms of the series; the start v is not used."""
+        return Solved.sound(neumann_series(product, f_y, self.eta_neumann, self.Q))
 
     @property
     def cost(self) -> Mapping[str, int]:
@@ -342,7 +391,7 @@ class Neumann(_WithLowerLevel):
 class GDmax(_WithLowerLevel):
     """For minimax problems: D steps of gradient ascent for y, then grad_phi_hat = f_x(x, y^D).
 
-    Gradients in y are gradients of f here, and counted as such.
+    ``tau`` is the step of the ascent: below 2/ell. Gradients in y are gradients of f here, and counted as such.
 
     Paper: Algorithm 1, step 9 [unlabelled:algorithm-1-step-9]
 

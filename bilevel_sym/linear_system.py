@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.linear_algebra import Floats
 
-__all__ = ["Solved", "conjugate_gradients", "dots", "neumann_series"]
+__all__ = ["Product", "Solved", "conjugate_gradients", "dots", "neumann_series"]
 
 Product: TypeAlias = Callable[[Floats], Floats]  # v -> g_yy v
 
@@ -23,12 +23,21 @@ NOTHING = 1e-300  # a squared residual below this is zero: its products would un
 class Solved(NamedTuple):
     """The last iterate, and the lanes in which the matrix was seen not to be positive definite.
 
-    >>> Solved(np.zeros((1, 1)), np.array([False])).broken
-    array([False])
+    >>> Solved(np.zeros((1, 1)), np.array([True])).broken
+    array([ True])
     """
 
     v: Floats
     broken: NDArray[np.bool_]
+
+    @classmethod
+    def sound(cls, v: Floats) -> Solved:
+        """v, and no lane is broken.
+
+        >>> Solved.sound(np.zeros((1, 2))).broken
+        array([False, False])
+        """
+        return cls(v, np.zeros(v.shape[1], dtype=np.bool_))
 
 
 def dots(a: Floats, b: Floats) -> Floats:

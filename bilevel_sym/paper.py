@@ -15,6 +15,8 @@ from types import MappingProxyType
 
 __all__ = ["STATEMENTS", "Statement", "cite"]
 
+OWN = "own:"  # begins the labels of statements that are not the paper's
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -32,9 +34,13 @@ class Statement:
 def cite(label: str) -> str:
     """The reference to print for ``label``; for an unknown one, a ``KeyError`` names the nearest.
 
-    >>> cite("lem:descent"), cite("unlabelled:stuck-region")
-    ('Lemma 2.8 [lem:descent]', 'Formula [unlabelled:stuck-region]')
+    A label that begins with "own:" is of a statement that is not the paper's, such as a claim that a user wrote.
+
+    >>> cite("lem:descent"), cite("unlabelled:stuck-region"), cite("own:my-bound")
+    ('Lemma 2.8 [lem:descent]', 'Formula [unlabelled:stuck-region]', 'Own statement [own:my-bound]')
     """
+    if label.startswith(OWN):
+        return f"Own statement [{label}]"
     statement = STATEMENTS.get(label)
     if statement is None:
         nearest = ", ".join(map(repr, get_close_matches(label, STATEMENTS, cutoff=0.0)))
@@ -419,3 +425,4 @@ STATEMENTS: Mapping[str, Statement] = MappingProxyType(
         "eq:stoc-sample-com": _eq("D.70", "oracle counts of the stocBiO iterations"),
     }
 )
+"""Every statement that can be cited, by its label: ``STATEMENTS["lem:descent"].title``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from numbers import Number
 from typing import TypeAlias
 
@@ -101,7 +102,7 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
         given = given.replace(",", " ").split()
     elif isinstance(given, sp.Symbol):
         given = [given]
-    elif isinstance(given, Set):
+    elif isinstance(given, AbstractSet):
         raise InvalidProblem(f"{role} is a set, which has no order", hint=f"give {role} as a list")
     try:
         symbols = tuple(_symbol(item, role, known) for item in given)

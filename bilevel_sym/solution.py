@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -44,6 +45,12 @@ class Trajectory:
     ``grad_phi_hat``, ``phi_hat``, ``y`` and ``v`` are the estimates at x_k; ``perturbed`` says whether the move from
     x_k to x_(k+1) was a perturbation or an escape; ``calls`` counts all oracle calls up to and including x_k. Beyond
     the end of a trajectory (``length`` iterates) numbers are NaN.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=2).trajectory
+    >>> run.x.tolist(), run.phi.tolist(), run.grad_phi_hat.tolist()
+    ([[1.0], [0.5], [0.25]], [1.0, 0.25, 0.0625], [[2.0], [1.0], [0.5]])
     """
 
     x: Floats
@@ -83,7 +90,16 @@ class Solution:
 
     x, y: the last point and its lower-level estimate. ``best``: the visited point with the lowest phi_hat. ``status``:
     how each trajectory ended. ``steps``: how many moves it made. ``seed``: a tuple; ``rng=solution.seed[i]`` alone
-    reproduces trajectory i to the last bit. ``schedule``: the algorithm with all of its parameters.
+    reproduces trajectory i to the last bit. ``schedule``: the algorithm with all of its parameters. ``counters``: how
+    many gradients of f and g and products with g_xy and g_yy each trajectory asked for.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [[1.0], [2.0]], steps=2)
+    >>> solution
+    <Solution 2 trajectories: 2 out of steps>
+    >>> solution.x.tolist(), solution.phi.tolist(), solution.counters.G_g.tolist()
+    ([[0.25], [0.5]], [0.0625, 0.25], [3, 3])
     """
 
     x: Floats
@@ -237,4 +253,6 @@ def _parameters(value: Any) -> Any:
         return {"kind": type(value).__name__} | {f.name: _parameters(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
         return [_parameters(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +21,14 @@ from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, Exact, GDmax
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solution import COUNTERS, Solution
 from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.status import Status
 
-__all__ = ["ALGORITHMS", "SolveJob", "check_output", "write_solution"]
+__all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
 Options = dict[str, Any]
 
@@ -88,7 +92,8 @@ class SolveJob:
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
         x0 = self._x0()
-        algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
+        with Meter("choosing the steps", shown=progress):
+            algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
         if self.eta is not None:
             step = "beta" if isinstance(algorithm, StocBiO) else "eta"
             algorithm = replace(algorithm, **{step: self.eta})
@@ -119,10 +124,6 @@ class SolveJob:
         if self.start is None:
             ends = {} if self.problem.box is None else dict(self.problem.box.items())
             return np.array([float(sum(ends[name])) / 2 if name in ends else 0.0 for name in names])
-        if unknown := sorted(set(self.start) - set(names)):
-            raise InvalidProblem(f"--x0: {unknown[0]} is not a variable of x", hint=f"x is {', '.join(names)}")
-        if absent := [name for name in names if name not in self.start]:
-            raise InvalidProblem(f"--x0: no value for {', '.join(absent)}")
         return np.array([float(rational(self.start[name], f"--x0: {name}")) for name in names])
 
     def report(self, solution: Solution) -> Iterator[str]:
@@ -153,6 +154,9 @@ class SolveJob:
             yield "  note: the lower level is solved by Newton's method: gradient steps would be too many, or failed"
         if failed:
             yield "  try: --algorithm perturbed-exact, as tau fits only the region sampled; or a smaller --eta"
+        elif stuck and self.algorithm in ("descent", "stocbio"):
+            other = self._suitable()
+            yield f"  try: more --steps; or --algorithm {other}, for {self.algorithm} stays at a saddle point"
         elif stuck:
             yield "  try: more --steps, another --eta, or a larger --eps"
 
@@ -173,6 +177,40 @@ class SolveJob:
         )
 
 
+# ---- records and files ------------------------------------------------------------------------------------
+
+
+def is_interrupted(solution: Solution) -> bool:
+    """Whether Ctrl-C has ended a trajectory.
+
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> is_interrupted(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
+    False
+    """
+    return Status.INTERRUPTED in solution.statuses
+
+
+def solution_record(solution: Solution) -> dict[str, Any]:
+    """What programs get: the solution with the names of its problem and variables.
+
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> record = solution_record(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
+    >>> record["schema"], record["problem"], record["variables"], record["status"]
+    ('bilevel-sym/solution/1', 'scalar', {'x': ['x'], 'y': ['y']}, 'out of steps')
+    """
+    problem = solution.kernels.problem
+    record = solution.to_dict()
+    about = {
+        "schema": record.pop("schema"), "problem": problem.name, "interrupted": is_interrupted(solution),
+        "variables": {"x": [s.name for s in problem.x], "y": [s.name for s in problem.y]},
+    }  # fmt: skip
+    return about | record
+
+
+def _save_json(solution: Solution, path: Path) -> None:
+    path.write_text(json.dumps(solution_record(solution), allow_nan=False) + "\n", encoding="utf-8")
+
+
 def _save_plot(solution: Solution, path: Path) -> None:
     from matplotlib.figure import Figure
 
@@ -182,29 +220,64 @@ def _save_plot(solution: Solution, path: Path) -> None:
 
 
 WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
-    {
-        ".csv": lambda solution, path: solution.to_csv(path),
-        ".json": lambda solution, path: path.write_text(json.dumps(solution.to_dict()) + "\n", encoding="utf-8"),
-        ".png": lambda solution, path: _save_plot(solution, path),
-    }
+    {".csv": lambda solution, path: solution.to_csv(path), ".json": _save_json, ".png": _save_plot}
 )
 
 
 def check_output(path: str | None) -> None:
-    """Refuse, before any work, a file that could not be written in the end."""
+    """Refuse, before any work, a file that could not be written in the end.
+
+    >>> check_output("run.txt")
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: --out 'run.txt': the ending says the format
+    try: run.csv or run.json or run.png
+    """
     if path is None:
         return
-    if Path(path).suffix not in WRITERS:
-        raise InvalidProblem(f"--out {path}: the ending says the format", hint=", ".join(WRITERS))
-    if Path(path).suffix == ".png":
+    ending, file = Path(path).suffix, Path(path).resolve()
+    if ending not in WRITERS:
+        stem = Path(path).stem.lstrip(".") or "run"
+        raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
+    if ending == ".png":
         require_matplotlib()
-    if not Path(path).resolve().parent.is_dir():
-        raise InvalidProblem(f"--out {path}: there is no such directory")
+    if not file.parent.is_dir():
+        raise InvalidProblem(f"--out {path}: there is no directory {file.parent}", hint="make it first: mkdir -p")
+    if file.is_dir() or path.endswith(os.sep):
+        raise InvalidProblem(f"--out {path}: this is a directory", hint=f"a file in it: {Path(path) / f'run{ending}'}")
+    if not os.access(file.parent, os.W_OK) or (file.exists() and not os.access(file, os.W_OK)):
+        raise InvalidProblem(f"--out {path}: it cannot be written there", hint="a file in a directory of your own")
 
 
 def write_solution(solution: Solution, path: str) -> None:
-    """Write the trajectories in the format that the ending of the path names."""
+    """Write the trajectories in the format that the ending of the path names; a file in its place stays until then.
+
+    >>> import tempfile
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> path = Path(tempfile.mkdtemp()) / "run.csv"
+    >>> write_solution(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1), str(path))
+    >>> path.read_text().split(",")[:4]
+    ['trajectory', 'seed', 'k', 'x']
+    """
     try:
-        WRITERS[Path(path).suffix](solution, Path(path))
+        _replace(Path(path).resolve(), lambda file: WRITERS[file.suffix](solution, file))
     except OSError as error:
-        raise InvalidProblem(f"--out {path}: {error.strerror}") from None
+        raise InvalidProblem(
+            f"--out {path}: {error.strerror or error}", hint="another place, or make room; nothing was changed there"
+        ) from None
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write into a neighbour, and put it in the place of the path only when all of it is there."""
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
+        write(path)
+        return
+    neighbour = path.with_name(f".{path.stem[:100]}-{os.getpid()}{path.suffix}")
+    try:
+        write(neighbour)
+        if path.exists():
+            shutil.copymode(path, neighbour)
+        neighbour.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            neighbour.unlink(missing_ok=True)

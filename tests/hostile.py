@@ -483,7 +483,7 @@ class Watch:
                 action()
             except BilevelError as error:
                 outcome = type(error).__name__
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whatever it was, it escaped
                 outcome = f"escaped: {type(error).__name__}"
         return Observation(outcome, time.process_time() - start, events)
 

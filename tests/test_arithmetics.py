@@ -193,7 +193,10 @@ def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Array]:
     return {
         **dict.fromkeys(("sin", "cos", "tan"), angles),
         **dict.fromkeys(("tanh", "sinh", "cosh", "atan"), growth),
-        **{"exp": fading, "log": sizes, "rpow": sizes, "log1p": small},
+        "exp": fading,
+        "log": sizes,
+        "rpow": sizes,
+        "log1p": small,
     }
 
 

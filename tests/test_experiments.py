@@ -233,7 +233,7 @@ def test_a_file_in_the_way_is_a_typed_error(tmp_path: Path) -> None:
 def test_progress_is_on_standard_error_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevel_sym.solvers.progress.PAUSE", 0.0)
+    monkeypatch.setattr("bilevel_sym.progress.PAUSE", 0.0)
     settings = figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=2, seeds=1)
     figure1.compute(settings, progress=True)
     shown = capsys.readouterr()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
+import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,15 @@ import pytest
 
 from bilevel_sym import AID, BilevelProblem, Descent, LocalMinimum, Perturbed, Solution, solve, zoo
 from bilevel_sym.errors import BilevelError, InvalidProblem
-from bilevel_sym.plotting import COLOURS, plot_solution, require_matplotlib, spread
+from bilevel_sym.plotting import (
+    COLOURS,
+    legend_below,
+    plot_eigenvalues,
+    plot_landscape,
+    plot_solution,
+    require_matplotlib,
+    spread,
+)
 
 PROBLEM = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
 DESCENT = Descent(AID(D=1, N=1, tau=1.0), eta=0.25)
@@ -138,10 +149,36 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refusing)
-    for draw in (require_matplotlib, solve(PROBLEM, DESCENT, [1.0], steps=1).plot):
+    run = solve(PROBLEM, DESCENT, [1.0], steps=1)
+    draws: list[Any] = [require_matplotlib, run.plot, partial(plot_landscape, PROBLEM, box={"x": (0, 1)})]
+    for draw in [*draws, partial(plot_eigenvalues, run)]:
         with pytest.raises(BilevelError, match=r"pip install 'bilevel-sym\[plot\]'"):
             draw()
 
 
 def test_colours_are_distinct() -> None:
     assert len(set(COLOURS)) == len(COLOURS) == 7
+
+
+def test_matplotlib_is_not_imported_before_something_is_drawn() -> None:
+    code = "import sys, bilevel_sym.plotting, verify.plotting; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_legend_takes_as_many_columns_as_fit_and_lies_under_the_axes() -> None:
+    ax = axes()
+    for name in ("a", "b", "a", "a much longer name than the others have"):
+        ax.plot([0, 1], label=name)
+    legend_below(ax)
+    legend = ax.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "a much longer name than the others have"]
+    assert legend.get_window_extent().y1 < ax.get_xaxis().get_tightbbox().y0
+    one = axes()
+    for k in range(3):
+        one.plot([0, 1], label=f"{k} " + 60 * "x")
+    legend_below(one)
+    assert one.get_legend()._ncols == 1
+    none = axes()
+    legend_below(none)
+    assert none.get_legend() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from bilevel_sym import (
 )
 from bilevel_sym.ball import Ball
 from bilevel_sym.kernels import kernels as kernels_module
+from bilevel_sym.plotting.values import on_grid
 from bilevel_sym.solvers import perturbed
 from bilevel_sym.solvers.algorithm import Team
 from bilevel_sym.solvers.noise import uniform_in_ball
@@ -47,6 +49,7 @@ from verify import check_hypergradient, gallery
 from verify.gallery.showcases import coupled
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import References
+from verify.testkit.trajectory import bounds
 
 x1, x2, y = sp.symbols("x1 x2 y")
 
@@ -480,3 +483,29 @@ def test_a_planted_defect_in_the_kit_is_seen(
 ) -> None:
     monkeypatch.setattr(f"{where}.{name}", defect)
     assert what_the_kit_says() != TOLD
+
+
+# ---- pictures ------------------------------------------------------------------------------------------------------
+
+
+def test_axes_that_are_swapped_in_a_landscape_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    from test_plotting_landscape import contours_lie_at_their_heights
+
+    def swapped(*grid: Any) -> Any:
+        axes, heights = on_grid(*grid)
+        return axes, heights.T
+
+    assert contours_lie_at_their_heights()
+    monkeypatch.setattr("bilevel_sym.plotting.landscape.on_grid", swapped)
+    assert not contours_lie_at_their_heights()
+
+
+def test_a_bound_that_is_drawn_one_iteration_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    from test_verify_plotting import bound_is_that_of_the_lemma
+
+    real = bounds.error_bounds
+    assert bound_is_that_of_the_lemma()
+    monkeypatch.setattr("verify.plotting.error.error_bounds", lambda truth: replace(real(truth), first=0))
+    assert not bound_is_that_of_the_lemma()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def result_of(function: Callable[..., Any], change: Callable[[Any], Any]) -> Pla
 
 def method(owner: type, name: str, new: Callable[[Any], Callable[..., Any]]) -> Plant:
     """A method that is made from the old one."""
-    return lambda patch: patch.setattr(owner, name, new(vars(owner)[name]))
+    return lambda patch: patch.setattr(owner, name, new(getattr_static(owner, name)))
 
 
 def times(owner: type, name: str, factor: float) -> Plant:

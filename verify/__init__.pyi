@@ -1,4 +1,4 @@
-from . import gallery, strategies
+from . import gallery, plotting, strategies
 from .bracket import Bracket
 from .classification import Classification, classify
 from .erratum import Erratum
@@ -15,7 +15,7 @@ from .testkit.checks import check_hessian, check_hypergradient, check_lower_solu
 from .testkit.local_minimum import check_local_minimum
 from .testkit.result import CandidateCheck
 from .testkit.trajectory.check import check_trajectory
-from .verdict import CheckResult, Verdict
+from .verdict import CheckResult, Verdict, judged
 
 __all__ = [
     "Bracket",
@@ -44,6 +44,8 @@ __all__ = [
     "constants",
     "errata",
     "gallery",
+    "judged",
+    "plotting",
     "recheck",
     "run",
     "smoothness",

@@ -29,7 +29,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper that can be checked; made by ``claim``.
+    """A statement of the paper, or a user's own, that can be checked; made by ``claim``.
 
     >>> from verify.runner import claims
     >>> {item.label: item for item in claims()}["grad-Lipschitz"].title
@@ -54,7 +54,7 @@ class Claim:
 
     @property
     def citation(self) -> str:
-        """Kind and number of the statement in the paper."""
+        """Kind and number of the statement in the paper, or that it is a user's own."""
         return paper.cite(self.label)
 
     @property
@@ -84,19 +84,25 @@ class Claim:
 def claim(
     label: str, *, kinds: tuple[Kind, ...] = ("bilevel", "minimax", "stochastic"), also: tuple[str, ...] = ()
 ) -> Callable[[Check], Claim]:
-    """Make a function a claim about the statement with this label; ``verify.runner`` collects them by their type.
+    """Make a function a claim about the statement with this label.
 
-    The function takes a ``Study`` and returns one result or several. It may raise ``NotApplicable``; any error of the
-    toolkit becomes INCONCLUSIVE with its message. A stochastic problem is studied through its mean unless the claim
-    asks for the data.
+    The function takes a ``Study`` and returns one result or several (``judged``). It may raise ``NotApplicable``; any
+    error of the toolkit becomes INCONCLUSIVE with its message. A stochastic problem is studied through its mean unless
+    the claim asks for the data. ``label`` is one of the paper's, or begins with "own:" for a statement of your own;
+    ``kinds`` are the kinds of problem that it speaks of, ``also`` the labels of formulas that it checks on the way.
+    ``run(problem, claims=[your_claim])`` judges it; those in ``verify.statements`` are taken without being named.
 
-    >>> from verify.verdict import judged
-    >>> @claim("lem:descent")
-    ... def nothing(study):
-    ...     "Nothing grows."
-    ...     return judged("lem:descent", 0.0, 0.0, evidence="proved", message="zero is zero")
-    >>> nothing.title, nothing.citation
-    ('Nothing grows', 'Lemma 2.8 [lem:descent]')
+    >>> from verify import judged, run
+    >>> from bilevel_sym import zoo
+    >>> @claim("own:never-above-one")
+    ... def never_above_one(study):
+    ...     "|grad Phi| is at most 1."
+    ...     largest = study.smoothness.grad_norm
+    ...     return judged("own:never-above-one", largest, 1, evidence="certified", message="over the box")
+    >>> never_above_one.title, never_above_one.citation
+    ('|grad Phi| is at most 1', 'Own statement [own:never-above-one]')
+    >>> print(run(zoo.get("scalar").problem, claims=[never_above_one]).results[0].verdict)
+    VIOLATED
     """
     for known in (label, *also):
         paper.cite(known)

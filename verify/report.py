@@ -9,16 +9,20 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
 from bilevel_sym.constants import Variant
 from verify.verdict import CheckResult, Verdict
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Report"]
 
 HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence", "remark")
 SCHEMA = "bilevel-sym/report/1"
+NARROW = 30  # columns that a remark wants beside the numbers
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,17 @@ class Report:
         rows = [(result.part, *_row(result)[1:]) for result in self._applicable]
         heads = ("", *HEADS[1:])
         widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(HEADS) - 1)]
-        lines = [f"{self.problem} over {self.box}", self._circumstances(), "", *_wrapped(heads, widths, width)]
+        title = _folded(f"{self.problem} over {self.box}", width)
+        lines = [*title, self._circumstances(), "", *_wrapped(heads, widths, width)]
         label = ""
         for result, row in zip(self._applicable, rows, strict=True):
             if result.label != label:
                 label = result.label
-                lines.append(f"{paper.cite(label)}: {paper.STATEMENTS[label].title}")
+                known = paper.STATEMENTS.get(label)  # a user's own statement has no title in the paper
+                lines += _folded(paper.cite(label) if known is None else f"{paper.cite(label)}: {known.title}", width)
             lines += _wrapped(row, widths, width)
-        return "\n".join([*lines, "", self._summary(), *self._silent()])
+        silent = [line for reason in self._silent() for line in _folded(reason, width)]
+        return "\n".join([*lines, "", self._summary(), *silent])
 
     def to_markdown(self) -> str:
         """The same table in Markdown."""
@@ -96,6 +103,12 @@ class Report:
             "results": [_record(result) for result in self.results],
         }
         return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """measured/bound of every claim that applies, as a chart; returns its axes. Wants the extra ``plot``."""
+        from verify.plotting import plot_tightness
+
+        return plot_tightness(self, ax=ax)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in HEADS)
@@ -140,10 +153,17 @@ def _row(result: CheckResult) -> Sequence[str]:
 
 
 def _wrapped(row: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
-    """A row of the text table; what does not fit in the last column goes on below."""
+    """A row of the text table; a remark that does not fit goes on below, all of it where there is no room beside."""
     start = "  ".join(["", *(cell.ljust(size) for cell, size in zip(row, widths, strict=False))])
-    remark = textwrap.wrap(row[-1], max(40, width - len(start) - 2)) or [""]
+    room = width - len(start) - 2
+    if room < NARROW:
+        return [start.rstrip(), *textwrap.wrap(row[-1], width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+    remark = textwrap.wrap(row[-1], room) or [""]
     return [f"{start}  {remark[0]}".rstrip(), *(" " * (len(start) + 2) + more for more in remark[1:])]
+
+
+def _folded(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _number(value: float | None, digits: int = 5) -> str:

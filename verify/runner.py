@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
+from threading import Event, current_thread, main_thread
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +18,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from verify import statements
 from verify.registry import Claim
 from verify.report import Report
@@ -48,7 +53,7 @@ def claims() -> list[Claim]:
 def run(
     problem: BilevelProblem,
     *,
-    claims: Iterable[str] | None = None,
+    claims: Iterable[str | Claim] | None = None,
     box: Box | None = None,
     rng: np.random.Generator | int | None = None,
     seconds: float | None = None,
@@ -57,8 +62,11 @@ def run(
 ) -> Report:
     """A verdict on each statement of the theory for this problem, over its box (or the one given).
 
-    ``claims`` are labels; by default all are taken, and those that do not apply say why. ``seconds`` is kept to: what
-    is not reached in time is INCONCLUSIVE. Interrupted from the keyboard, it returns what it has.
+    ``claims`` are labels, or claims that you wrote (``verify.claim``); by default all registered ones are taken, and
+    those that do not apply say why. ``rng`` is a seed or a generator; the same seed gives the same report. ``seconds``
+    (40 unless given) is kept to: what is not reached in time is INCONCLUSIVE. ``variant`` says which form of the
+    formulas is judged: "corrected", as "printed", or "sharp", the best that is proved. Interrupted from the keyboard,
+    it returns what it has.
 
     >>> from bilevel_sym import zoo
     >>> report = run(zoo.get("scalar").problem, claims=["eq:bilevel-grad"], rng=0)
@@ -70,8 +78,9 @@ def run(
     results: list[CheckResult] = []
     interrupted = False
     try:
-        with np.errstate(over="ignore"):  # what is beyond float64 is judged, and not warned about
-            for result in _results(study, chosen, progress):
+        # what is beyond float64 is judged, and not warned about
+        with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
+            for result in _results(study, chosen, progress, noticed):
                 results.append(result)  # noqa: PERF402 - one by one, so that an interruption loses none
     except KeyboardInterrupt:
         interrupted = True
@@ -88,34 +97,58 @@ def run(
     )
 
 
-def _results(study: Study, chosen: Iterable[Claim], progress: bool) -> Iterator[CheckResult]:
-    for item in chosen:
-        if progress:
-            print(f"\r{study.left:5.0f} s left  {item.label:<40}", end="", file=sys.stderr, flush=True)
-        if study.left <= 0 and study.problem.kind in item.kinds:
-            yield inconclusive(item.label, "the time was up before its turn", variant=study.variant)
-        else:
-            yield from item(study)
-    if progress:
-        print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
+def _results(study: Study, chosen: Sequence[Claim], progress: bool, noticed: Event) -> Iterator[CheckResult]:
+    with Meter("verifying", shown=progress) as meter:
+        for done, item in enumerate(chosen):
+            meter.at(done, f" {done + 1}/{len(chosen)} {item.label} ({study.seconds:.0f} s at most)")
+            if study.left <= 0 and study.problem.kind in item.kinds:
+                yield inconclusive(item.label, "the time was up before its turn", variant=study.variant)
+            else:
+                found = list(item(study))
+                if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
+                    raise KeyboardInterrupt
+                yield from found
 
 
-def _chosen(labels: Iterable[str] | None) -> tuple[Claim, ...]:
+@contextmanager
+def _noticed_interrupts() -> Iterator[Event]:
+    """Set when Ctrl-C comes, whoever answers it: a search, or a run, inside a claim keeps it to itself."""
+    noticed, before = Event(), signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(before):
+        yield noticed
+        return
+
+    def notice(number: int, frame: FrameType | None) -> Any:
+        noticed.set()
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, notice)
+    try:
+        yield noticed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _chosen(labels: Iterable[str | Claim] | None) -> tuple[Claim, ...]:
     if labels is None:
         return _registry()
+    if isinstance(labels, (str, Claim)):
+        labels = [labels]
     if not isinstance(labels, Iterable):
         raise InvalidProblem(f"claims={labels!r:.40}", hint="labels, such as ['lem:descent'], or None for all")
-    wanted = [labels] if isinstance(labels, str) else list(labels)
     known = {label: item for item in _registry() for label in item.also}
     known |= {item.label: item for item in _registry()}  # what a claim is about comes before what it touches
-    for label in wanted:
-        if label not in known:
-            near = get_close_matches(str(label)[:60], known, n=3, cutoff=0.0)
-            raise InvalidProblem(f"no claim is registered for {label!r:.60}", hint=f"one of {', '.join(near)}")
-    return tuple(dict.fromkeys(known[label] for label in wanted))
+    return tuple(dict.fromkeys(item if isinstance(item, Claim) else _registered(item, known) for item in labels))
 
 
-def _time(seconds: float | None) -> float:
+def _registered(label: object, known: Mapping[str, Claim]) -> Claim:
+    if isinstance(label, str) and label in known:
+        return known[label]
+    near = get_close_matches(str(label)[:60], known, n=3, cutoff=0.0)
+    raise InvalidProblem(f"no claim is registered for {label!r:.60}", hint=f"one of {', '.join(near)}")
+
+
+def _time(seconds: object) -> float:
     if seconds is None:
         return SECONDS
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):

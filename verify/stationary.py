@@ -58,7 +58,11 @@ TIME, KINK, SINGULAR = (
 class StationaryPoints:
     """What a search found: ``points`` are proved, ``undecided`` are boxes that may hold more.
 
-    >>> found = search(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))
+    ``stationary_points`` lists both; ``study_of(problem).stationary`` is the whole of it.
+
+    >>> from verify import study_of
+    >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y", box={"x": (-2, 2), "y": (-3, 3)})
+    >>> found = study_of(problem).stationary
     >>> found.complete, len(found.points), found.undecided
     (True, 1, ())
     """
@@ -116,11 +120,15 @@ def search(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a search wants a problem, but was given a {type(problem).__name__}")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+    if not _is_time(seconds):
         raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds")
     exact = problem.mean
     chosen = chosen_box(problem, box, "the search belongs")
     return _Search(exact, Box({s.name: chosen[s.name] for s in exact.x}), float(seconds), progress).run()
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 @dataclass(frozen=True, eq=False)

@@ -177,9 +177,13 @@ def seed_of(rng: np.random.Generator | int | None) -> int:
         return int(rng.integers(2**31))
     if rng is None:
         return 0
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
+    if not _is_seed(rng):
         raise InvalidProblem(f"rng={rng!r:.40}", hint="a numpy Generator, a whole number from 0, or None")
     return int(rng)
+
+
+def _is_seed(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _kept(compute: Callable[[], T]) -> T | BilevelError:

@@ -122,7 +122,7 @@ def _power(exponent: sp.Expr, base: Ball, power: Ball) -> Ball:
 def _integer_power(base: Ball, n: int) -> Ball:
     """By squaring: arb's own power goes through the logarithm, which balls around zero do not have."""
     result = flint.arb(1)
-    for bit in bin(n)[2:]:
+    for bit in f"{n:b}":
         result = result * result * (base if bit == "1" else 1)
     return result
 

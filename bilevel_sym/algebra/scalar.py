@@ -7,7 +7,8 @@ real root; which of them are real, and which one is meant, is decided elsewhere,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
@@ -100,7 +101,7 @@ def roots(equation: sp.Expr, y: sp.Symbol) -> list[Root]:
     return found
 
 
-def containing(expression: sp.Basic, symbols: Set[sp.Symbol]) -> set[int]:
+def containing(expression: sp.Basic, symbols: AbstractSet[sp.Symbol]) -> set[int]:
     """The ids of the nodes in which one of the symbols occurs.
 
     >>> x, y = sp.symbols("x y")

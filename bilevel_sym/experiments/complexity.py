@@ -22,8 +22,8 @@ from bilevel_sym.experiments.reporting import Provenance
 from bilevel_sym.hypergradient import AID
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
-from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.status import Status
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ def _cost(settings: Settings, kappa: int, eps: float) -> Cost:
         family.problem, algorithm, x0, y0=y0, steps=settings.most_steps, rng=settings.seed, record="last",
         stop=LocalMinimum(eps, RHO_PHI),
     )  # fmt: skip
+    reporting.uninterrupted(solution)
     calls = {name: np.asarray(getattr(solution.counters, name), dtype=np.float64) for name in COUNTERS}
     checked = sum(status is Status.LOCAL_MINIMUM for status in solution.statuses)
     return Cost(kappa, eps, estimator.D, estimator.N, np.asarray(solution.steps, dtype=np.float64), calls, checked)

@@ -21,9 +21,9 @@ from bilevel_sym.hypergradient import AID
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
-from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
 
@@ -185,7 +185,8 @@ def _run(
     perturbed = Perturbed(estimator, settings.eta, settings.eps, settings.r, settings.T_escape)
     algorithm = perturbed if method == "PBO" else Descent(estimator, settings.eta)
     starts = np.random.default_rng(settings.seed).uniform(-settings.start, settings.start, (settings.seeds, settings.d))
-    return solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed, backend=backend)
+    solution = solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed, backend=backend)
+    return reporting.uninterrupted(solution)
 
 
 def _rounding(settings: Settings, problem: BilevelProblem, level: float, D: int, N: int) -> Rounding:

@@ -21,9 +21,9 @@ from bilevel_sym.experiments.reporting import Provenance
 from bilevel_sym.hypergradient import AID
 from bilevel_sym.plotting import COLOURS, Spread, plot_spread, spread
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
-from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
 
@@ -188,7 +188,7 @@ def _run(settings: Settings, problem: BilevelProblem, method: str, inner: tuple[
     perturbed = Perturbed(estimator, eta, settings.eps, settings.r, settings.T_escape)
     starts = np.random.default_rng(settings.seed).uniform(-settings.start, settings.start, (settings.seeds, problem.d))
     algorithm = perturbed if method == "PBO" else Descent(estimator, eta)
-    return solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed)
+    return reporting.uninterrupted(solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed))
 
 
 def _method(solution: Solution, phi_min: float, nu: float) -> Method:

@@ -13,10 +13,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bilevel_sym.solution import Solution
+from bilevel_sym.status import Status
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Provenance", "add_footer", "new_figure", "record", "save_figure", "versions", "write_csv", "write_json"]
+__all__ = [
+    "Provenance", "add_footer", "new_figure", "record", "save_figure", "uninterrupted", "versions", "write_csv",
+    "write_json",
+]  # fmt: skip
 
 DPI = 150
 LINE = 0.165  # inches that a line of the footer takes
@@ -79,6 +85,18 @@ def record(name: str, settings: Any, provenance: Provenance, findings: Sequence[
         "versions": versions(),
         **more,
     }
+
+
+def uninterrupted(solution: Solution) -> Solution:
+    """The solution; Ctrl-C, which ``solve`` answers with what it has, ends an experiment, for a part shows nothing.
+
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> uninterrupted(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1)).ok
+    True
+    """
+    if Status.INTERRUPTED in solution.statuses:
+        raise KeyboardInterrupt
+    return solution
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:

@@ -91,4 +91,4 @@ def say_if_slow(module: str) -> None:
         return
     cache = Path(__file__).parent.parent / "tape" / "__pycache__"
     if not any(cache.glob(f"{module}.*.nbc")):
-        print(f"bilevel-sym: compiling the {module}, once for this installation (about 20 s) ...", file=sys.stderr)
+        print(f"\rbilevel-sym: compiling the {module}, once for this installation (about 20 s) ...", file=sys.stderr)

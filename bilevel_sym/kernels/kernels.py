@@ -295,9 +295,13 @@ def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Ke
             f"compile_kernels wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="compile_kernels(BilevelProblem(f, g, x, y))",
         )
-    if not isinstance(backend, str) or backend not in get_args(Backend):
+    if not _is_backend(backend):
         raise InvalidProblem(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
     return _compiled(problem, backend)
+
+
+def _is_backend(value: object) -> bool:
+    return isinstance(value, str) and value in get_args(Backend)
 
 
 def _rebuild(problem: BilevelProblem, backend: Backend) -> Kernels:

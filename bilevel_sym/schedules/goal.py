@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar, get_args
 
 from bilevel_sym.checks import count
@@ -106,7 +106,7 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
             f"this theorem needs {kind.__name__}, but was given {type(constants).__name__}",
             hint="Constants for bilevel problems, MinimaxConstants for minimax ones (perturbed_gdmax)",
         )
-    names = ("mu", "ell", "rho", "M_x") if kind is MinimaxConstants else ("mu", "ell", "rho", "nu", "M", "sigma")
+    names = [field.name for field in fields(kind) if field.name != "reading"]  # all of them numbers
     values = {name: getattr(constants, name) for name in names}
     as_floats: dict[str, Any] = {k: None if value is None else float_of(value, k) for k, value in values.items()}
     converted = kind(**as_floats)

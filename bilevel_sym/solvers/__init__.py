@@ -1,6 +1,6 @@
 """Solvers: the paper's three algorithms and their baselines, one trajectory or thousands at once."""
 
-from bilevel_sym.solvers.algorithm import Algorithm
+from bilevel_sym.solvers.algorithm import Algorithm, EstimatedRun, Move, Team
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.loop import State, solve
@@ -10,11 +10,14 @@ from bilevel_sym.solvers.stocbio import StocBiO, neumann_batch_sizes
 __all__ = [
     "Algorithm",
     "Descent",
+    "EstimatedRun",
     "INeon",
     "LocalMinimum",
+    "Move",
     "Perturbed",
     "State",
     "StocBiO",
+    "Team",
     "neumann_batch_sizes",
     "solve",
 ]

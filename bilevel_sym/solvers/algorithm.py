@@ -6,6 +6,7 @@ team stands, and moves it. The team is the loop's: the trajectories still runnin
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -14,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.hypergradient import Calls, Codes, Estimate
+from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.oracle import filled, in_lanes, out_of_lanes
+from bilevel_sym.oracle import ExactOracle, filled, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import whole_blocks
 
-__all__ = ["Algorithm", "Ends", "Flags", "Move", "Run", "Team"]
+__all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Move", "Run", "Team"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Members: TypeAlias = NDArray[np.intp]
@@ -30,7 +31,12 @@ Members: TypeAlias = NDArray[np.intp]
 class Team:
     """The trajectories still running. Lane j holds trajectory ``members[j]``; lanes beyond them are filling.
 
-    ``clock`` is a number that an algorithm keeps for each trajectory; ``streams`` are the random streams of all.
+    x is (d, lanes), y and v are (n, lanes). ``clock`` is a number that an algorithm keeps for each trajectory;
+    ``streams[members[j]]`` is the random stream of the trajectory in lane j.
+
+    >>> team = Team.gather(np.array([[1.0, 2.0]]), np.zeros((1, 3)), np.zeros((1, 3)), clock=0, streams=())
+    >>> team.size, team.x.shape, team.rows(team.x)
+    (1, (2, 16), array([[1., 2.]]))
     """
 
     members: Members
@@ -67,12 +73,24 @@ class Team:
 
 
 class Move(NamedTuple):
-    """Where the team goes: x (d, lanes); who was perturbed; a Status for those who are done; what it cost."""
+    """Where the team goes: x (d, lanes); who was perturbed; a Status for those who are done; what it cost.
+
+    >>> Move.to(np.zeros((2, 1)))
+    Move(x=array([[0.],
+           [0.]]), perturbed=array([False]), finished=array([0], dtype=int8), calls={})
+    """
 
     x: Floats
     perturbed: Flags
     finished: Codes
     calls: Calls
+
+    @classmethod
+    def to(cls, x: Floats, perturbed: Flags | None = None) -> Move:
+        """All go to x, nobody is done, and it cost nothing beyond the estimate."""
+        lanes = x.shape[1]
+        nobody = np.zeros(lanes, dtype=np.bool_)
+        return cls(x, nobody if perturbed is None else perturbed, np.zeros(lanes, dtype=np.int8), {})
 
 
 # (k, team, estimate) -> a Status for each lane that ends there, 0 for the others
@@ -93,8 +111,45 @@ class Run(Protocol):
         """Where it goes from there; updates the clocks."""
 
 
+class EstimatedRun(ABC):
+    """A run that asks one estimator wherever the team stands; a child says in ``move`` where it goes from there.
+
+    >>> from bilevel_sym import BilevelProblem, Exact
+    >>> class Half(EstimatedRun):
+    ...     def move(self, team, estimate):
+    ...         return Move.to(team.x - 0.5 * estimate.grad)
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = Half(Exact(), problem, problem.kernels)
+    >>> team = Team.gather(np.array([[1.0]]), np.zeros((1, 1)), np.zeros((1, 1)), run.clock, ())
+    >>> team.rows(run.move(team, run.estimate(team)).x)
+    array([[0.]])
+    """
+
+    clock = 0
+
+    def __init__(self, estimator: Estimator, problem: BilevelProblem, kernels: Kernels) -> None:
+        estimator.check(problem)
+        self.estimator, self.kernels, self.oracle = estimator, kernels, ExactOracle(kernels)
+
+    def estimate(self, team: Team) -> Estimate:
+        """The hypergradient where the team stands, y and v carried on from the last one."""
+        return self.estimator.in_lanes(self.oracle, team.x, team.y, team.v)
+
+    @abstractmethod
+    def move(self, team: Team, estimate: Estimate) -> Move:
+        """Where it goes from there.
+
+        A lane must not depend on its neighbours; what a trajectory keeps from step to step belongs to its number in
+        ``team.members``, since lanes move together when others end.
+        """
+
+
 class Algorithm(Protocol):
-    """A frozen configuration: Descent, Perturbed, StocBiO."""
+    """A frozen configuration that ``solve`` can run: Descent, Perturbed, StocBiO, or anything with ``start``.
+
+    >>> from bilevel_sym import Descent, Exact
+    >>> algorithm: Algorithm = Descent(Exact(), eta=0.1)
+    """
 
     def start(self, problem: BilevelProblem, kernels: Kernels) -> Run:
         """Set to work on a problem; refuses one that it is not made for."""

@@ -21,10 +21,10 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels.choice import say_if_slow
 from bilevel_sym.oracle import in_lanes
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solvers.algorithm import Ends, Team
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
-from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
 
@@ -70,13 +70,17 @@ class CompiledRun:
         """
         if kernels.engine != "compiled" or not isinstance(algorithm, (Descent, Perturbed)):
             return None
+        if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
+            return None
         if isinstance(algorithm, Descent):
             if algorithm.escape is not None:
                 return None
             estimator = algorithm.estimator
         else:
             estimator = algorithm.estimates
-        return cls(kernels, estimator, algorithm) if isinstance(estimator, (AID, GDmax)) else None
+        if not isinstance(estimator, (AID, GDmax)) or type(estimator) not in (AID, GDmax):
+            return None
+        return cls(kernels, estimator, algorithm)
 
     def run(
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,

@@ -18,13 +18,13 @@ from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.oracle import filled
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Run, Team
 from bilevel_sym.solvers.compiled import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
-from bilevel_sym.solvers.progress import Meter
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
 
@@ -35,7 +35,16 @@ MAX_WAIT = 64  # iterations between two checks of a point that failed them
 
 @dataclass(frozen=True)
 class State:
-    """What a stopping rule sees of one trajectory: its k-th point and the estimates there."""
+    """What a stopping rule sees of one trajectory: its k-th point and the estimates there.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> def low(state: State) -> bool:
+    ...     return state.phi_hat < 0.1
+    >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], stop=low)
+    >>> solution.status, solution.x
+    (<Status.STOPPED: 7>, array([0.25]))
+    """
 
     k: int
     x: Floats
@@ -63,10 +72,12 @@ def solve(
 ) -> Solution:
     """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
 
-    y0 and v0 are (n,) or (S, n), zero unless given. ``rng``: a seed, a generator, or one seed for each trajectory.
-    ``record="last"`` keeps nothing that grows with the steps. ``stop``: a function of State, or "local minimum" (see
-    ``LocalMinimum``). A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what there is.
-    Every trajectory is bitwise the same alone and in any ensemble.
+    ``algorithm`` is a Descent, Perturbed or StocBiO; ``steps`` the most moves that a trajectory makes. y0 and v0, where
+    the lower level and the linear system begin, are (n,) or (S, n), zero unless given. ``rng``: a seed, a generator, or
+    one seed for each trajectory. ``record="last"`` keeps nothing that grows with the steps. ``progress`` shows on a
+    terminal how far it is. ``stop``: a function of State, or "local minimum" (see ``LocalMinimum``). ``backend`` is
+    that of ``compile_kernels``. A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what
+    there is. Every trajectory is bitwise the same alone and in any ensemble.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2

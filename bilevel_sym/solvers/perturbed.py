@@ -12,9 +12,8 @@ from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import dots
-from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.algorithm import EstimatedRun, Move, Run, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
@@ -38,6 +37,7 @@ def norms(table: Floats) -> Floats:
 class Descent:
     """The unperturbed baseline ("BO"): x_(k+1) = x_k - eta grad_phi_hat(x_k).
 
+    ``estimator`` gives grad_phi_hat: AID, ITD, Neumann, GDmax or Exact. ``eta`` is the step; 1/L_phi is safe.
     With ``escape=INeon(...)``, a point whose estimate is at most 4/5 of its eps is handed to iNEON: where that finds
     negative curvature x moves along it, and where it does not the trajectory ends: as an eps-local minimum if the
     exact gradient and Hessian agree.
@@ -78,35 +78,29 @@ class Descent:
         """The Lipschitz constant of Hess Phi that the escape knows, if any."""
         return None if self.escape is None else self.escape.rho_phi
 
-    def start(self, problem: BilevelProblem, kernels: Kernels) -> _DescentRun:
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> Run:
         """Set to work on a problem."""
-        self.estimator.check(problem)
         if self.escape is not None:
             self.escape.estimator.check(problem)
-        return _DescentRun(self, kernels)
+        return _DescentRun(self, problem, kernels)
 
 
-class _DescentRun:
-    clock = 0
-
-    def __init__(self, algorithm: Descent, kernels: Kernels) -> None:
-        self._algorithm, self._kernels, self._oracle = algorithm, kernels, ExactOracle(kernels)
-
-    def estimate(self, team: Team) -> Estimate:
-        return self._algorithm.estimator.in_lanes(self._oracle, team.x, team.y, team.v)
+class _DescentRun(EstimatedRun):
+    def __init__(self, algorithm: Descent, problem: BilevelProblem, kernels: Kernels) -> None:
+        super().__init__(algorithm.estimator, problem, kernels)
+        self._algorithm = algorithm
 
     def move(self, team: Team, estimate: Estimate) -> Move:
         algorithm = self._algorithm
         x = team.x - algorithm.eta * estimate.grad
-        nobody = np.zeros(x.shape[1], dtype=np.bool_)
         if algorithm.escape is None:
-            return Move(x, nobody, np.zeros(len(nobody), dtype=np.int8), {})
+            return Move.to(x)
         flat = norms(estimate.grad) <= SMALL * algorithm.escape.eps
         flat[team.size :] = False
         # differences only make sense between estimates of one kind
         same = algorithm.escape.estimator == algorithm.estimator and not algorithm.escape.as_printed
-        move = algorithm.escape.escape(self._oracle, team, estimate if same else None, x, flat)
-        confirm(self._kernels, team, move, algorithm.escape.eps, algorithm.escape.rho_phi)
+        move = algorithm.escape.escape(self.oracle, team, estimate if same else None, x, flat)
+        confirm(self.kernels, team, move, algorithm.escape.eps, algorithm.escape.rho_phi)
         return move
 
 
@@ -115,8 +109,10 @@ class Perturbed:
     """Algorithm 1: where the estimate is at most 4/5 of eps, and the last perturbation is more than T_escape
     iterations ago, x moves by -eta u with u uniform in the ball of radius r; otherwise by -eta grad_phi_hat.
 
-    With AID this is perturbed AID, with GDmax perturbed GDmax. T_escape is rounded up. ``rho_phi``, if known, is the
-    Lipschitz constant of Hess Phi that ``stop="local minimum"`` measures curvature by.
+    With AID this is perturbed AID, with GDmax perturbed GDmax. ``eta`` is the step (1/L_phi is safe), ``eps`` the
+    accuracy asked for; T_escape is rounded up. ``auto`` chooses them all, ``schedules.perturbed_aid`` gives the
+    theorem's. ``rho_phi``, if known, is the Lipschitz constant of Hess Phi that ``stop="local minimum"`` measures
+    curvature by.
 
     Paper: Algorithm 1 [alg:perturbedalg], Lemma 2.9 [lem:escapesaddle]
     Deviation: a perturbation takes an iteration of its own, so that the descent that follows starts at the perturbed
@@ -166,10 +162,9 @@ class Perturbed:
         """The estimator as it is run."""
         return self.estimator.longer() if self.as_printed else self.estimator
 
-    def start(self, problem: BilevelProblem, kernels: Kernels) -> _PerturbedRun:
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> Run:
         """Set to work on a problem."""
-        self.estimator.check(problem)
-        return _PerturbedRun(self, ExactOracle(kernels))
+        return _PerturbedRun(self, problem, kernels)
 
     @property
     def clock(self) -> int:
@@ -177,15 +172,12 @@ class Perturbed:
         return 0 if self.as_printed else self.T_escape + 1
 
 
-class _PerturbedRun:
+class _PerturbedRun(EstimatedRun):
     """``team.clock`` is k - k_perturb."""
 
-    def __init__(self, algorithm: Perturbed, oracle: ExactOracle) -> None:
-        self._algorithm, self._oracle = algorithm, oracle
-        self.clock = algorithm.clock
-
-    def estimate(self, team: Team) -> Estimate:
-        return self._algorithm.estimates.in_lanes(self._oracle, team.x, team.y, team.v)
+    def __init__(self, algorithm: Perturbed, problem: BilevelProblem, kernels: Kernels) -> None:
+        super().__init__(algorithm.estimates, problem, kernels)
+        self._algorithm, self.clock = algorithm, algorithm.clock
 
     def move(self, team: Team, estimate: Estimate) -> Move:
         algorithm = self._algorithm
@@ -196,4 +188,4 @@ class _PerturbedRun:
             u = uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
             x[:, lane] = (x if algorithm.as_printed else team.x)[:, lane] - algorithm.eta * u
         team.clock = np.where(perturbed, 1, team.clock + 1)
-        return Move(x, perturbed, np.zeros(len(perturbed), dtype=np.int8), {})
+        return Move.to(x, perturbed)

@@ -19,7 +19,7 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import neumann_series
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.algorithm import Move, Run, Team
 from bilevel_sym.solvers.auto import MAX_INNER, practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
@@ -146,7 +146,7 @@ class StocBiO:
             return ratio / 80
         return self.escape.escape_step / 2 if self.escape.step is None else self.escape.step
 
-    def start(self, problem: BilevelProblem, kernels: Kernels) -> _StocBiORun:
+    def start(self, problem: BilevelProblem, kernels: Kernels) -> Run:
         """Set to work on a stochastic problem."""
         if not isinstance(problem, StochasticProblem):
             raise InvalidProblem(

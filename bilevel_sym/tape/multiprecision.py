@@ -49,7 +49,7 @@ def _log(z: Any) -> Any:
 
 def _softplus(z: Any) -> Any:
     """log1p keeps the digits that log(1 + tiny) loses; exp sees no positive argument, so it stays small."""
-    return (z if z > 0 else 0) + mpmath.log1p(mpmath.exp(-abs(z)))
+    return max(0, z) + mpmath.log1p(mpmath.exp(-abs(z)))
 
 
 def _sigmoid(z: Any) -> Any:

@@ -86,7 +86,7 @@ def parse(spec: str) -> Example:
     return get(name, **given)
 
 
-def _find(name: str) -> Entry:
+def _find(name: object) -> Entry:
     if isinstance(name, str) and name in _ENTRIES:
         return _ENTRIES[name]
     near = difflib.get_close_matches(str(name)[:60], _ENTRIES, n=1)

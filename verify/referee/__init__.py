@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Literal
 
@@ -10,6 +10,7 @@ from verify.erratum import Erratum
 from verify.referee import algorithms, batches, derivatives, escape, experiment, inner_loops, minimax, stochastic, table
 from verify.referee.notation import NOTATIONAL
 from verify.referee.right import found_right
+from verify.verdict import CheckResult
 
 __all__ = ["SUBJECTS", "errata", "errata_table"]
 
@@ -27,14 +28,23 @@ def errata() -> list[Erratum]:
     return [entry for subject in SUBJECTS for entry in _of(subject)]
 
 
-def errata_table(format: Literal["text", "markdown"] = "text") -> Iterable[str]:  # noqa: A002
+def errata_table(
+    format: Literal["text", "markdown"] = "text",  # noqa: A002
+    *,
+    width: int = 100,
+    seen: Callable[[CheckResult], None] = lambda result: None,
+) -> Iterable[str]:
     """The errata for a reader, each checked while it is written; "markdown" is a page with all that was looked at.
+
+    ``width`` is that of the text; ``seen`` is told of every check.
 
     >>> next(iter(errata_table("markdown"))).splitlines()[0]
     '# Errata'
     """
     groups = {(subject.__doc__ or "").splitlines()[0]: _of(subject) for subject in SUBJECTS}
-    return table.text(groups) if format == "text" else table.markdown(groups, NOTATIONAL, found_right())
+    if format == "text":
+        return table.text(groups, width=width, seen=seen)
+    return table.markdown(groups, NOTATIONAL, found_right(), seen=seen)
 
 
 def _of(subject: ModuleType) -> list[Erratum]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bilevel_sym import paper
 from verify.erratum import Erratum
 from verify.referee.notation import Misprint
 from verify.referee.right import Finding
+from verify.verdict import CheckResult
 
 __all__ = ["markdown", "text"]
 
 Groups = Mapping[str, Sequence[Erratum]]
+Seen = Callable[[CheckResult], None]
 
-_WIDTH = 100
 _HEADS = ("statement", "as printed", "corrected", "witness", "why", "kind")
 
 _INTRODUCTION = """\
@@ -24,8 +25,8 @@ _INTRODUCTION = """\
 
 Where the print of the paper on escaping saddle points in bilevel optimization fails, what is right, and how one can
 see it. This page is written by `bilevel-sym errata --format markdown`; every row is computed again when it is written,
-and by the tests. `verify.errata()` gives the same records, and `notebooks/errata.ipynb` explains the most
-important ones.
+and by the tests. `verify.errata()` gives the same records, and `notebooks/06_validating_theorems.ipynb` explains the
+most important ones.
 
 How to read the columns:
 
@@ -44,7 +45,7 @@ How to read the columns:
 """
 
 
-def text(groups: Groups) -> Iterator[str]:
+def text(groups: Groups, *, width: int = 100, seen: Seen = lambda result: None) -> Iterator[str]:
     """The errata for a terminal: a paragraph for each, and a count.
 
     >>> from verify.referee import derivatives
@@ -57,19 +58,23 @@ def text(groups: Groups) -> Iterator[str]:
     verdicts: Counter[str] = Counter()
     entries = [entry for group in groups.values() for entry in group]
     for number, entry in enumerate(entries, start=1):
-        verdict = str(entry.check().verdict)
+        result = entry.check()
+        seen(result)
+        verdict = str(result.verdict)
         verdicts[verdict] += 1
-        yield _paragraph(f"{number}. ", "; ".join(map(paper.cite, entry.labels)))
-        yield _paragraph("   as printed: ", entry.printed)
-        yield _paragraph("   corrected:  ", entry.corrected)
-        yield _paragraph("   witness:    ", entry.witness)
-        yield _paragraph("   why:        ", entry.why)
+        yield _paragraph(f"{number}. ", "; ".join(map(paper.cite, entry.labels)), width)
+        yield _paragraph("   as printed: ", entry.printed, width)
+        yield _paragraph("   corrected:  ", entry.corrected, width)
+        yield _paragraph("   witness:    ", entry.witness, width)
+        yield _paragraph("   why:        ", entry.why, width)
         yield f"   {entry.severity}, {entry.evidence}, {verdict}"
         yield ""
     yield f"{len(entries)} errata: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
 
 
-def markdown(groups: Groups, misprints: Sequence[Misprint], findings: Sequence[Finding]) -> Iterator[str]:
+def markdown(
+    groups: Groups, misprints: Sequence[Misprint], findings: Sequence[Finding], *, seen: Seen = lambda result: None
+) -> Iterator[str]:
     """The errata as a page: what the columns mean, a table for each subject, the notational list, what was found right.
 
     >>> from verify.referee import derivatives
@@ -84,7 +89,7 @@ def markdown(groups: Groups, misprints: Sequence[Misprint], findings: Sequence[F
         yield ""
         yield "| " + " | ".join(_HEADS) + " |"
         yield "| " + " | ".join("---" for _ in _HEADS) + " |"
-        yield from ("| " + " | ".join(_row(entry)) + " |" for entry in entries)
+        yield from ("| " + " | ".join(_row(entry, seen)) + " |" for entry in entries)
         yield ""
     yield "## Notation only"
     yield ""
@@ -110,9 +115,11 @@ def _overview(entries: Sequence[Erratum]) -> str:
     )
 
 
-def _row(entry: Erratum) -> tuple[str, ...]:
+def _row(entry: Erratum, seen: Seen) -> tuple[str, ...]:
+    result = entry.check()
+    seen(result)
     places = "<br>".join(_plain(paper.cite(label)) for label in entry.labels)
-    kind = f"{entry.severity}, {entry.evidence}, {entry.check().verdict}"
+    kind = f"{entry.severity}, {entry.evidence}, {result.verdict}"
     return (places, *map(_plain, (entry.printed, entry.corrected, entry.witness, entry.why)), kind)
 
 
@@ -121,8 +128,8 @@ def _plain(words: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|~#])", r"\\\1", words)
 
 
-def _paragraph(first: str, words: str) -> str:
+def _paragraph(first: str, words: str, width: int) -> str:
     return textwrap.fill(
-        words, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False,
+        words, width, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip

@@ -152,8 +152,9 @@ def several_steps_of_sgd(study: Study) -> CheckResult:
         cases = [
             Case(ends(_mean_square(places, solved.y)), ends(_after(c, D, distance(y, solved.y))), setting=f"D = {D}")
             for solved, y, region, levels in _walked(samples)
+            for c in (region.constants,)
             for D, places in enumerate(levels)
-            if D and (c := region.constants)
+            if D
         ]
     message = "S = 1, every sequence of rows"
     return tightest("eq:yjtt", cases, evidence="certified", message=message, variant=study.variant)

@@ -101,7 +101,7 @@ def shapes(style: Style, d: Size, n: Size) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(pairs, key=lambda pair: (sum(pair), pair)))
 
 
-def _sizes(name: str, size: Size) -> range:
+def _sizes(name: str, size: object) -> range:
     low, high = size if isinstance(size, tuple) and len(size) == 2 else (size, size)
     if not isinstance(low, int) or not isinstance(high, int) or not 1 <= low <= high:
         raise InvalidProblem(f"{name} = {size!r:.60} is no size", hint=f"{name}=2, or {name}=(1, 3) for 1 to 3")

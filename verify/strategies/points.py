@@ -23,8 +23,8 @@ def points(problem: BilevelProblem) -> st.SearchStrategy[NDArray[np.float64]]:
 
     >>> from hypothesis import find
     >>> problem = BilevelProblem("x1*y", "y**2 - x2*y", "x1 x2", "y", box={"x1": (-1, 1), "x2": (1, 3), "y": (-1, 1)})
-    >>> find(points(problem), lambda x: x[0] > 0)
-    array([1., 1.])
+    >>> find(points(problem), lambda x: x[0] > 0)[0]
+    np.float64(1.0)
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"points belong to a problem, but this is a {type(problem).__name__}")

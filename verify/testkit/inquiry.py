@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.solvers.progress import Meter
+from bilevel_sym.progress import Meter
 from verify.testkit import words
 from verify.testkit.arrays import norms
 from verify.testkit.behaviour import Behaviour, behaviour

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from bilevel_sym.schedules.escape import Escape
 from bilevel_sym.schedules.goal import Goal
 from verify.bounds.interval_matrix import Floats
 from verify.measures.rates import rate_y
+from verify.measures.regions import Region
 from verify.measures.runs import UNIT, Run, compared, gammas, joined_words, rounding
+from verify.registry import NotApplicable
 from verify.testkit.trajectory.truth import Truth
 from verify.testkit.trajectory.words import said
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
-__all__ = ["descent", "error_required", "gradient_errors"]
+__all__ = ["ErrorBounds", "descent", "error_bounds", "error_required", "gradient_errors"]
 
 AID_LABEL, MINI_LABEL, DESCENT, REQUIRED = "lem:grad-err-aid", "lem:grad-err-mini", "lem:descent", "eq:error-required"
 
@@ -39,35 +41,74 @@ def gradient_errors(truth: Truth) -> Iterator[CheckResult]:
     estimator = truth.record.parameters.estimator
     label = MINI_LABEL if isinstance(estimator, GDmax) else AID_LABEL
     parts = ("one iteration", "Gamma_1") if label == AID_LABEL else ("one iteration", "run")
-    reason = _unfit(truth)
-    if reason:
-        yield from (not_applicable(label, reason, part=part) for part in parts)
-        return
-    assert isinstance(estimator, (AID, GDmax))
     try:
-        region, origin = truth.region
+        found = error_bounds(truth)
+    except NotApplicable as reason:
+        yield from (not_applicable(label, str(reason), part=part) for part in parts)
+        return
     except BilevelError as error:
         yield from (inconclusive(label, f"no constants: {error.message}", part=part) for part in parts)
         return
-    c = region.constants
-    if estimator.tau * c.ell > 1 + 1e-9:
-        reason = f"tau = {estimator.tau:.4g} is above 1/ell = {1 / c.ell:.4g}, of which the lemma does not speak"
-        yield from (not_applicable(label, reason, part=part) for part in parts)
-        return
-    c = replace(c, ell=max(c.ell, 1 / estimator.tau))
-    region = replace(region, constants=c)
-    run = _run(truth)
-    kept = _errors_of_aid if isinstance(estimator, AID) else _errors_of_gdmax
-    for part, bound, why in kept(truth, run, c, estimator):  # type: ignore[arg-type]
+    run, region, c = found.run, found.region, found.region.constants
+    for part, bound, why in found.parts:
         if bound is None:
             yield not_applicable(label, why, part=part)
             continue
         noise = 2 * rounding(region).grad + truth.record.unit / UNIT * 64 * UNIT * (c.M + c.ell * region.scale)
         result = compared(
             label, truth.study, run.error, bound, noise, at=run.x, part=part,
-            message=joined_words(f"{estimator}, {origin}, kappa = {c.kappa:.4g}", truth.remark, truth.left),
+            message=joined_words(f"{estimator}, {found.origin}, kappa = {c.kappa:.4g}", truth.remark, truth.left),
         )  # fmt: skip
         yield _told(truth, run, result)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBounds:
+    """The errors along a run, from iterate ``first`` on, and what the lemma ``label`` allows there.
+
+    ``parts`` are (name, bound, reason): a bound for each entry of ``run.error``, or why there is none. ``origin`` says
+    whence the constants of the region are.
+    """
+
+    label: str
+    run: Run
+    first: int
+    region: Region
+    origin: str
+    parts: tuple[tuple[str, Floats | None, str], ...]
+
+
+def error_bounds(truth: Truth) -> ErrorBounds:
+    """What the lemma on the run's estimator allows; NotApplicable where it says nothing about the run.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> from verify.testkit.trajectory.record import record_of
+    >>> from verify.testkit.trajectory.truth import truth_of
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = solve(problem, Descent(AID(D=2, N=1, tau=0.5), eta=0.25), [1.0], steps=9)
+    >>> found = error_bounds(truth_of(record_of(run, problem)))
+    >>> found.label, found.first, [bool((found.run.error <= bound).all()) for _, bound, _ in found.parts[:1]]
+    ('lem:grad-err-aid', 1, [True])
+    """
+    estimator = truth.record.parameters.estimator
+    reason = _unfit(truth)
+    if reason:
+        raise NotApplicable(reason)
+    assert isinstance(estimator, (AID, GDmax))
+    region, origin = truth.region
+    c = region.constants
+    if estimator.tau * c.ell > 1 + 1e-9:
+        raise NotApplicable(
+            f"tau = {estimator.tau:.4g} is above 1/ell = {1 / c.ell:.4g}, of which the lemma does not speak"
+        )
+    c = replace(c, ell=max(c.ell, 1 / estimator.tau))
+    run = _run(truth)
+    if isinstance(estimator, AID):
+        label, parts = AID_LABEL, tuple(_errors_of_aid(truth, run, c, estimator))
+    else:
+        label, parts = MINI_LABEL, tuple(_errors_of_gdmax(truth, run, c, estimator))
+    first = truth.record.x.shape[1] - run.x.shape[1]
+    return ErrorBounds(label, run, first, replace(region, constants=c), origin, parts)
 
 
 def _unfit(truth: Truth) -> str:

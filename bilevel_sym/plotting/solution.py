@@ -1,70 +1,26 @@
-"""Pictures of solutions. matplotlib is imported when something is drawn, and never before."""
+"""Phi along the trajectories of a solution."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.spread import plot_spread, spread
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bilevel_sym.solution import Solution
 
-__all__ = ["COLOURS", "Spread", "plot_solution", "plot_spread", "require_matplotlib", "spread"]
-
-Floats: TypeAlias = NDArray[np.float64]
-
-# Okabe and Ito's colours, told apart by colour-blind readers: blue, vermillion, green, purple, orange, sky, black
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+__all__ = ["plot_solution"]
 
 ROUNDING = 2.0**-52
 RUG = 0.015  # how high above the lower edge, as a part of the axes, perturbations of an ensemble are marked
-
-
-def require_matplotlib() -> None:
-    """Refuse, with a cure, where matplotlib is not installed.
-
-    >>> try:
-    ...     require_matplotlib()
-    ... except InvalidProblem as error:
-    ...     assert error.hint == "pip install 'bilevel-sym[plot]'"
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as missing:
-        raise InvalidProblem("drawing wants matplotlib", hint="pip install 'bilevel-sym[plot]'") from missing
-
-
-class Spread(NamedTuple):
-    """The median and the quartiles of an ensemble, at each of its points."""
-
-    median: Floats
-    q25: Floats
-    q75: Floats
-
-
-def spread(values: Floats) -> Spread:
-    """The median and quartiles over the first axis, of what is not NaN; NaN where everything is.
-
-    >>> median, q25, q75 = spread(np.array([[1.0, np.nan], [2.0, np.nan], [3.0, np.nan]]))
-    >>> median.tolist(), q25.tolist()
-    ([2.0, nan], [1.5, nan])
-    """
-    known = ~np.isnan(values).all(axis=0)
-    result = np.full((3, *values.shape[1:]), np.nan)
-    result[:, known] = np.nanquantile(values[:, known], (0.5, 0.25, 0.75), axis=0)
-    return Spread(*result)
-
-
-def plot_spread(ax: Axes, at: Floats, values: Spread, *, colour: str, label: str) -> None:
-    """A line for the median, and a band from quartile to quartile."""
-    ax.plot(at, values.median, color=colour, label=label, linewidth=1.5)
-    ax.fill_between(at, values.q25, values.q75, color=colour, alpha=0.25, linewidth=0)
 
 
 @dataclass(frozen=True)
@@ -93,23 +49,23 @@ def plot_solution(
     >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
     >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=5)
-    >>> plot_solution(solution, against="calls", phi_min=0.0).get_yscale()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> plot_solution(solution, Figure().subplots(), against="calls", phi_min=0.0).get_yscale()
     'log'
     """
     if against not in ("iteration", "calls"):
         raise InvalidProblem(f"against={against!r}", hint='"iteration" or "calls"')
     curves = _curves(solution, against, phi_min)
-    require_matplotlib()
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots()[1]
+    ax = axes_or_new(ax)
     (_draw_one if len(curves.height) == 1 else _draw_many)(ax, curves)
-    ax.set_xlabel("iteration k" if against == "iteration" else "oracle calls (gradients and products)")
+    if against == "iteration":
+        count_iterations(ax)
+    else:
+        ax.set_xlabel("oracle calls (gradients and products)")
     ax.set_ylabel(r"$\Phi(x_k)$" if phi_min is None else r"$\Phi(x_k) - \Phi_{\min}$")
     if phi_min is not None:
         ax.set_yscale("log")
-    ax.legend(frameon=False)
+    legend_below(ax)
     return ax
 
 

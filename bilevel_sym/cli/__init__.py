@@ -1,0 +1,36 @@
+"""The command line: parses, calls, prints; no mathematics.
+
+Exit codes: 0 done, 1 something is violated or every trajectory failed, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    >>> main(["derive", "zoo:minimax_nash", "--format", "latex"])  # doctest: +ELLIPSIS
+    \\begin{aligned}
+    ...
+    \\end{aligned}
+    0
+    """
+    try:  # Ctrl-C may come at any moment, and again while the first one is answered
+        with Interrupts(until_the_end=arguments is None):
+            try:
+                from bilevel_sym.cli.session import run
+
+                return run(arguments)
+            except KeyboardInterrupt:
+                from bilevel_sym.cli.screen import tell_interrupted
+
+                tell_interrupted("nothing was begun")
+                return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -1,0 +1,58 @@
+"""``bilevel-sym derive``: the formulas of a problem."""
+
+from __future__ import annotations
+
+import argparse
+
+from bilevel_sym.cli.command import PROBLEM, Command
+from bilevel_sym.cli.records import derivation_record, json_text
+from bilevel_sym.cli.screen import Screen
+from bilevel_sym.cli.values import load_problem, one_of
+
+__all__ = ["COMMAND"]
+
+FORMATS = ("text", "latex", "python", "json")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("problem", metavar="PROBLEM", help="what to derive; see below")
+    parser.add_argument(
+        "--format", metavar="FORMAT", type=one_of(*FORMATS), default="text",
+        help="text (default), latex, python (NumPy, runs alone) or json (bilevel-sym/derivation/1)",
+    )  # fmt: skip
+
+
+def _run(options: argparse.Namespace, screen: Screen) -> int:
+    with screen.meter("deriving"):
+        from bilevel_sym.derivation import derive
+        from bilevel_sym.display import text_lines
+        from bilevel_sym.errors import NoClosedForm
+
+        derivation = derive(load_problem(options.problem))
+        if options.format == "text":
+            screen.show_all(text_lines(derivation))
+        elif options.format == "python":
+            screen.show(derivation.source("numpy"), plain=True)
+        elif options.format == "json":
+            screen.show(json_text(derivation_record(derivation), ascii_only=screen.only_ascii), plain=True)
+        else:
+            try:
+                formulas = derivation.latex()
+            except NoClosedForm:
+                formulas = derivation.latex(form="blocks")
+            screen.show(formulas, plain=True)
+    return 0
+
+
+COMMAND = Command(
+    name="derive",
+    summary="y*(x), Phi, its gradient and Hessian, term by term",
+    examples=(
+        ("bilevel-sym derive zoo:scalar", "every formula, with its direct and implicit terms"),
+        ("bilevel-sym derive toy.toml --format latex", "the same for a paper"),
+        ("bilevel-sym derive toy.toml --format python > toy.py", "NumPy functions y_star, phi, grad_phi, hess_phi"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+    notes=PROBLEM,
+)

@@ -1,0 +1,197 @@
+"""Records for programs: what ``--format json`` prints. The schemas are stable; ``.github/docs/schemas`` has them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bilevel_sym.ball import Ball
+    from bilevel_sym.certificate import PointCertificate
+    from bilevel_sym.derivation import Derivation
+    from bilevel_sym.zoo import Example
+    from verify.erratum import Erratum
+
+__all__ = [
+    "certificate_record", "derivation_record", "erratum_record", "example_record", "json_text", "zoo_record",
+]  # fmt: skip
+
+Record = dict[str, Any]
+
+
+def json_text(record: Record, *, ascii_only: bool = False) -> str:
+    """Strict JSON.
+
+    >>> print(json_text({"x": [1.0, None]}))
+    {
+      "x": [
+        1.0,
+        null
+      ]
+    }
+    """
+    return json.dumps(record, indent=2, ensure_ascii=ascii_only, allow_nan=False)
+
+
+# ---- derive -----------------------------------------------------------------------------------------------
+
+
+def derivation_record(derivation: Derivation) -> Record:
+    """Expressions as text, matrices as lists of rows; absent formulas are null.
+
+    >>> from bilevel_sym import derive, zoo
+    >>> derivation_record(derive(zoo.get("minimax_not_nash").problem))["hess_phi"]
+    [['6']]
+    """
+    record: Record = {
+        "schema": "bilevel-sym/derivation/1",
+        "name": derivation.name,
+        "x": [s.name for s in derivation.x],
+        "y": [s.name for s in derivation.y],
+        "closed_form": derivation.is_closed_form,
+        "method": derivation.method,
+        "y_star": None if derivation.y_star is None else [str(e) for e in derivation.y_star],
+        "auxiliaries": {str(name): str(value) for name, value in derivation.auxiliaries.items()},
+    }
+    return record | _written_out(derivation)
+
+
+def _written_out(derivation: Derivation) -> Record:
+    """Null for what is too large to be written; the auxiliaries hold for every size."""
+    from bilevel_sym.display import written_out
+    from bilevel_sym.errors import NoClosedForm
+
+    texts: Record = dict.fromkeys(("phi", "grad_phi", "hess_phi", "terms"))
+    try:
+        for name in ("phi", "grad_phi", "hess_phi"):
+            texts[name] = _texts(written_out(derivation, name))
+        texts["terms"] = _texts(derivation.terms)
+    except NoClosedForm:
+        pass
+    return texts
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _texts(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        return [[str(entry) for entry in row] for row in value.tolist()]
+    return str(value)
+
+
+# ---- certify ----------------------------------------------------------------------------------------------
+
+
+def certificate_record(certificate: PointCertificate) -> Record:
+    """Numbers as decimal text, each with a bound on its error: the truth lies within it, proved.
+
+    >>> from bilevel_sym import evaluate, zoo
+    >>> certificate_record(evaluate(zoo.get("minimax_not_nash").problem, ["1/3"], digits=5))["at"]
+    {'x': '1/3'}
+    """
+    problem = certificate.problem
+
+    def enclosed(ball: Ball) -> Record:
+        # Arb's own text is an enclosure: "[0.333 +/- 4e-4]", without brackets where it is exact
+        value, _, error = ball.value.str(certificate.digits).strip("[]").partition("+/-")
+        return {"value": value.strip() or "0", "error": error.strip() or "0"}
+
+    return {
+        "schema": "bilevel-sym/certificate/1",
+        "name": problem.name,
+        "at": {s.name: str(value) for s, value in zip(problem.x, certificate.x, strict=True)},
+        "digits": certificate.digits,
+        "proved": certificate.proved,
+        "y_star": {s.name: enclosed(ball) for s, ball in zip(problem.y, certificate.y_star, strict=True)},
+        "phi": enclosed(certificate.phi),
+        "grad_phi": [enclosed(ball) for ball in certificate.grad_phi],
+        "hess_phi": [[enclosed(ball) for ball in row] for row in certificate.hess_phi],
+    }
+
+
+# ---- zoo --------------------------------------------------------------------------------------------------
+
+
+def zoo_record() -> Record:
+    """Every problem by name, with what it takes.
+
+    >>> next(problem for problem in zoo_record()["problems"] if problem["name"] == "tube")["parameters"]
+    {'d': 5, 'L': '1', 'gamma': '1'}
+    """
+    from bilevel_sym import zoo
+
+    return {
+        "schema": "bilevel-sym/zoo/1",
+        "problems": [
+            {"name": name, "summary": zoo.summary(name), "parameters": _plain(zoo.parameters(name))}
+            for name in zoo.names()
+        ],
+    }
+
+
+def example_record(example: Example) -> Record:
+    """A problem with its answers: expressions as text, null where nothing is known in closed form.
+
+    >>> from bilevel_sym import zoo
+    >>> example_record(zoo.get("minimax_not_nash"))["stationary_points"]
+    [{'x': ['0'], 'kind': 'local minimum'}]
+    """
+    problem, points, constants = example.problem, example.stationary_points, example.constants
+    names = ("mu", "ell", "rho", "nu", "M", "sigma")
+    return {
+        "schema": "bilevel-sym/example/1",
+        "name": example.name,
+        "summary": example.summary,
+        "parameters": _plain(example.parameters),
+        "kind": problem.kind,
+        "x": [s.name for s in problem.x],
+        "y": [s.name for s in problem.y],
+        "f": str(problem.f),
+        "g": str(problem.g),
+        "box": None if problem.box is None else {s: [str(low), str(high)] for s, (low, high) in problem.box.items()},
+        "y_star": None if example.y_star is None else [str(e) for e in example.y_star],
+        "phi": None if example.phi is None else str(example.phi),
+        "stationary_points": None
+        if points is None
+        else [{"x": [str(c) for c in point.x], "kind": point.kind} for point in points],
+        "all_stationary": example.all_stationary,
+        "constants": None
+        if constants is None
+        else {name: str(v) for name in names if (v := getattr(constants, name)) is not None},
+        "notes": {key: str(value) for key, value in example.notes.items()},
+        "reference": example.reference,
+    }
+
+
+def _plain(parameters: Any) -> Record:
+    """Whole numbers as they are, everything else as text that ``zoo:name,key=value`` takes."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, tuple):
+            return ":".join(map(str, value))
+        return value if isinstance(value, int) else str(value)
+
+    return {key: plain(value) for key, value in parameters.items()}
+
+
+# ---- errata -----------------------------------------------------------------------------------------------
+
+
+def erratum_record(entry: Erratum) -> Record:
+    """An erratum with its verdict, computed anew.
+
+    >>> from verify.referee import errata
+    >>> erratum_record(errata()[0])["verdict"]
+    'HOLDS'
+    """
+    from bilevel_sym import paper
+
+    result = entry.check()
+    names = ("printed", "corrected", "witness", "why", "severity", "evidence")
+    return {
+        "labels": list(entry.labels),
+        "citations": [paper.cite(label) for label in entry.labels],
+        **{name: getattr(entry, name) for name in names},
+        "verdict": str(result.verdict),
+        "message": result.message,
+    }

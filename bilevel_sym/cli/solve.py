@@ -1,0 +1,92 @@
+"""``bilevel-sym solve``: minimise Phi."""
+
+from __future__ import annotations
+
+import argparse
+
+from bilevel_sym.cli.command import PROBLEM, Command
+from bilevel_sym.cli.interrupts import INTERRUPTED
+from bilevel_sym.cli.records import json_text
+from bilevel_sym.cli.screen import Screen, tell_interrupted
+from bilevel_sym.cli.values import as_point, check_names, load_problem, one_of, positive, whole
+
+__all__ = ["ALGORITHMS", "COMMAND"]
+
+# written out, so that help need not import the solvers; a test compares
+ALGORITHMS = (
+    "perturbed-aid", "perturbed-gdmax", "perturbed-exact", "descent", "descent-ineon", "stocbio", "stocbio-ineon",
+)  # fmt: skip
+
+NOTES = f"""{PROBLEM}
+ALGORITHM, if none is given, is what suits the kind of problem:
+  perturbed-aid      Algorithm 1 with AID; for bilevel problems
+  perturbed-gdmax    Algorithm 1 for minimax problems
+  stocbio-ineon      Algorithm 3 with iNEON; for stochastic problems
+  perturbed-exact    Algorithm 1, the lower level solved by Newton's method
+  descent            no perturbation: stays at a saddle point
+  descent-ineon      descent, leaving saddle points by iNEON (Algorithm 2)
+  stocbio            Algorithm 3 without an escape from saddle points
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM", help="see below")
+    add("--algorithm", metavar="ALGORITHM", type=one_of(*ALGORITHMS), help="see below")
+    add("--x0", metavar="POINT", help='the start, such as "x1=0.1,x2=0" (default: the centre of the box, or 0)')
+    add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
+    add("--seeds", metavar="S", type=whole(1), default=1, help="how many trajectories (default 1)")
+    add("--steps", metavar="K", type=whole(0), default=1000, help="at most so many (default 1000)")
+    add("--eps", metavar="E", type=positive, default=1e-3, help="accuracy of a local minimum (default 1e-3)")
+    add("--eta", metavar="H", type=positive, help="the step on x (default: from sampled curvature)")
+    add("--out", metavar="FILE", help="write the trajectories: .csv, .json or .png")
+    add(
+        "--format", metavar="FORMAT", type=one_of("text", "json"), default="text",
+        help="text (default) or json (bilevel-sym/solution/1)",
+    )  # fmt: skip
+
+
+def _run(options: argparse.Namespace, screen: Screen) -> int:
+    start = None if options.x0 is None else as_point(options.x0, "--x0")
+    from bilevel_sym.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
+
+    check_output(options.out)
+    with screen.meter("reading"):
+        problem = load_problem(options.problem)
+    if start is not None:
+        check_names(start, problem, "--x0")
+    job = SolveJob(
+        problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta
+    )
+    solution = job.run(progress=screen.progress, record=options.out is not None)
+    with screen.meter("looking at the result"):
+        if options.out is not None:
+            write_solution(solution, options.out)
+        if options.format == "json":
+            screen.show(json_text(solution_record(solution), ascii_only=screen.only_ascii), plain=True)
+        else:
+            screen.show_all(job.report(solution))
+            if options.out is not None:
+                screen.show(f"written: {options.out}")
+    if is_interrupted(solution):
+        tell_interrupted("the report is on the steps made so far")
+        return INTERRUPTED
+    return 0 if any(status.ok for status in solution.statuses) else 1
+
+
+COMMAND = Command(
+    name="solve",
+    summary="minimise Phi, escaping saddle points; steps are chosen unless given",
+    examples=(
+        ("bilevel-sym solve zoo:saddle", "from the centre of its box, a saddle point"),
+        (
+            'bilevel-sym solve toy.toml --x0 "x1=0,x2=0" --seeds 20 --out run.csv',
+            "20 trajectories, all iterates in a file",
+        ),
+        ("bilevel-sym solve zoo:saddle --algorithm descent --out stuck.png", "without noise nothing moves: a picture"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+    codes=("0  done; running out of steps is done, and said", "1  every trajectory failed"),
+    notes=NOTES,
+)

@@ -1,0 +1,150 @@
+"""Values of options: numbers, choices, points, problems. What is wrong is told together with what is right."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import math
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bilevel_sym.errors import InvalidProblem
+
+if TYPE_CHECKING:
+    from bilevel_sym.problem import BilevelProblem
+
+__all__ = ["as_point", "check_names", "load_problem", "one_of", "positive", "whole"]
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A whole number between two.
+
+    >>> whole(1)("1000")
+    1000
+    """
+    wanted = f"a whole number {f'of at least {least}' if most is None else f'from {least} to {most}'}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text[:40]!r} is not {wanted}{_written_out(text)}") from None
+        if value < least or (most is not None and value > most):
+            raise ArgumentTypeError(f"{text[:40]} is not {wanted}")
+        return value
+
+    return read
+
+
+def _written_out(text: str) -> str:
+    """1e3 means 1000 to many people."""
+    with contextlib.suppress(ValueError):
+        if (value := float(text)).is_integer() and abs(value) < 1e15:
+            return f"\ntry: {int(value)}"
+    return ""
+
+
+def positive(text: str) -> float:
+    """A positive decimal number.
+
+    >>> positive("1e-3")
+    0.001
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number\ntry: a decimal, such as 0.001 or 1e-3")
+    return value
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A word out of a few.
+
+    >>> one_of("text", "json")("json")
+    'json'
+    """
+
+    def choose(text: str) -> str:
+        if text in names:
+            return text
+        near = difflib.get_close_matches(text.lower()[:60], names, n=1)
+        hint = f"did you mean {near[0]}?" if near else names[0]
+        raise ArgumentTypeError(f"{text[:40]!r} is not one of {', '.join(names)}\ntry: {hint}")
+
+    return choose
+
+
+def as_point(text: str, option: str) -> dict[str, str]:
+    """x1=1/3,x2=0.2 as a mapping; the numbers stay text, which means exactly what it says.
+
+    >>> as_point("x1=1/3, x2=0.2", "--at")
+    {'x1': '1/3', 'x2': '0.2'}
+    """
+    point: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InvalidProblem(f"{option}: {part.strip()[:60]!r} is not NAME=VALUE", hint=f'{option} "x1=1/3,x2=0.2"')
+        if name in point:
+            raise InvalidProblem(f"{option}: {name[:60]} is given twice", hint="one value for each variable of x")
+        point[name] = value
+    return point
+
+
+def check_names(point: Mapping[str, str], problem: BilevelProblem, option: str) -> None:
+    """Refuse a point that leaves out a variable of x, or gives something else.
+
+    >>> check_names({"x": "1/3"}, load_problem("zoo:scalar"), "--at")
+    """
+    names = [s.name for s in problem.x]
+    example = ",".join(f"{name}={point.get(name, 0)}" for name in names)
+    hint = f'{option} "{example}"' if len(example) < 200 else f"x is {names[0]}, ..., {names[-1]}"
+    if unknown := [name for name in point if name not in names]:
+        raise InvalidProblem(f"{option}: {unknown[0][:60]} is not a variable of x", hint=hint)
+    if absent := [name for name in names if name not in point]:
+        raise InvalidProblem(f"{option}: no value for {', '.join(absent)[:200]}", hint=hint)
+
+
+def load_problem(text: str) -> BilevelProblem:
+    """The problem that a file, or ``zoo:name``, means.
+
+    >>> load_problem("zoo:scalar").name
+    'scalar'
+    """
+    if text.lower().startswith("zoo:"):
+        from bilevel_sym import zoo
+
+        return zoo.parse(text[4:]).problem
+    from bilevel_sym.problem import BilevelProblem
+
+    path = Path(text)
+    try:
+        absent, folder = not path.exists(), path.is_dir()
+    except (OSError, ValueError):  # a name that no file can have
+        absent, folder = True, False
+    if absent or folder:
+        what = f"{text[:200]} is a directory" if folder else f"there is no file {text[:200]!r}"
+        raise InvalidProblem(what if text else "PROBLEM is empty", hint=_meant(text, path, folder))
+    return BilevelProblem.load(path)
+
+
+def _meant(text: str, path: Path, folder: bool) -> str:
+    """What stands for a problem that is not there: a name of the zoo, or a file nearby."""
+    from bilevel_sym import zoo
+
+    name = text.removeprefix("zoo").lstrip("/.").partition(",")[0]
+    if near := difflib.get_close_matches(name.removesuffix(".toml")[:60], zoo.names(), n=1, cutoff=0.8):
+        return f"did you mean zoo:{near[0]}?"
+    try:
+        files = sorted(item.name for item in (path if folder else path.parent).glob("*.toml"))
+    except (OSError, ValueError):
+        files = []
+    if folder and files and text:
+        return f"a file in it, such as {path / files[0]}"
+    if near := difflib.get_close_matches(path.name[:60], files, n=1):
+        return f"did you mean {path.with_name(near[0])}?"
+    return "a TOML file that says x, y, f and g, or zoo:NAME (bilevel-sym zoo lists the names)"

@@ -1,0 +1,75 @@
+"""``bilevel-sym verify``: verdicts on the statements of the theory."""
+
+from __future__ import annotations
+
+import argparse
+
+from bilevel_sym.cli.command import PROBLEM, Command
+from bilevel_sym.cli.interrupts import INTERRUPTED
+from bilevel_sym.cli.screen import Screen, tell_interrupted
+from bilevel_sym.cli.values import load_problem, one_of, positive, whole
+
+__all__ = ["COMMAND"]
+
+NOTES = f"""{PROBLEM}
+A verdict is HOLDS, VIOLATED, or with its reason INCONCLUSIVE or NOT_APPLICABLE.
+LABEL is one of the paper, such as lem:descent or grad-Lipschitz.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM", help="with a box; see below")
+    add("--claims", metavar="LABEL,...", type=_labels, help="only these statements (default: all that apply)")
+    add(
+        "--variant", metavar="VARIANT", type=one_of("corrected", "printed", "sharp"), default="corrected",
+        help="which formulas: corrected (default), printed (as in the paper) or sharp (the best that is proved)",
+    )  # fmt: skip
+    add(
+        "--format", metavar="FORMAT", type=one_of("text", "markdown", "json"), default="text",
+        help="text (default), markdown or json (bilevel-sym/report/1)",
+    )  # fmt: skip
+    add("--seconds", metavar="S", type=positive, help="the time to keep to (default 40)")
+    add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
+
+
+def _labels(text: str) -> list[str]:
+    labels = [label.strip() for label in text.split(",") if label.strip()]
+    if not labels:
+        raise argparse.ArgumentTypeError("there is no label\ntry: lem:descent, or no --claims for all that apply")
+    return labels
+
+
+def _run(options: argparse.Namespace, screen: Screen) -> int:
+    with screen.meter("reading"):
+        # the command line stands above both packages; nothing else in this one knows the verifier
+        from verify.runner import run
+
+        problem = load_problem(options.problem)
+    report = run(
+        problem, claims=options.claims, rng=options.seed, seconds=options.seconds, variant=options.variant,
+        progress=screen.progress,
+    )  # fmt: skip
+    if options.format == "text":
+        screen.show(report.to_text(width=screen.width))
+    else:
+        screen.show(report.to_markdown() if options.format == "markdown" else report.to_json(), plain=True)
+    if report.interrupted:
+        tell_interrupted("what was not reached is INCONCLUSIVE in the report")
+        return INTERRUPTED
+    return 0 if report.ok else 1
+
+
+COMMAND = Command(
+    name="verify",
+    summary="a verdict on each statement of the theory, over the problem's box",
+    examples=(
+        ("bilevel-sym verify zoo:saddle --claims lem:descent,grad-Lipschitz", "two statements"),
+        ("bilevel-sym verify toy.toml --seconds 10", "all of them, in ten seconds"),
+        ("bilevel-sym verify zoo:lphi_witness --variant printed", "a printed bound that fails"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+    codes=("0  nothing is violated", "1  something is violated"),
+    notes=NOTES,
+)

@@ -1,0 +1,22 @@
+"""Pictures of problems and runs. matplotlib is imported when something is drawn, and never before.
+
+Functions take the axes to draw on, or none for new ones, and return them.
+"""
+
+from bilevel_sym.plotting.differences import plot_differences
+from bilevel_sym.plotting.eigenvalues import plot_eigenvalues
+from bilevel_sym.plotting.estimates import plot_estimates
+from bilevel_sym.plotting.game import plot_game, plot_moves
+from bilevel_sym.plotting.landscape import plot_landscape
+from bilevel_sym.plotting.paths import plot_trajectories
+from bilevel_sym.plotting.response import plot_response
+from bilevel_sym.plotting.solution import plot_solution
+from bilevel_sym.plotting.spread import Spread, plot_spread, spread
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below, require_matplotlib
+from bilevel_sym.plotting.terms import plot_terms
+
+__all__ = [
+    "COLOURS", "Spread", "axes_or_new", "count_iterations", "legend_below", "plot_differences", "plot_eigenvalues",
+    "plot_estimates", "plot_game", "plot_landscape", "plot_moves", "plot_response", "plot_solution", "plot_spread",
+    "plot_terms", "plot_trajectories", "require_matplotlib", "spread",
+]  # fmt: skip

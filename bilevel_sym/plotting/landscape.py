@@ -1,0 +1,214 @@
+"""The landscape of Phi over a box in one or two variables, with stationary points by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bilevel_sym.box import Box
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
+from bilevel_sym.plotting.values import on_grid, where_defined
+from bilevel_sym.problem import BilevelProblem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+__all__ = ["KINDS", "plot_landscape"]
+
+CURVE, SURFACE = 401, 97  # points each way, in one and in two variables
+LEVELS = 14
+POWERS = (2.0, 7.0)  # of the distance between contours: with 2, those of a bowl x^2 are evenly spaced
+PALE = 0.5  # how much of the colour map is white: marks and lines stand out
+FLAT = 1e-12  # a height that changes less than this, relatively, is drawn as constant
+
+# a kind of stationary point by its marker and colour
+KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "local minimum": ("v", COLOURS[2]),
+        "saddle": ("X", COLOURS[1]),
+        "local maximum": ("^", COLOURS[3]),
+        "degenerate": ("D", COLOURS[4]),
+        "undecided": ("$?$", COLOURS[6]),
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The part of x that is seen."""
+
+    names: tuple[str, ...]
+    low: Floats
+    high: Floats
+
+    def holds(self, x: Floats) -> bool:
+        return bool(((self.low <= x) & (x <= self.high)).all())
+
+
+def plot_landscape(
+    problem: BilevelProblem,
+    ax: Axes | None = None,
+    *,
+    box: Box | Mapping[str, Iterable[object]] | None = None,
+    points: Iterable[Any] | None = (),
+    resolution: int | None = None,
+) -> Axes:
+    """Phi over a box in x, by default the problem's: of one variable a curve, of two filled contours.
+
+    ``points`` have an ``x`` and a ``kind``, as those of ``verify.stationary_points`` and of the zoo (None where it does
+    not know them); the ones in the box are marked by kind. ``resolution`` is the number of grid points each way. Where
+    the lower level cannot be solved, or f is not defined, there is a gap. Returns the axes, new ones where none are
+    given.
+
+    >>> from bilevel_sym import zoo
+    >>> saddle = zoo.get("saddle")
+    >>> from matplotlib.figure import Figure
+    >>> plot_landscape(saddle.problem, Figure().subplots(), points=saddle.stationary_points).get_xlabel()
+    'x1'
+    >>> plot_landscape(zoo.get("saddle", d=3).problem)
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: a landscape has one or two variables, but x has 3
+    try: plot_solution and plot_eigenvalues draw runs in any dimension
+    """
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidProblem(f"a landscape wants a problem, but was given a {type(problem).__name__}")
+    exact = problem.mean
+    window = _window(exact, box)
+    count = _count(resolution, exact.d)
+    marks = [_mark(point, exact.d) for point in points or ()]
+    axes, heights = on_grid(exact.kernels.phi, window.low, window.high, count)
+    if np.isnan(heights).all():
+        raise InvalidProblem("Phi has no value at any point of the box", hint="another box")
+    ax = axes_or_new(ax)
+    (_draw_curve if exact.d == 1 else _draw_surface)(ax, window, axes, heights)
+    _draw_points(ax, exact, window, marks)
+    if problem.name:
+        ax.set_title(problem.name)
+    return ax
+
+
+def _window(problem: BilevelProblem, box: object) -> _Window:
+    names = tuple(s.name for s in problem.x)
+    if len(names) > 2:
+        raise InvalidProblem(
+            f"a landscape has one or two variables, but x has {len(names)}",
+            hint="plot_solution and plot_eigenvalues draw runs in any dimension",
+        )
+    if box is None and problem.box is None:
+        example = ", ".join(f'"{name}": (-1, 1)' for name in names)
+        raise InvalidProblem("the problem has no box to draw", hint=f"box={{{example}}}")
+    chosen = problem.box if box is None else box if isinstance(box, Box) else Box(box)  # type: ignore[arg-type]
+    assert chosen is not None
+    bound = chosen.bind(names, tuple(s.name for s in problem.y))
+    ends = np.array([[float(end) for end in bound[name]] for name in names])
+    for name, (low, high) in zip(names, ends, strict=True):
+        if not low < high:
+            raise InvalidProblem(
+                f"the box has no width: {name} is {low:g}", hint=f'"{name}": ({low - 1:g}, {low + 1:g})'
+            )
+    return _Window(names, ends[:, 0], ends[:, 1])
+
+
+def _count(resolution: object, d: int) -> int:
+    if resolution is None:
+        return CURVE if d == 1 else SURFACE
+    if isinstance(resolution, bool) or not isinstance(resolution, int) or not 2 <= resolution <= 5000:
+        raise InvalidProblem(f"resolution={resolution!r:.40}", hint="a whole number of grid points, from 2 to 5000")
+    return resolution
+
+
+def _mark(point: Any, d: int) -> tuple[Floats, str]:
+    try:
+        x, kind = np.array([float(value) for value in point.x]), str(point.kind)
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidProblem(
+            f"a point without x and kind: {point!r:.60}", hint="verify.stationary_points(problem)"
+        ) from None
+    if len(x) != d or kind not in KINDS:
+        raise InvalidProblem(
+            f"a point with {len(x)} coordinates and kind {kind!r}", hint=f"{d}, and one of: {', '.join(KINDS)}"
+        )
+    return x, kind
+
+
+def _draw_curve(ax: Axes, window: _Window, axes: list[Floats], heights: Floats) -> None:
+    ax.plot(axes[0], heights, color="0.35", linewidth=1.5, zorder=1)
+    low, high = _ends(heights)
+    room = 0.06 * (high - low)
+    ax.set(xlabel=window.names[0], ylabel=rf"$\Phi$({window.names[0]})", ylim=(low - room, high + room))
+    ax.set_xlim(window.low[0], window.high[0])
+
+
+def _draw_surface(ax: Axes, window: _Window, axes: list[Floats], heights: Floats) -> None:
+    from matplotlib.colors import BoundaryNorm
+
+    levels = _levels(heights)
+    shown = np.ma.masked_invalid(heights.T)  # rows of a picture are the second variable
+    norm = BoundaryNorm(levels, 256)
+    filled = ax.contourf(axes[0], axes[1], shown, levels=levels, cmap=_pale(), norm=norm, zorder=0)
+    ax.contour(filled, levels=levels, colors="0.45", linewidths=0.4, linestyles="solid", zorder=0.5)
+    if np.isnan(heights).any():
+        ax.patch.set(hatch="///", edgecolor="0.75", facecolor="white")
+        ax.fill([], [], hatch="///", edgecolor="0.75", facecolor="white", label=r"$\Phi$ has no value")
+        legend_below(ax)
+    figure = ax.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(filled, ax=ax, format=lambda value, _: _number(value), ticks=levels[::2])
+    bar.set_label(rf"$\Phi$({', '.join(window.names)})")
+    ax.set(xlabel=window.names[0], ylabel=window.names[1])
+    ax.locator_params(nbins=7)
+    ax.set_xlim(window.low[0], window.high[0])
+    ax.set_ylim(window.low[1], window.high[1])
+
+
+def _ends(heights: Floats) -> tuple[float, float]:
+    """The lowest and the highest; of what is constant but for rounding, a little below and above."""
+    low, high = float(np.nanmin(heights)), float(np.nanmax(heights))
+    size = max(abs(low), abs(high))
+    if high - low > FLAT * size:
+        return low, high
+    return low - 0.5 * (size or 1.0), high + 0.5 * (size or 1.0)
+
+
+def _levels(heights: Floats) -> Floats:
+    """Heights of the contours: denser near the lowest, and the more so, the more of the landscape is low."""
+    low, high = _ends(heights)
+    share = (float(np.nanmedian(heights)) - low) / (high - low)
+    power = np.clip(np.log(np.clip(share, 0.01, 0.99)) / np.log(0.5), *POWERS)  # the median comes to the middle
+    return np.asarray(low + (high - low) * np.linspace(0, 1, LEVELS + 1) ** power)
+
+
+def _number(value: float) -> str:
+    """Three digits, and no exponent where a few more do without."""
+    return f"{value:.3g}" if not 1e3 <= abs(value) < 1e5 else f"{value:.0f}"
+
+
+def _pale() -> Colormap:
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    colours = colormaps["viridis"](np.linspace(0, 1, 256))
+    colours[:, :3] = PALE + (1 - PALE) * colours[:, :3]
+    return ListedColormap(colours)
+
+
+def _draw_points(ax: Axes, problem: BilevelProblem, window: _Window, marks: list[tuple[Floats, str]]) -> None:
+    seen = [(x, kind) for x, kind in marks if window.holds(x)]
+    for kind, (marker, colour) in KINDS.items():
+        x = np.array([point for point, its in seen if its == kind])
+        if not len(x):
+            continue
+        height = where_defined(problem.kernels.phi, x) if problem.d == 1 else x[:, 1]
+        ax.plot(
+            x[:, 0], height, linestyle="none", marker=marker, markersize=8, color=colour, markeredgecolor="black",
+            markeredgewidth=0.8, label=kind, zorder=7, clip_on=False,
+        )  # fmt: skip
+    if seen:
+        legend_below(ax)

@@ -1,0 +1,61 @@
+"""The lower level's answer y*(x), with its tangents by the implicit function theorem."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bilevel_sym.plotting.line import Line, line_over
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
+from bilevel_sym.plotting.values import where_defined
+from bilevel_sym.problem import BilevelProblem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from bilevel_sym.kernels import Kernels
+
+__all__ = ["plot_response"]
+
+REACH = 0.2  # how far a tangent goes each way, as a part of the box
+DASHES = ("-", "--", "-.", ":")
+
+
+def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Line = None) -> Axes:
+    """Every entry of y*(x) over x, with the tangents of slope -g_xy g_yy^-1 at the points ``at``.
+
+    x has one variable, and runs over the box, by default the problem's. Returns the axes, new ones where none are
+    given.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y", box={"x": (-2, 2), "y": (-2, 2)})
+    >>> plot_response(problem, at=[0.5]).get_ylabel()  # doctest: +SKIP
+    '$y^*$(x)'
+    """
+    x = line_over(problem, box)
+    exact = problem.mean
+    touched = np.asarray(at, dtype=np.float64).reshape(-1)
+    answers = _answers(exact.kernels, touched[:, None])
+    ax = axes_or_new(ax)
+    for k, symbol in enumerate(exact.y):
+        values = where_defined(lambda rows, k=k: exact.kernels.y_star(rows)[:, k], x)  # type: ignore[misc]
+        style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
+        ax.plot(x[:, 0], values, linewidth=2, label=f"{symbol.name}*", **style)
+    reach = REACH * (x[-1, 0] - x[0, 0])
+    for where, (y, slope) in zip(touched, answers, strict=True):
+        ends = np.array([-reach, reach])
+        for height, rise in zip(y, slope, strict=True):
+            ax.plot(where + ends, height + rise * ends, color=COLOURS[1], linewidth=1.2, label="tangent")
+            ax.plot(where, height, "o", color=COLOURS[1], markersize=6)
+    ax.set(xlabel=exact.x[0].name, ylabel=f"$y^*$({exact.x[0].name})")
+    ax.set_xlim(x[0, 0], x[-1, 0])
+    legend_below(ax)
+    return ax
+
+
+def _answers(kernels: Kernels, x: Floats) -> list[tuple[Floats, Floats]]:
+    """y* and its derivative, both (n,), at each row of x."""
+    y = kernels.y_star(x)
+    slopes = -np.linalg.solve(kernels.g_yy(x, y), kernels.g_xy(x, y).swapaxes(1, 2))[..., 0]
+    return list(zip(y, slopes, strict=True))

@@ -1,0 +1,155 @@
+"""The distribution: wheel and sdist hold what they should, work alone, and never ask the network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SMOKE = ROOT / "tests" / "smoke.py"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# Python imports sitecustomize before all else. In one process nobody can be reached ...
+NO_NETWORK = """
+import socket
+
+def refuse(*_args, **_more):
+    raise AssertionError("the network was asked")
+
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refuse
+"""
+# ... in another there are no extras.
+NO_EXTRAS = """
+import sys
+
+sys.modules.update(dict.fromkeys(("numba", "matplotlib", "hypothesis", "pytest", "jax"), None))
+"""
+
+
+def run(*command: str | Path, where: Path, path: Path | None = None) -> str:
+    """What a command prints; with ``path`` as the only addition to what Python has installed."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        env["PYTHONPATH"] = str(path)
+    done = subprocess.run(command, cwd=where, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def files_of_the_packages() -> set[str]:
+    """What a reader of the source would expect in the wheel."""
+    paths = (path for package in ("bilevel_sym", "verify") for path in (ROOT / package).rglob("*") if path.is_file())
+    return {path.relative_to(ROOT).as_posix() for path in paths if "__pycache__" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel and the sdist, built by the backend itself, without a network."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-d", folder, where=ROOT)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+@pytest.fixture(scope="module")
+def unpacked(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist's folder."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(archives["sdist"]) as archive:
+        archive.extractall(folder, filter="data")
+    (top,) = folder.iterdir()
+    return top
+
+
+def installed(archive: Path, folder: Path) -> Path:
+    """A folder with nothing but the package, as pip installs it."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation"]
+    run(*pip, "--target", folder, archive, where=folder.parent)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_packages_and_nothing_else(archives: dict[str, Path]) -> None:
+    with zipfile.ZipFile(archives["wheel"]) as archive:
+        names = set(archive.namelist())
+        metadata = next(archive.read(name).decode() for name in names if name.endswith("METADATA"))
+    assert {name for name in names if ".dist-info/" not in name} == files_of_the_packages()
+    assert "License-Expression: BSD-3-Clause" in metadata
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_all_that_is_kept_here_and_no_more(unpacked: Path) -> None:
+    kept = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if kept.returncode:
+        pytest.skip("not a clone of the repository")
+    expected = {name for name in kept.stdout.splitlines() if (ROOT / name).exists()}
+    found = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    assert found - {"PKG-INFO"} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_works_alone_and_without_extras(kind: str, archives: dict[str, Path], tmp_path: Path) -> None:
+    folder = installed(archives[kind], tmp_path / "site")
+    (folder / "sitecustomize.py").write_text(NO_EXTRAS, encoding="utf-8")
+    shown = run(sys.executable, "-W", "error", SMOKE, where=tmp_path, path=folder)
+    assert f"{folder}{os.sep}bilevel_sym" in shown
+
+
+@pytest.mark.slow
+def test_nothing_asks_the_network(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
+    assert "works" in run(sys.executable, "-W", "error", SMOKE, where=tmp_path, path=tmp_path)
+
+
+def test_the_guard_against_the_network_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
+    ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9')"
+    with pytest.raises(AssertionError, match="the network was asked"):
+        run(sys.executable, "-c", ask, where=tmp_path, path=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_runs_from_elsewhere(archives: dict[str, Path], tmp_path: Path) -> None:
+    folder = installed(archives["wheel"], tmp_path / "site")
+    shown = run(folder / "bin" / "bilevel-sym", "derive", "zoo:scalar", where=tmp_path, path=folder)
+    assert "y*" in shown
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_sdist_run(unpacked: Path) -> None:
+    chosen = ["tests/test_paper.py", "tests/test_parsing.py", "bilevel_sym/ball.py", "-n", "0"]
+    shown = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, where=unpacked)
+    assert re.search(r"\d+ passed", shown)
+
+
+def test_metadata_says_one_thing_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    version, name = PROJECT["version"], PROJECT["name"]
+    assert re.search(rf"^version: {re.escape(version)}$", citation, re.M)
+    assert re.search(rf"^title: {name}$", citation, re.M)
+    assert re.search(rf"^license: {PROJECT['license']}$", citation, re.M)
+    assert version in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_pythons_are_the_same_everywhere() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    assert f"versions=({' '.join(named)})" in (ROOT / ".ci" / "pythons").read_text(encoding="utf-8")
+    matrix = ", ".join(f'"{version}"' for version in named)
+    assert f"python: [{matrix}]" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+
+
+def test_every_dependency_has_a_floor_and_no_ceiling() -> None:
+    groups = PROJECT["optional-dependencies"].values()
+    for wanted in [*PROJECT["dependencies"], *(line for lines in groups for line in lines)]:
+        assert re.fullmatch(r"bilevel-sym\[[\w,]+\]|[\w-]+(\[\w+\])?>=[\d.]+", wanted), wanted
