@@ -8,6 +8,8 @@ Matrix([[2*x/(x**2 + 1)**2]])
 
 import lazy_loader as _lazy
 
+__version__ = "0.1.0"
+
 # imported when first asked for, as __init__.pyi lists them: the command line says what it is for, or that a word is
 # mistyped, before SymPy is loaded
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

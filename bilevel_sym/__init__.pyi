@@ -12,6 +12,8 @@ from .solution import Solution, Trajectory
 from .solvers import Descent, INeon, LocalMinimum, Perturbed, State, StocBiO, neumann_batch_sizes, solve
 from .status import Status
 
+__version__: str
+
 __all__ = [
     "AID",
     "ITD",

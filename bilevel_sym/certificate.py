@@ -167,7 +167,8 @@ def evaluate(
         bits = 2 * bits
     raise CertificateFailure(
         f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
-        hint="look for a kink of abs, min, max or Piecewise, the end of a domain, or a nearly singular g_yy there",
+        hint=starts.hint
+        or "look for a kink of abs, min, max or Piecewise, the end of a domain, or a nearly singular g_yy there",
     )
 
 
@@ -192,14 +193,18 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
     names = [s.name for s in problem.x]
     if isinstance(x, Mapping):
         if set(x) != set(names):
-            raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
+            raise InvalidProblem(
+                f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
+                hint=str({name: x.get(name, 0) for name in names}),
+            )
         return tuple(rational(x[name], name) for name in names)
     if not _is_sequence(x):
         raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
     point = rational_vector(x, "x")
     if len(point) != problem.d:
         raise InvalidProblem(
-            f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}"
+            f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
+            hint="one number for each, in this order, or a mapping from names to numbers",
         )
     return point
 
@@ -213,6 +218,7 @@ class _Starts:
         small = problem.tape.program(("g_yy",)).size <= SMALL
         self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
         self._reason = ""
+        self.hint: str | None = None  # what to try where not even the kernels find y*
 
     def enclose(self) -> Enclosure | str:
         """The enclosure from the first start that leads to one, which is the first to be asked the next time."""
@@ -238,6 +244,8 @@ class _Starts:
             y: list[float] = self._problem.kernels.y_star(x).tolist()
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
+            if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
+                self.hint = "another point, or mend g: it must be strongly convex in y"
             return None
         return y
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 import sympy as sp
@@ -32,6 +33,8 @@ _ESCAPES = {
 }  # fmt: skip
 _READABLE = 2_000  # nodes of Phi and its derivatives, beyond which a notebook shows the matrix notation
 _PRINTABLE = 30_000  # nodes of one formula: a page has a thousand
+_LEGIBLE = 400  # nodes of one entry in plain text: a dozen lines of a terminal
+_SHOWN_N = 12  # and of so many variables are blocks still shown
 
 
 def matrix_formulas(d: int, n: int) -> dict[sp.MatrixSymbol, sp.MatrixExpr]:
@@ -132,7 +135,7 @@ def latex_terms(derivation: Derivation) -> str:
 
 
 def latex_summary(derivation: Derivation) -> str:
-    """What a notebook shows: the entries where a person can read them, else the matrix notation.
+    """What a notebook and the command line show: the entries where a person can read them, else the matrix notation.
 
     >>> from bilevel_sym import BilevelProblem, derive
     >>> latex_summary(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))).count("&=")
@@ -193,26 +196,53 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
     try:
         yield from _formula_lines(derivation)
     except NoClosedForm as refusal:
-        yield "with the blocks of f, g and L = f - v^T g_y at y = y*(x):"
+        yield "in matrices, with L = f - v^T g_y (v held constant), at y = y*(x):"
         yield from (f"  {name} = {formula}" for name, formula in derivation.auxiliaries.items())
-        yield str(refusal)
+        yield from _block_lines(derivation)
+        yield refusal.message
+        yield "try: --format python, functions that compute it; --format json, for the longer formulas written out"
+
+
+def _block_lines(derivation: Derivation) -> Iterator[str]:
+    """The entries that do not vanish of the blocks in the matrix formulas, where there are few enough to read."""
+    if max(len(derivation.x), len(derivation.y)) > _SHOWN_N:
+        return
+    axes = {"x": derivation.x, "y": derivation.y}
+    yield "where (entries that vanish are left out)"
+    for name in ("f_x", "f_y", "g_xy", "g_yy"):
+        block, symbols = derivation.blocks[name], [axes[axis] for axis in name[2:]]
+        for place in product(*(range(len(group)) for group in symbols)):
+            entry = block[place] if len(place) == 2 else block[place[0]]
+            repeated = name == "g_yy" and place[0] > place[1]
+            if entry != 0 and not repeated:
+                where = ", ".join(str(group[k]) for group, k in zip(symbols, place, strict=True))
+                yield f"  {name}[{where}] = {entry}"
 
 
 def _formula_lines(derivation: Derivation) -> Iterator[str]:
     where = "" if derivation.is_closed_form else ", at y = y*(x)"
     x = derivation.x
     yield f"Phi(x) = {written_out(derivation, 'phi')}{where}"
-    gradient = written_out(derivation, "grad_phi")
+    gradient = _legible(derivation, "grad_phi")
     yield f"grad Phi(x){where}"
     for i, symbol in enumerate(x):
         yield f"  [{symbol}] = {gradient[i]}"
         yield from _term_lines({name: term[i] for name, term in derivation.terms["grad_phi"].items()})
-    hessian = written_out(derivation, "hess_phi")
+    hessian = _legible(derivation, "hess_phi")
     yield f"Hess Phi(x){where}"
     for i in range(len(x)):
         for j in range(i, len(x)):
             yield f"  [{x[i]}, {x[j]}] = {hessian[i, j]}"
             yield from _term_lines({name: term[i, j] for name, term in derivation.terms["hess_phi"].items()})
+
+
+def _legible(derivation: Derivation, name: str) -> sp.MatrixBase:
+    """grad_phi or hess_phi, or TooLarge where an entry of it would fill a screen."""
+    matrix = written_out(derivation, name)
+    largest = max(map(tree_size, matrix))
+    if largest > _LEGIBLE:
+        raise TooLarge(f"{name} is not written out: an entry has {largest:,} symbols and operations")
+    return matrix
 
 
 def _term_lines(terms: dict[str, sp.Expr]) -> Iterable[str]:

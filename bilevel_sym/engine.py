@@ -121,7 +121,7 @@ def in_chunks(size: int, lanes: int, chunk: Callable[[slice], Sequence[Any]]) ->
 
 
 def in_halves(
-    members: NDArray[np.intp], attempt: Callable[[NDArray[np.intp]], None], failure: type[Exception]
+    members: NDArray[np.intp], attempt: Callable[[NDArray[np.intp]], None], *failures: type[Exception]
 ) -> list[int]:
     """Attempt something for many members at once; those who fail alone are returned, found by halving.
 
@@ -136,7 +136,7 @@ def in_halves(
         group = groups.pop()
         try:
             attempt(group)
-        except failure:
+        except failures:
             if len(group) == 1:
                 failed.append(int(group[0]))
             else:

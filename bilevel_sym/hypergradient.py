@@ -21,6 +21,7 @@ from bilevel_sym.engine import Floats, Lanes, in_halves
 from bilevel_sym.errors import InvalidProblem, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
+from bilevel_sym.linear_algebra import NotPositiveDefinite
 from bilevel_sym.linear_system import Product, Solved, conjugate_gradients, neumann_series
 from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
@@ -269,10 +270,20 @@ class ImplicitEstimator(_WithLowerLevel):
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         y = _descended(oracle, x, y, lanes, self.D, self.tau)
         session, f, f_x, f_y = _system(oracle, x, y, lanes)
-        v, broken = self.solve_system(_product(session, "g_yy_v"), f_y, v)
+        v, broken = self._solved(self.solve_system(_product(session, "g_yy_v"), f_y, v), f_y.shape)
         grad = f_x - _implicit_part(oracle, x, y, v, lanes)
         failed = np.where(broken, np.int8(Status.BREAKDOWN), np.int8(0))
         return Estimate(grad, f, y, v, failed, self.cost)
+
+    def _solved(self, found: object, shape: tuple[int, ...]) -> Solved:
+        """What anybody's ``solve_system`` returned, refused unless it is what was asked for."""
+        if isinstance(found, Solved) and np.shape(found.v) == shape:
+            return found
+        what = f"v of shape {np.shape(found.v)}" if isinstance(found, Solved) else f"a {type(found).__name__}"
+        raise InvalidProblem(
+            f"{type(self).__name__}.solve_system returned {what}, but v of shape {shape} in a Solved is expected",
+            hint="return Solved.sound(v)",
+        )
 
 
 @dataclass(frozen=True)
@@ -445,10 +456,15 @@ class Exact(Estimator):
         def attempt(members: NDArray[np.intp]) -> None:
             solution = solve_lower_level(engine, x.T[members], y.T[members])
             xy = np.concatenate([x.T[members], solution.y], axis=1)
-            phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, steady=True)
+            try:
+                phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, steady=True)
+            except NotPositiveDefinite as error:
+                if len(members) == 1 and np.isnan(error.eigenvalues).all():
+                    return  # not the lower level's fault, something overflows: NaN stays, and is judged as such
+                raise
             result.grad[:, members], result.phi[members], result.y[:, members] = grad.T, phi, solution.y.T
             calls["G_g"][members] = solution.evaluations
             calls["HV_g"][members] = n * (solution.evaluations + 1)
 
-        failed[in_halves(np.arange(size), attempt, LowerLevelFailure)] = Status.LOWER_LEVEL_FAILURE
+        failed[in_halves(np.arange(size), attempt, LowerLevelFailure, NotPositiveDefinite)] = Status.LOWER_LEVEL_FAILURE
         return result

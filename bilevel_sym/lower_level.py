@@ -188,5 +188,6 @@ def _failure(at: _Point, member: int, what: str) -> LowerLevelFailure:
     return LowerLevelFailure(
         f"the lower level {what}",
         member=(member,), x=at.x[member].tolist(), y=at.y[member].tolist(), eigenvalue=eigenvalue,
-        hint="start near the solution with y0=..., keep x where g is strongly convex in y, or mend g",
+        hint="start near the solution with y0=..., keep x where g (in a minimax problem, -f) is strongly convex in y, "
+        "or mend it",
     )  # fmt: skip

@@ -44,7 +44,9 @@ def cite(label: str) -> str:
     statement = STATEMENTS.get(label)
     if statement is None:
         nearest = ", ".join(map(repr, get_close_matches(label, STATEMENTS, cutoff=0.0)))
-        raise KeyError(f"the paper has no label {label!r}; the nearest are {nearest}")
+        raise KeyError(
+            f"the paper has no label {label!r}; the nearest are {nearest}; one of your own begins with {OWN!r}"
+        )
     name = statement.kind if statement.number is None else f"{statement.kind} {statement.number}"
     return f"{name} [{label}]"
 

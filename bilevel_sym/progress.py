@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from threading import Event, RLock, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Self
 
@@ -19,7 +19,7 @@ ECHO = "^C"  # what a terminal writes behind the line when it is interrupted
 class Meter:
     """How far a piece of work has come: so many of a total, or, without one, for how long it has been going on.
 
-    A thread redraws the line, so that the seconds go on while one step takes long.
+    A thread draws the line, so that the seconds go on while one step takes long.
 
     >>> with Meter("solve", 10, shown=False) as meter:
     ...     meter.at(5)
@@ -27,28 +27,29 @@ class Meter:
 
     def __init__(self, what: str, total: int | None = None, *, shown: bool) -> None:
         self._what, self._total, self._shown = what, total, shown
-        self._begun = self._last = monotonic()
-        self._done, self._note, self._drawn = 0, "", ""
-        self._lock, self._over = RLock(), Event()
-        self._thread: Thread | None = None
+        self._begun = monotonic()
+        self._state, self._drawn = (0, ""), ""
+        self._lock, self._over = Lock(), Event()
+        self._thread = Thread(target=self._draw_until_over, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         if self._shown:
-            self._thread = Thread(target=self._tick, name="progress", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except BaseException:  # interrupted while it starts: nobody would end it
+                self._over.set()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread is not None:
+        if self._shown:
             self._thread.join()
             self._wipe()
 
     def at(self, done: int, note: str = "") -> None:
         """So many of the total are done."""
-        self._done, self._note = done, note
-        if self._shown and monotonic() - self._last >= PAUSE:
-            self._draw()
+        self._state = done, note
 
     @contextlib.contextmanager
     def hidden(self) -> Iterator[None]:
@@ -57,43 +58,42 @@ class Meter:
             self._wipe()
             yield
 
-    def _tick(self) -> None:
-        while not self._over.wait(PAUSE or 0.01):
-            self._draw()
+    def _draw_until_over(self) -> None:
+        while not self._over.wait(PAUSE):
+            if self._lock.acquire(blocking=False):  # else something is being printed
+                self._draw()
+                self._lock.release()
 
     def _draw(self) -> None:
-        with self._lock:
-            self._last = monotonic()
-            # a longer line would wrap, and the return would not reach its start
-            line = self._line()[: _columns() - len(ECHO) - 1]
-            if line != self._drawn:
-                self._wipe()
-                _write("\r" + line)
-                self._drawn = line
+        # blanks over what was longer before; a line that wraps would not be left by the return
+        line = self._line().ljust(len(self._drawn))[: max(0, _columns() - len(ECHO) - 1)]
+        if line != self._drawn:
+            _write("\r" + line)
+            self._drawn = line
 
     def _wipe(self) -> None:
-        with self._lock:
-            if self._drawn:
-                _write("\r" + " " * len(self._drawn + ECHO) + "\r")
-                self._drawn = ""
+        if self._drawn:
+            _write("\r" + " " * len(self._drawn + ECHO) + "\r")
+            self._drawn = ""
 
     def _line(self) -> str:
-        seconds = monotonic() - self._begun
+        (done, note), seconds = self._state, monotonic() - self._begun
         if self._total is None:
-            return f"{self._what}{self._note}: {seconds:.0f} s"
-        share = f"{self._done}/{self._total} ({100 * self._done // max(self._total, 1)} %)"
-        left = seconds * (self._total - self._done) / max(self._done, 1)
-        return f"{self._what}: {share}, {f'{left:.0f} s left' if self._done else f'{seconds:.0f} s'}{self._note}"
+            return f"{self._what}{note}: {seconds:.0f} s"
+        left = seconds * (self._total - done) / max(done, 1)
+        share = f"{done}/{self._total} ({100 * done // max(self._total, 1)} %)"
+        return f"{self._what}: {share}, {f'{left:.0f} s left' if done else f'{seconds:.0f} s'}{note}"
 
 
 def _columns() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except (OSError, ValueError, AttributeError):
+    except (AttributeError, OSError, ValueError):
         return 80
 
 
 def _write(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a terminal that has gone away must not end the work
+    # a terminal that has gone away, or was never there, must not end the work
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()

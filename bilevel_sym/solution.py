@@ -196,7 +196,7 @@ class Solution:
     def _lines(self) -> Iterator[list[object]]:
         if self.recorded is None:
             x, steps = np.atleast_2d(self.x), np.atleast_1d(self.steps)
-            norms = np.linalg.norm(np.atleast_2d(self.grad_phi_hat), axis=1)
+            norms = _norms(np.atleast_2d(self.grad_phi_hat))
             calls = np.atleast_1d(sum(getattr(self.counters, name) for name in COUNTERS))
             columns = zip(x, np.atleast_1d(self.phi), np.atleast_1d(self.phi_hat), norms, calls, strict=True)
             for s, (point, phi, phi_hat, norm, total) in enumerate(columns):
@@ -204,7 +204,7 @@ class Solution:
             return
         t = self.recorded
         many = t.x.ndim == 3
-        arrays: tuple[Any, ...] = (t.x, t.phi, t.phi_hat, np.linalg.norm(t.grad_phi_hat, axis=-1), t.perturbed, t.calls)
+        arrays: tuple[Any, ...] = (t.x, t.phi, t.phi_hat, _norms(t.grad_phi_hat), t.perturbed, t.calls)
         x, phi, phi_hat, norm, perturbed, calls = (a if many else a[None] for a in arrays)
         for s, length in enumerate(np.atleast_1d(t.length)):
             for k in range(length):
@@ -237,6 +237,12 @@ class Solution:
 def _numbers(values: Floats, limit: int = 6) -> str:
     shown = ", ".join(f"{value:.6g}" for value in values[:limit])
     return f"[{shown}{', ...' if len(values) > limit else ''}]"
+
+
+def _norms(rows: Floats) -> Floats:
+    with np.errstate(over="ignore"):  # of a run that diverged
+        lengths: Floats = np.linalg.norm(rows, axis=-1)
+    return lengths
 
 
 def _plain(array: Any) -> Any:

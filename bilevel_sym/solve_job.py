@@ -23,9 +23,10 @@ from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import COUNTERS, Solution
+from bilevel_sym.solve_advice import Advice
 from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.auto import practical
-from bilevel_sym.solvers.local_minimum import curvature_at
+from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.status import Status
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
@@ -137,44 +138,28 @@ class SolveJob:
             yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
         yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
         yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
-        yield from self._hints(solution, x)
         calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
         yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
         yield f"algorithm: {solution.schedule}"
 
-    def _hints(self, solution: Solution, x: Floats) -> Iterator[str]:
-        """What to try where the outcome is not what was hoped for."""
-        if self.problem.box is not None:
-            ends = dict(self.problem.box.items())
-            if any(not ends[s.name][0] <= v <= ends[s.name][1] for s, v in zip(self.problem.x, x, strict=True)):
-                yield "  note: this point lies outside of the problem's box"
-        failed = [status for status in solution.statuses if not status.ok]
-        stuck = [status for status in solution.statuses if status is Status.OUT_OF_STEPS]
-        if self.algorithm is None and isinstance(getattr(solution.schedule, "estimator", None), Exact):
-            yield "  note: the lower level is solved by Newton's method: gradient steps would be too many, or failed"
-        if failed:
-            yield "  try: --algorithm perturbed-exact, as tau fits only the region sampled; or a smaller --eta"
-        elif stuck and self.algorithm in ("descent", "stocbio"):
-            other = self._suitable()
-            yield f"  try: more --steps; or --algorithm {other}, for {self.algorithm} stays at a saddle point"
-        elif stuck:
-            yield "  try: more --steps, another --eta, or a larger --eps"
-
     def _judgement(self, solution: Solution, x: Floats, y: Floats) -> Iterator[str]:
+        """Phi and its curvature at the point, a verdict, and what to try where it is not what was hoped for."""
         rho_phi = getattr(solution.schedule, "rho_phi", None)
+        here: Curvature | None = None
         try:
             here = curvature_at(solution.kernels, x, y, rho_phi)
         except BilevelError as error:
             yield f"Phi could not be evaluated there: {str(error).splitlines()[0]}"
-            return
-        yield f"Phi = {float(solution.kernels.phi(x, y0=y)):.10g}, |grad Phi| = {here.grad_norm:.3g}"
-        holds = LocalMinimum(self.eps, rho_phi).holds(solution.kernels, x, y)
-        verdict = "an eps-local minimum" if holds else "not an eps-local minimum"
-        bound = -np.sqrt(here.rho_phi * self.eps) or 0.0
-        yield (
-            f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
-            f"{verdict} for eps = {self.eps:g}"
-        )
+        if here is not None:
+            yield f"Phi = {float(solution.kernels.phi(x, y0=y)):.10g}, |grad Phi| = {here.grad_norm:.3g}"
+            holds = LocalMinimum(self.eps, rho_phi).holds(solution.kernels, x, y)
+            verdict = "an eps-local minimum" if holds else "not an eps-local minimum"
+            bound = -np.sqrt(here.rho_phi * self.eps) or 0.0
+            yield (
+                f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
+                f"{verdict} for eps = {self.eps:g}"
+            )
+        yield from Advice(self.problem, self.algorithm, self._suitable(), self.eps).lines(solution, x, here)
 
 
 # ---- records and files ------------------------------------------------------------------------------------
@@ -216,7 +201,7 @@ def _save_plot(solution: Solution, path: Path) -> None:
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     solution.plot(figure.subplots())
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, format="png")
 
 
 WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
@@ -235,12 +220,15 @@ def check_output(path: str | None) -> None:
     """
     if path is None:
         return
-    ending, file = Path(path).suffix, Path(path).resolve()
+    ending = Path(path).suffix
     if ending not in WRITERS:
         stem = Path(path).stem.lstrip(".") or "run"
         raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
     if ending == ".png":
         require_matplotlib()
+    file = Path(os.path.realpath(path))  # resolve() fails on a circle, in some versions of Python
+    if file.is_symlink():
+        raise InvalidProblem(f"--out {path}: links that lead in a circle", hint="another file")
     if not file.parent.is_dir():
         raise InvalidProblem(f"--out {path}: there is no directory {file.parent}", hint="make it first: mkdir -p")
     if file.is_dir() or path.endswith(os.sep):
@@ -260,7 +248,8 @@ def write_solution(solution: Solution, path: str) -> None:
     ['trajectory', 'seed', 'k', 'x']
     """
     try:
-        _replace(Path(path).resolve(), lambda file: WRITERS[file.suffix](solution, file))
+        write = WRITERS[Path(path).suffix]  # of the name that was given: a link may lead to another
+        _replace(Path(path).resolve(), lambda file: write(solution, file))
     except OSError as error:
         raise InvalidProblem(
             f"--out {path}: {error.strerror or error}", hint="another place, or make room; nothing was changed there"

@@ -44,8 +44,8 @@ class Status(enum.IntEnum):
 _MESSAGES = {
     Status.RUNNING: "is running",
     Status.NOT_FINITE: "met a value that is not a number: f or g is not defined there, or tau or eta is too large",
-    Status.BREAKDOWN: "conjugate gradients broke down: g_yy is not positive definite at the point reached",
-    Status.LOWER_LEVEL_FAILURE: "the lower level could not be solved at the point reached",
+    Status.BREAKDOWN: "ended where conjugate gradients broke down: g_yy is not positive definite there",
+    Status.LOWER_LEVEL_FAILURE: "ended where the lower level could not be solved",
     Status.DIVERGED: "diverged: x, y or the estimate grew beyond all bounds; try a smaller eta, or tau below 2/ell",
     Status.OUT_OF_STEPS: "ran out of steps",
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",

@@ -163,7 +163,7 @@ def run_command(words: list[str], folder: Path, where: str) -> subprocess.Comple
         texts = [(folder / name).read_text(encoding="utf-8") for name in arguments]
         return subprocess.CompletedProcess(words, 0, "".join(texts))
     assert program == "bilevel-sym", f"{where}: {program!r} is not a command that is run here"
-    return run_python(["-W", "error", "-m", "bilevel_sym.cli", *arguments], folder)
+    return run_python(["-W", "error", "-m", "bilevel_sym", *arguments], folder)
 
 
 def run_python(arguments: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

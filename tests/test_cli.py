@@ -41,7 +41,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "bilevel_sym.cli", *arguments], capture_output=True, text=True,
+        [sys.executable, "-W", "error", "-m", "bilevel_sym", *arguments], capture_output=True, text=True,
         stdin=subprocess.DEVNULL, check=False, cwd=ROOT, env={**os.environ, **environment},
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def test_bad_files_are_one_short_message(tmp_path: Path, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["zoo", "errata", "--help", "derive zoo:scalar --format json"])
 def test_a_reader_that_leaves_early_is_no_error(arguments: str) -> None:
-    command = f"{sys.executable} -m bilevel_sym.cli {arguments} | true"
+    command = f"{sys.executable} -m bilevel_sym {arguments} | true"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -247,14 +247,6 @@ def test_help_and_mistyped_options_need_no_sympy(arguments: list[str]) -> None:
     assert {"sympy", "numpy", "mpmath", "verify"}.isdisjoint(done.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("module", ["bilevel_sym", "bilevel_sym.cli"])
-def test_it_runs_as_a_module(module: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.startswith("bilevel-sym ")
-
-
 # ---- endings that nobody wants ------------------------------------------------------------------------------
 
 
@@ -278,19 +270,23 @@ def test_a_full_disk_is_told() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_are_no_error(closed: str) -> None:
-    command = f"{sys.executable} -m bilevel_sym zoo scalar {closed}"
+    command = f"{sys.executable} -m bilevel_sym solve zoo:scalar --steps 1 {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("scalar:") == closed.startswith("2")
+    assert done.stdout.startswith("1 trajectory") == closed.startswith("2")
 
 
 @pytest.mark.slow
-def test_letters_that_the_encoding_lacks_are_written_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["derive", "verify --claims eq:bilevel-grad"])
+def test_letters_that_the_encoding_lacks_are_written_out(command: str, tmp_path: Path) -> None:
     path = tmp_path / "greek.toml"
-    path.write_text('name = "φ 🙂"\nx = ["x"]\ny = ["y"]\nf = "x*y"\ng = "y**2/2 - x*y"\n', encoding="utf-8")
-    done = process("derive", str(path), "--format", "json", PYTHONIOENCODING="ascii")
+    problem = 'name = "φé🙂"\nx = ["x"]\ny = ["y"]\nf = "x*y"\ng = "y**2/2 - x*y"\nbox = {x = [-1, 1], y = [-1, 1]}\n'
+    path.write_text(problem, encoding="utf-8")
+    name, *options = command.split()
+    done = process(name, str(path), *options, "--format", "json", PYTHONIOENCODING="ascii")
     assert done.returncode == 0
-    assert json.loads(done.stdout)["name"] == "φ 🙂"
+    record = json.loads(done.stdout)
+    assert "φé🙂" in (record.get("name"), record.get("problem"))
 
 
 UNEXPECTED = {
@@ -325,6 +321,33 @@ def test_an_interrupt_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> Non
     done = run("zoo", "scalar")
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "bilevel-sym: interrupted; nothing was finished\n"
+
+
+def test_an_interrupt_that_an_import_takes_for_its_failure_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's C code does so."""
+
+    def stop(spec: str) -> NoReturn:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            raise ImportError("IMPORTANT: PLEASE READ THIS") from None
+        raise AssertionError
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(zoo, "parse", stop)
+    try:
+        done = run("zoo", "scalar")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.returncode, done.stderr) == (130, "bilevel-sym: interrupted; nothing was finished\n")
+
+
+def test_an_interrupt_inside_executed_text_leaves_the_documented_code(tmp_path: Path) -> None:
+    """Python ends by the signal where an interruption has passed through exec, as imports of namedtuples call it."""
+    (tmp_path / "sympy.py").write_text("exec('raise KeyboardInterrupt')")
+    done = process("zoo", "scalar", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (done.returncode, done.stderr) == (130, "bilevel-sym: interrupted; nothing was finished\n")
 
 
 def test_an_interrupt_that_a_search_answers_ends_the_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,15 +537,101 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypat
 
 
 def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.txt")
     assert run("solve", "zoo:saddle", "--steps", "2", "--out", str(tmp_path / "link.csv")).returncode == 0
     assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_text().startswith("trajectory,")
+    assert (tmp_path / "real.txt").read_text().startswith("trajectory,")
+
+
+def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").symlink_to(tmp_path / "b.csv")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
+    done = run("solve", "zoo:saddle", "--steps", "2", "--out", str(tmp_path / "a.csv"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "circle" in done.stderr
 
 
 def test_descent_at_a_saddle_point_is_told_how_to_leave_it() -> None:
     done = run("solve", "zoo:saddle", "--algorithm", "descent", "--steps", "5")
-    assert "--algorithm perturbed-aid, for descent stays at a saddle point" in done.stdout
+    assert "note: this is a strict saddle point, or a maximum" in done.stdout
+    assert "try: --algorithm perturbed-aid, which leaves such points; descent stays" in done.stdout
+    assert "more --steps" not in done.stdout
+
+
+def write(path: Path, f: str, g: str, *, box: str = "", x: str = "x", y: str = "y", more: str = "") -> str:
+    table = f"[box]\n{box}\n" if box else ""
+    path.write_text(f'x = "{x}"\ny = "{y}"\nf = "{f}"\ng = "{g}"\n{more}{table}')
+    return str(path)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("algorithm", [[], ["--algorithm", "perturbed-exact"], ["--algorithm", "descent"]])
+def test_a_phi_without_a_lower_bound_diverges_without_a_word_from_numpy(tmp_path: Path, algorithm: list[str]) -> None:
+    path = write(
+        tmp_path / "falling.toml", "sin(x1)*y + x2**2*y", "(2 + cos(x2))*y**2/2 - x1*y", x="x1 x2"
+    )  # fmt: skip
+    out = tmp_path / "run.csv"
+    done = run("solve", path, "--x0", "x1=0.5,x2=0.5", "--out", str(out), *algorithm)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "diverged" in done.stdout
+    assert "Phi may fall without bound" in done.stdout
+    assert "inf" in out.read_text() or "e+1" in out.read_text()
+
+
+def test_a_start_where_g_is_not_convex_asks_for_another(tmp_path: Path) -> None:
+    path = write(tmp_path / "bent.toml", "x*y", "(2 + x)*y**2/2 - x*y", box="x = [-3, 3]\ny = [-1, 1]")
+    done = run("solve", path, "--x0", "x=-2.5")
+    assert done.returncode == 1
+    assert "1 trajectory ended where the lower level could not be solved (0 steps)" in done.stdout
+    assert "try: another --x0, or a smaller --eta: g must be strongly convex in y" in done.stdout
+    assert "perturbed-exact" not in done.stdout  # that is what ran
+
+
+def test_steps_that_jump_across_a_kink_are_explained(tmp_path: Path) -> None:
+    path = write(tmp_path / "kink.toml", "abs(y - 1) + x**2/10", "(y - x)**2/2", box="x = [-2, 2]\ny = [-3, 3]")
+    done = run("solve", path, "--steps", "50")
+    assert "note: f or g has kinks" in done.stdout
+    assert "try: a smaller --eta" in done.stdout
+
+
+def test_a_verdict_over_a_part_says_that_the_whole_box_breaks_the_assumption(tmp_path: Path) -> None:
+    path = write(tmp_path / "bent.toml", "x*y", "(2 + x)*y**2/2 - x*y", box="x = [-3, 3]\ny = [-1, 1]")
+    done = run("verify", path, "--claims", "grad-Lipschitz", "--format", "json")
+    (result,) = json.loads(done.stdout)["results"]
+    assert "(over the whole box Assumption 2.1 fails)" in result["message"]
+
+
+def test_formulas_that_would_fill_a_screen_are_shown_by_their_blocks(tmp_path: Path) -> None:
+    loss = "softplus(-w1 - 2*w2) + softplus(2*w1 - w2) + softplus(x)*(w1**2 + w2**2)/2"
+    path = write(tmp_path / "ridge.toml", "softplus(w2 - 2*w1) + softplus(w1 - 3*w2)", loss, y="w1 w2")
+    text, latex = run("derive", path).stdout, run("derive", path, "--format", "latex").stdout
+    assert "  grad_phi = f_x - g_xy*v\n" in text
+    assert "  g_xy[x, w1] = w1*sigmoid(x)\n" in text
+    assert "f_x[" not in text  # it vanishes
+    assert "grad_phi is not written out: an entry has " in text
+    assert "\ntry: --format python" in text
+    assert max(map(len, text.splitlines())) < 400
+    assert len(latex) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ("x = [x]", "is not valid TOML", "text and names in quotes"),
+        ('x = "x"\ny = "y"\nf = "x*y"\ng = "y**2 - x*y"\n[box]\nx = [nan, 1]', "box.x must be a finite", "1/3"),
+        ('x = "x"\ny = "y"\nf = "inf*y"\ng = "y**2 - x*y"', "unknown name inf", "only finite numbers"),
+        ('x = "x"\ny = "y"\nf = "m*y"\ng = "y**2 - x*y"\n[parameters]\nm = "symbolic"', "m has no value", "[parameters]"),
+        ('x = "x"\ny = "y"\nf = "x*y"\ng = "cos(y) - x*y"', "-1 (working with", "it must be strongly convex in y"),
+    ],
+)  # fmt: skip
+def test_what_a_newcomer_writes_wrong_is_named_and_a_cure_told(tmp_path: Path, text: str, what: str, hint: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    done = run("certify", str(path), "--at", "x=0")
+    assert done.returncode == 2
+    error, cure = done.stderr.split("try: ")
+    assert what in error
+    assert hint in cure
 
 
 def test_the_command_names_every_experiment() -> None:

@@ -186,6 +186,17 @@ def test_ctrl_c_keeps_what_was_shown() -> None:
 
 
 @pytest.mark.slow
+def test_reproduce_shows_progress_and_ctrl_c_leaves_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with Terminal("reproduce", "figure1", "--out", str(tmp_path)) as shown:
+        shown.wait_for(r"\rfigure1: \d+/12 \(\d+ %\)")
+        shown.press_ctrl_c()
+        assert shown.finish() == 130
+    assert shown.lines[-1] == "bilevel-sym: interrupted; nothing was finished"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("presses", [2, 3, 20])
 def test_an_impatient_ctrl_c_gives_no_traceback_either(presses: int) -> None:
     with Terminal(*LONG) as shown:

@@ -62,15 +62,16 @@ def cases() -> list[object]:
 
 
 def pages_with_examples() -> list[object]:
-    """The pycon blocks of each page; those of the reference are run as docstrings too, and can wait."""
-    chosen = {path: [block for block in blocks_of(path) if block.language == "pycon"] for path in PAGES}
+    """The pycon blocks of each page but the reference's, which ``test_reference`` runs, each alone."""
+    written = [path for path in PAGES if path.parent.name != "api"]
+    chosen = {path: [block for block in blocks_of(path) if block.language == "pycon"] for path in written}
     return [
         pytest.param(
             blocks,
             id=blocks[0].page,
-            marks=[pytest.mark.slow] * (path.parent.name == "api" or any(map(is_slow, blocks))),
+            marks=[pytest.mark.slow] * any(map(is_slow, blocks)),
         )
-        for path, blocks in chosen.items()
+        for blocks in chosen.values()
         if blocks
     ]
 
@@ -199,6 +200,9 @@ def test_links_and_anchors(tmp_path: Path) -> None:
     page.write_text(text, encoding="utf-8")
     good = "[a](page.md) [b](page.md#two-1) [c](#two) [d](https://example.org/x) ![e](page.md)\n"
     assert broken_links(text + good, page) == []
+    (tmp_path / "two words.md").write_text("", encoding="utf-8")
+    assert broken_links("[a](two%20words.md)\n", page) == []
+    assert broken_links("[a](LICENSE) [b](..)\n", ROOT / "README.md") == [".."]  # GitHub knows nothing beside the root
     bad = '[a](gone.md) [b](page.md#three) [c](#not-a-heading) <img src="gone.png">\n[d]: gone.svg\n'
     assert broken_links(text + bad, page) == [
         "gone.md", "page.md#three", "#not-a-heading", "gone.png", "gone.svg"

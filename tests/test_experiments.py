@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from bilevel_sym import experiments, zoo
+from bilevel_sym import Status, experiments, solve, zoo
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.experiments import complexity, coupled, figure1, reporting
 
@@ -233,7 +234,7 @@ def test_a_file_in_the_way_is_a_typed_error(tmp_path: Path) -> None:
 def test_progress_is_on_standard_error_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevel_sym.progress.PAUSE", 0.0)
+    monkeypatch.setattr("bilevel_sym.progress.PAUSE", 0.001)
     settings = figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=2, seeds=1)
     figure1.compute(settings, progress=True)
     shown = capsys.readouterr()
@@ -241,6 +242,26 @@ def test_progress_is_on_standard_error_alone(
     assert shown.out == ""
     figure1.compute(settings)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "small"),
+    [
+        (figure1, {"dimensions": (2,), "curvatures": (1.0,), "steps": 1, "seeds": 1}),
+        (coupled, {"d": 2, "inner": (1,), "products": (1,), "steps": 1, "seeds": 1}),
+        (complexity, {"accuracies": (0.1,), "conditions": (2,), "seeds": 1, "most_steps": 1}),
+    ],
+)
+def test_an_interrupt_that_a_run_answers_ends_the_experiment(
+    module: Any, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_short(*arguments: Any, **options: Any) -> Any:
+        found = solve(*arguments, **options)
+        return replace(found, status=(Status.INTERRUPTED,) * len(found.statuses))
+
+    monkeypatch.setattr(module, "solve", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        module.compute(module.Settings(**small))
 
 
 def test_no_footer_runs_over_the_edge() -> None:

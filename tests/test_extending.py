@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import math
 import re
 import runpy
 from collections.abc import Callable
@@ -205,6 +207,35 @@ def test_an_algorithm_that_breaks_the_rules_is_found(tmp_path: Path, change: tup
         check_reproducible(wrong, "tape")
 
 
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [("return v", "returned a ndarray"), ("return Solved.sound(v[:1])", r"returned v of shape \(1, 16\)")],
+)
+def test_a_solve_system_that_returns_something_else_is_told(bad: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match=f"Richardson.solve_system {message}"):
+        changed("An estimator", tmp_path, ("return Solved.sound(v)", bad))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [("return x", "returned a ndarray"), ("return Move.to(x[:, :1])", r"returned x of shape \(2, 1\)")],
+)
+def test_a_move_that_returns_something_else_is_told(bad: str, message: str, tmp_path: Path) -> None:
+    wrong = changed("An algorithm", tmp_path, ("return Move.to(x)", bad))["algorithm"]
+    with pytest.raises(InvalidProblem, match=f"move {message}"):
+        solve(SADDLE, wrong, [0.0, 0.0], steps=2)
+
+
+def test_parameters_of_an_own_algorithm_are_plain_json() -> None:
+    @dataclass(frozen=True)
+    class Patient(Descent):
+        patience: float = math.inf
+
+    run = solve(SADDLE, Patient(AID(D=1, N=1, tau=0.1), 0.1), [0.5, 0.5], steps=1)
+    record = json.loads(json.dumps(run.to_dict(), allow_nan=False))
+    assert (record["schedule"]["kind"], record["schedule"]["patience"]) == ("Patient", None)
+
+
 def test_compiled_code_leaves_children_of_known_classes_alone() -> None:
     pytest.importorskip("numba")
 
@@ -235,9 +266,26 @@ def test_own_claims_stand_beside_registered_ones(ran: Any) -> None:
     assert own["gradient_bound"] not in verify.claims()
 
 
+def test_a_slip_in_the_arithmetic_of_a_claim_is_named() -> None:
+    @verify.claim("own:slip")
+    def slip(study: Any) -> Any:
+        return 1 // (study.problem.d - study.problem.d)
+
+    result = verify.run(SADDLE, claims=[slip]).results[0]
+    assert str(result.verdict) == "INCONCLUSIVE"
+    assert result.message.endswith("for float64 (integer division or modulo by zero)")
+
+
+def test_an_own_label_is_told_to_be_passed_as_a_claim() -> None:
+    with pytest.raises(InvalidProblem, match="pass the claim itself"):
+        verify.run(SADDLE, claims=["own:x"])
+
+
 def test_labels_are_the_papers_or_ones_own() -> None:
-    with pytest.raises(KeyError, match="the paper has no label"):
+    with pytest.raises(KeyError, match=r"the paper has no label 'lem:decsent'; .*; one of your own begins with 'own:'"):
         verify.claim("lem:decsent")
+    with pytest.raises(KeyError, match="the paper has no label"):
+        verify.claim("lem:own:descent")
     with pytest.raises(InvalidProblem, match="no claim is registered for 'own:nothing'"):
         verify.run(SADDLE, claims=["own:nothing"])
     with pytest.raises(InvalidProblem, match="no claim is registered for 3"):

@@ -220,7 +220,7 @@ def test_the_caret_stands_under_the_place() -> None:
     first, shown, caret, hint = str(caught.value).splitlines()
     assert first == "unknown name q (f, line 2, column 3)"
     assert shown[caret.index("^")] == "q"
-    assert hint == "try: the declared names are x, y"
+    assert hint == "try: the declared names are x, y; constants go into parameters"
 
 
 def test_what_is_not_text_is_refused() -> None:

@@ -6,6 +6,7 @@ import builtins
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from bilevel_sym.plotting import (
     legend_below,
     plot_eigenvalues,
     plot_landscape,
+    plot_moves,
     plot_solution,
+    plot_trajectories,
     require_matplotlib,
     spread,
 )
@@ -136,8 +139,14 @@ def test_what_is_refused() -> None:
         plot_solution(solution, against="time")  # type: ignore[arg-type]
     with pytest.raises(InvalidProblem, match="is not the minimum"):
         plot_solution(solution, phi_min=0.5)
+
+
+@pytest.mark.parametrize("draw", [plot_solution, plot_trajectories, plot_eigenvalues, partial(plot_moves, label="a")])
+def test_only_a_solution_with_a_run_is_drawn(draw: Any) -> None:
     with pytest.raises(InvalidProblem, match="at least one row"):
-        plot_solution(solve(PROBLEM, DESCENT, np.zeros((0, 1)), steps=2))
+        draw(solve(PROBLEM, DESCENT, np.zeros((0, 1)), steps=2), axes())
+    with pytest.raises(InvalidProblem, match=r"a Solution, (but was given a str|or a problem)"):
+        draw("x", axes())
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +161,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
     run = solve(PROBLEM, DESCENT, [1.0], steps=1)
     draws: list[Any] = [require_matplotlib, run.plot, partial(plot_landscape, PROBLEM, box={"x": (0, 1)})]
     for draw in [*draws, partial(plot_eigenvalues, run)]:
-        with pytest.raises(BilevelError, match=r"pip install 'bilevel-sym\[plot\]'"):
+        with pytest.raises(BilevelError, match="pip install matplotlib"):
             draw()
 
 
@@ -182,3 +191,53 @@ def test_a_legend_takes_as_many_columns_as_fit_and_lies_under_the_axes() -> None
     none = axes()
     legend_below(none)
     assert none.get_legend() is None
+
+
+def test_smaller_letters_give_a_legend_more_columns() -> None:
+    pytest.importorskip("matplotlib")
+    import matplotlib as mpl
+
+    columns = []
+    for size in (10, 5):
+        with mpl.rc_context({"font.size": size}):
+            ax = axes()
+            for k in range(6):
+                ax.plot([0, 1], label=f"{k} " + 15 * "x")
+            legend_below(ax)
+            columns.append(ax.get_legend()._ncols)
+    assert columns == [2, 5]
+
+
+def test_the_numbers_of_small_axes_do_not_touch() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    small = Figure(figsize=(2.2, 2.2)).subplots()
+    plot_solution(solve(PROBLEM, DESCENT, [1.0], steps=300), small)
+    over = plot_landscape(
+        zoo.get("saddle", d=2).problem, Figure(figsize=(2.6, 2.2)).subplots(), box={"x1": (-1.5, 1.5), "x2": (-1, 1)}
+    )
+    for ax in (small, over):
+        figure: Any = ax.get_figure()
+        figure.draw_without_rendering()
+        low, high = ax.get_xlim()
+        boxes = [
+            label.get_window_extent()
+            for label, at in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)
+            if low <= at <= high
+        ]
+        assert len(boxes) > 1
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_what_is_no_axes_is_told_so() -> None:
+    from matplotlib.figure import Figure
+
+    several = Figure().subplots(2, 2)
+    solution = solve(PROBLEM, DESCENT, [1.0], steps=4)
+    draws: tuple[Any, ...] = (plot_solution, plot_trajectories, plot_eigenvalues, partial(plot_moves, label="run"))
+    for draw in draws:
+        for ax in (Figure(), several):
+            with pytest.raises(InvalidProblem, match=r"and should be matplotlib axes"):
+                draw(solution, ax)
+        assert draw(solution, several[0, 1]) is several[0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import verify
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.plotting import plot_differences, plot_response, plot_terms
-from verify.plotting import plot_curvature
+from verify.plotting import plot_curvature, plot_looseness, plot_tightness
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -112,6 +113,9 @@ def test_curvature_of_one_variable_stays_below_its_bracket() -> None:
     ax = plot_curvature(found)
     norms = curves(ax)[r"$\|\nabla^2\Phi\|$"][1]
     assert 0.99 * found.L_phi.lower < norms.max() <= found.L_phi.upper
+    (band,) = ax.patches
+    low, high = band.get_extents().transformed(ax.transData.inverted()).intervaly
+    assert (low, high) == pytest.approx((found.L_phi.lower, found.L_phi.upper))
 
 
 def test_curvature_of_two_variables_marks_where_the_worst_was_seen() -> None:
@@ -133,6 +137,8 @@ def test_curvature_of_two_variables_marks_where_the_worst_was_seen() -> None:
         (lambda: plot_differences("x*y", [0.5]), "wants a problem"),  # type: ignore[arg-type]
         (lambda: plot_curvature(PENCIL), "verify.smoothness"),  # type: ignore[arg-type]
         (lambda: plot_response(3), "wants a problem"),  # type: ignore[arg-type]
+        (lambda: plot_response(PENCIL, at="a"), "not numbers"),
+        (lambda: plot_differences(PENCIL, ["a"]), "not numbers"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw: object, words: str) -> None:
@@ -143,3 +149,15 @@ def test_what_cannot_be_drawn_is_refused(draw: object, words: str) -> None:
 def test_a_minimax_problem_has_no_implicit_term() -> None:
     problem = MinimaxProblem("-x**2 + 4*x*y - y**2", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
     assert "implicit" not in curves(plot_terms(problem))
+
+
+def test_what_is_drawn_in_the_colour_of_letters_is_seen_on_a_dark_background() -> None:
+    report = verify.run(PENCIL, claims=["grad-Lipschitz"])
+    with matplotlib.style.context("dark_background"):
+        terms, tightness = plot_terms(PENCIL), plot_tightness(report)
+        looseness = plot_looseness({"pencil": verify.smoothness(PENCIL)})
+    legend = tightness.get_legend()
+    assert legend is not None
+    evidence: Any = legend.legend_handles[-1]
+    lines = [terms.lines[0], tightness.lines[0], looseness.lines[0], evidence]
+    assert [line.get_color() for line in lines] == 4 * ["white"]

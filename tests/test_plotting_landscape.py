@@ -264,6 +264,7 @@ def test_a_failed_run_ends_with_a_mark_of_its_own() -> None:
     assert places(ax, "end") == [run.trajectory.x[1, -1].tolist()]
     last = run.trajectory.length[0] - 1
     assert places(ax, "ended by a failure") == [run.trajectory.x[0, last].tolist()]
+    assert not [text for text in legend(ax) if text.startswith("leaves")]  # what has ended is nowhere, and not outside
 
 
 def test_a_run_of_one_step_is_drawn() -> None:

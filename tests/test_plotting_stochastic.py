@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bilevel_sym import Descent, GDmax, MinimaxProblem, solve, zoo
+from bilevel_sym import BilevelProblem, Box, Descent, GDmax, MinimaxProblem, solve, zoo
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.plotting.estimates import plot_estimates
 from bilevel_sym.plotting.game import plot_game, plot_moves
@@ -61,12 +62,23 @@ def test_estimates_that_cannot_be_drawn_are_refused(at: list[int], shape: tuple[
 
 
 def test_a_game_shows_the_best_answer_and_marks_points_on_it() -> None:
-    ax = plot_game(NASH.problem, axes(), points=NASH.stationary_points or ())
+    ax = plot_game(NASH.problem, axes(), points=NASH.stationary_points)
     answer = labelled(ax)["y*(x)"]
     np.testing.assert_allclose(answer.get_ydata(), answer.get_xdata() / 2, atol=1e-12)
     mark = labelled(ax)[r"local minimum of $\Phi$"]
     assert (float(mark.get_xdata()[0]), float(mark.get_ydata()[0])) == (0.0, 0.0)
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("x", "y", "minimax_nash")
+
+
+def test_points_stand_on_the_curve_and_outside_of_the_box_nowhere() -> None:
+    places = [SimpleNamespace(x=(0.5,), kind="saddle"), SimpleNamespace(x=(3.0,), kind="local maximum")]
+    ax = plot_game(NASH.problem, axes(), box=Box([0, -1], [1, 1]), points=places)  # y* = x/2
+    mark = labelled(ax)[r"saddle point of $\Phi$"]
+    np.testing.assert_allclose([*mark.get_xdata(), *mark.get_ydata()], [0.5, 0.25])
+    assert legend(ax) == ["y*(x)", r"saddle point of $\Phi$"]
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (-1, 1))
+    none = plot_game(NASH.problem, axes(), points=None)  # as of an example of the zoo that does not know them
+    assert legend(none) == ["y*(x)"]
 
 
 def test_moves_are_the_pairs_of_a_run() -> None:
@@ -82,11 +94,23 @@ def test_moves_are_the_pairs_of_a_run() -> None:
     assert legend(ax) == ["y*(x)", "GDmax", "start", "end", "two runs"]
 
 
-def test_only_a_plane_with_a_box_is_drawn() -> None:
-    with pytest.raises(InvalidProblem, match="there are 2 and 2"):
-        plot_game(zoo.get("saddle").problem)
-    with pytest.raises(InvalidProblem, match="wants a box"):
-        plot_game(MinimaxProblem("x*y - y**2/2", "x", "y"))
+@pytest.mark.parametrize(
+    ("problem", "how", "words"),
+    [
+        (zoo.get("saddle").problem, {}, "there are 2 and 2"),
+        (MinimaxProblem("x*y - y**2/2", "x", "y"), {}, "no box to draw"),
+        (NASH.problem, {"box": {"x": (0, 1)}}, "the box misses y"),
+        (NASH.problem, {"box": {"x": (0, 0), "y": (0, 1)}}, "no width: x is 0"),
+        (NASH.problem, {"points": [SimpleNamespace(x=(0,), kind="flat")]}, "kind 'flat'"),
+        (BilevelProblem("log(x)*y", "y**2/2 - y", "x", "y"), {"box": {"x": (-2, -1), "y": (0, 1)}}, "no value"),
+    ],
+)
+def test_only_a_plane_with_a_box_is_drawn(problem: Any, how: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidProblem, match=words):
+        plot_game(problem, axes(), **how)
+
+
+def test_moves_want_a_run_in_the_plane() -> None:
     run = solve(zoo.get("saddle").problem, Descent.auto(zoo.get("saddle").problem), [1.0, 1.0], steps=2)
     with pytest.raises(InvalidProblem, match="there are 2 and 2"):
         plot_moves(run, None, label="saddle")  # type: ignore[arg-type]

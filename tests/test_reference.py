@@ -205,6 +205,14 @@ def test_signatures_are_those_of_the_source() -> None:
     ]
 
 
+def test_defaults_show_nothing_of_the_machine() -> None:
+    thing = object()
+
+    def odd(a=thing, b=len, c=0.5, d=None): ...  # type: ignore[no-untyped-def]
+
+    assert reference.signature("odd", odd) == "odd(a=object, b=len, c=0.5, d=None)"
+
+
 def test_anchors_that_differ_by_capitals_are_told_apart() -> None:
     assert reference.anchors(["verify.claim", "verify.Claim"]) == {
         "verify.claim": "verifyclaim",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from bilevel_sym.errors import InvalidProblem
 from verify import runner
 from verify.registry import Claim
 from verify.report import Report
+from verify.study import Study
 from verify.verdict import CheckResult, Verdict
 
 # the tube of Section 5 has jumps: those statements are false there, and these alone
@@ -132,6 +136,66 @@ def test_an_interruption_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
     assert [result.label for result in report.results[:3]] == called
     assert {result.message for result in report.results[3:]} == {"interrupted"}
     assert {result.label for result in report.results} == {item.label for item in verify.claims()}
+
+
+def test_claims_of_one_label_are_interrupted_one_by_one() -> None:
+    @verify.claim("own:twice")
+    def first(study: Study) -> CheckResult:
+        """The first."""
+        return verify.judged("own:twice", 1.0, 2.0, evidence="sampled", message="judged")
+
+    @verify.claim("own:twice")
+    def second(study: Study) -> CheckResult:
+        """The second."""
+        raise KeyboardInterrupt
+
+    report = verify.run(TOY, claims=[first, second, "eq:bilevel-grad"])
+    assert [(result.label, result.message) for result in report.results] == [
+        ("own:twice", "judged"), ("own:twice", "interrupted"), ("eq:bilevel-grad", "interrupted")
+    ]  # fmt: skip
+
+
+def test_the_answer_to_interrupts_is_left_as_it_was() -> None:
+    def quick() -> verify.Report:
+        return verify.run(TOY, claims=["eq:bilevel-grad"])
+
+    before = signal.getsignal(signal.SIGINT)
+    assert quick().ok
+    assert signal.getsignal(signal.SIGINT) is before
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as of a process in the background
+        assert quick().ok
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with ThreadPoolExecutor(1) as elsewhere:  # only the main thread may say what answers them
+        assert elsewhere.submit(quick).result().ok
+
+
+def test_an_ignored_interrupt_interrupts_nothing() -> None:
+    @verify.claim("own:loud")
+    def loud(study: Study) -> CheckResult:
+        """Somebody presses Ctrl-C."""
+        os.kill(os.getpid(), signal.SIGINT)
+        return verify.judged("own:loud", 1.0, 2.0, evidence="sampled", message="judged")
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert verify.run(TOY, claims=loud).ok
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert verify.run(TOY, claims=loud).interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_claim_that_forgets_its_result_is_inconclusive() -> None:
+    @verify.claim("own:nothing")
+    def nothing(study: Study) -> Any:
+        """Nothing."""
+
+    (result,) = verify.run(TOY, claims=nothing).results
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "returned nothing" in result.message
 
 
 @pytest.mark.parametrize("dip", [0, 1])  # a curvature of exactly zero at y = 0, and one of -1

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -48,6 +49,7 @@ from bilevel_sym import (
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem, KernelError
 from bilevel_sym.hypergradient import Estimator
+from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.solvers.local_minimum import curvature_at
@@ -1166,3 +1168,22 @@ def test_room_for_a_long_run_is_taken_as_it_is_needed() -> None:
     tracemalloc.stop()
     assert s.trajectory.x.shape == (5001, 1)
     assert peak < 20e6
+
+
+@pytest.mark.parametrize("backend", ["tape", "compiled"])
+def test_newton_far_out_where_f_overflows_is_a_divergence(backend: Backend) -> None:
+    """In NumPy an infinite f makes every block NaN that is summed in the same matrix product, g_yy among them."""
+    falling = BilevelProblem("sin(x1)*y + x2**2*y", "(2 + cos(x2))*y**2/2 - x1*y", "x1 x2", "y")
+    starts = [[-3e108, -4e147], [0.5, 0.5]]
+    solution = solve(falling, Descent(Exact(), eta=1e-3), starts, steps=2, backend=backend)
+    assert solution.statuses == (Status.DIVERGED, Status.OUT_OF_STEPS)
+    with pytest.raises(KernelError, match="is not finite"):
+        compile_kernels(falling, backend=backend).grad_phi(starts[0])
+
+
+def test_a_norm_that_overflows_is_infinite_and_no_warning(tmp_path: Path) -> None:
+    falling = BilevelProblem("sin(x1)*y + x2**2*y", "(2 + cos(x2))*y**2/2 - x1*y", "x1 x2", "y")
+    far = solve(falling, Descent(Exact(), eta=1e-3), [1e60, 1e80], steps=0)
+    assert math.isinf(curvature_at(far.kernels, far.x).grad_norm)
+    far.to_csv(tmp_path / "far.csv")
+    assert ",inf,0," in (tmp_path / "far.csv").read_text()

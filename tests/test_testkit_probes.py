@@ -481,6 +481,28 @@ def test_what_the_candidate_raises_is_its_own() -> None:
     assert "N=8" in "".join(raised.value.__notes__)
 
 
+def test_what_is_compiled_for_each_number_of_steps_is_not_called_slow() -> None:
+    problem = quadratic(2.0)
+    seen: set[int] = set()
+
+    def compiled(x: Floats, D: int) -> Any:
+        if D not in seen:
+            time.sleep(0.04)
+            seen.add(D)
+        return ITD(D=D, tau=0.5).estimate(problem, x).grad_phi_hat
+
+    assert converged(problem, compiled, seconds=0.1).verdict == "reached"
+    assert len(seen) > 4
+
+    def always(x: Floats, D: int) -> Any:
+        time.sleep(0.04)
+        return ITD(D=D, tau=0.5).estimate(problem, x).grad_phi_hat
+
+    slow = converged(problem, always, seconds=0.1)
+    assert slow.verdict == "still shrinking"
+    assert "compile it, or give lambda x: candidate(x, D=...)" in str(slow)
+
+
 def test_a_candidate_without_knobs_has_no_convergence() -> None:
     with pytest.raises(InvalidProblem, match="neither D, N, Q nor tol"):
         converged(problem_of(4), lambda x: x)

@@ -16,6 +16,9 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.plotting import COLOURS
 from verify.bracket import Bracket
 from verify.plotting import plot_error, plot_looseness, plot_tightness
+from verify.testkit.trajectory.bounds import error_bounds
+from verify.testkit.trajectory.record import record_of
+from verify.testkit.trajectory.truth import truth_of
 from verify.verdict import CheckResult, inconclusive, judged, not_applicable
 
 pytest.importorskip("matplotlib")
@@ -56,6 +59,13 @@ def bound_is_that_of_the_lemma() -> bool:
 
 def test_the_bound_drawn_is_that_of_the_lemma() -> None:
     assert bound_is_that_of_the_lemma()
+
+
+def test_the_constants_of_a_bound_are_those_of_the_step() -> None:
+    run = solve(SQUARE, Descent(AID(D=3, N=1, tau=0.5), eta=0.1), [1.0], steps=9)  # mu = ell = 1, but tau = 1/2
+    found = error_bounds(truth_of(record_of(run, SQUARE)))
+    assert found.region.constants.kappa == pytest.approx(2)
+    assert [name for name, bound, _ in found.parts if bound is not None] == ["one iteration"]
 
 
 def test_the_error_drawn_is_that_of_certified_gradients() -> None:

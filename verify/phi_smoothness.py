@@ -27,6 +27,7 @@ from verify.bounds.cover import Cover
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.phi_boxes import PhiBoxes
 from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm
+from verify.bounds.readiness import compile_first
 from verify.bracket import Bracket
 from verify.regularity import constants
 
@@ -113,6 +114,7 @@ def smoothness(
     (True, True)
     """
     exact, region, given = _checked(problem, box, seconds, rtol)
+    compile_first(exact, 0.5 * (region.lower + region.upper))
     started = time.monotonic()
     boxes = PhiBoxes(exact)
     _require_lower_level(exact, region)

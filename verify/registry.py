@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from bilevel_sym import paper
 from bilevel_sym.errors import BilevelError
@@ -68,13 +68,15 @@ class Claim:
             return [self._without(study, f"it speaks of {' and '.join(self.kinds)} problems")]
         try:
             found = self.check(study)
+            if cast("object", found) is None:
+                return [inconclusive(self.label, "its function returned nothing, and no result", variant=study.variant)]
             return [found] if isinstance(found, CheckResult) else list(found)
         except NotApplicable as reason:
             return [self._without(study, str(reason))]
         except BilevelError as error:
             return [inconclusive(self.label, error.message, variant=study.variant)]
-        except ArithmeticError:  # a quotient or a power of constants that are beyond all measure
-            beyond = "its numbers are too large or too small for float64"
+        except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
+            beyond = f"its numbers are too large or too small for float64 ({error})"
             return [inconclusive(self.label, beyond, variant=study.variant)]
 
     def _without(self, study: Study, reason: str) -> CheckResult:

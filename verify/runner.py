@@ -53,7 +53,7 @@ def claims() -> list[Claim]:
 def run(
     problem: BilevelProblem,
     *,
-    claims: Iterable[str | Claim] | None = None,
+    claims: Iterable[str | Claim] | Claim | None = None,
     box: Box | None = None,
     rng: np.random.Generator | int | None = None,
     seconds: float | None = None,
@@ -76,16 +76,16 @@ def run(
     chosen = _chosen(claims)
     study = study_of(problem, box=box, seed=seed_of(rng), seconds=_time(seconds), variant=_variant(variant))
     results: list[CheckResult] = []
-    interrupted = False
+    left, interrupted = chosen, False
     try:
         # what is beyond float64 is judged, and not warned about
         with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
-            for result in _results(study, chosen, progress, noticed):
-                results.append(result)  # noqa: PERF402 - one by one, so that an interruption loses none
+            for found in _results(study, chosen, progress, noticed):
+                results += found
+                left = left[1:]
     except KeyboardInterrupt:
         interrupted = True
-        done = {result.label for result in results}
-        results += [inconclusive(c.label, "interrupted", variant=variant) for c in chosen if c.label not in done]
+        results += [inconclusive(item.label, "interrupted", variant=variant) for item in left]
     return Report(
         problem=problem.name or "problem",
         box=str(dict(study.box.items())),
@@ -97,17 +97,18 @@ def run(
     )
 
 
-def _results(study: Study, chosen: Sequence[Claim], progress: bool, noticed: Event) -> Iterator[CheckResult]:
+def _results(study: Study, chosen: Sequence[Claim], progress: bool, noticed: Event) -> Iterator[list[CheckResult]]:
+    """Those of each claim, one claim after the other."""
     with Meter("verifying", shown=progress) as meter:
         for done, item in enumerate(chosen):
             meter.at(done, f" {done + 1}/{len(chosen)} {item.label} ({study.seconds:.0f} s at most)")
             if study.left <= 0 and study.problem.kind in item.kinds:
-                yield inconclusive(item.label, "the time was up before its turn", variant=study.variant)
+                yield [inconclusive(item.label, "the time was up before its turn", variant=study.variant)]
             else:
-                found = list(item(study))
+                found = item(study)
                 if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
                     raise KeyboardInterrupt
-                yield from found
+                yield found
 
 
 @contextmanager
@@ -122,14 +123,14 @@ def _noticed_interrupts() -> Iterator[Event]:
         noticed.set()
         return before(number, frame)
 
-    signal.signal(signal.SIGINT, notice)
     try:
+        signal.signal(signal.SIGINT, notice)
         yield noticed
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _chosen(labels: Iterable[str | Claim] | None) -> tuple[Claim, ...]:
+def _chosen(labels: Iterable[str | Claim] | Claim | None) -> tuple[Claim, ...]:
     if labels is None:
         return _registry()
     if isinstance(labels, (str, Claim)):
@@ -144,8 +145,12 @@ def _chosen(labels: Iterable[str | Claim] | None) -> tuple[Claim, ...]:
 def _registered(label: object, known: Mapping[str, Claim]) -> Claim:
     if isinstance(label, str) and label in known:
         return known[label]
-    near = get_close_matches(str(label)[:60], known, n=3, cutoff=0.0)
-    raise InvalidProblem(f"no claim is registered for {label!r:.60}", hint=f"one of {', '.join(near)}")
+    near = ", ".join(get_close_matches(str(label)[:60], known, n=3, cutoff=0.0))
+    own = str(label).startswith("own:")
+    raise InvalidProblem(
+        f"no claim is registered for {label!r:.60}",
+        hint="pass the claim itself, run(problem, claims=[my_claim])" if own else f"one of {near}",
+    )
 
 
 def _time(seconds: object) -> float:

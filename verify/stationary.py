@@ -9,10 +9,8 @@ a kink, or the end of the time, is returned as it is.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,10 +19,12 @@ from numpy.typing import NDArray
 from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
 from verify.bounds.chosen_box import chosen_box
 from verify.bounds.interval_matrix import Floats
 from verify.bounds.phi_boxes import PhiEnclosure
+from verify.bounds.readiness import compile_first
 from verify.points.balls import Root, refine
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
 from verify.points.domain import continued
@@ -173,8 +173,7 @@ class _Search:
         return time.monotonic() - self.started > self.seconds
 
     def run(self) -> StationaryPoints:
-        with suppress(BilevelError):
-            self.problem.kernels.y_star(0.5 * (self.lower + self.upper))  # what is compiled once is not counted
+        compile_first(self.problem, 0.5 * (self.lower + self.upper))
         self.started = time.monotonic()
         with np.errstate(all="ignore"):
             self._from_starts()
@@ -252,6 +251,10 @@ class _Search:
     # ---- the proof that there are no others -------------------------------------------------------
 
     def _cover(self) -> None:
+        with Meter("looking for stationary points", shown=self.progress) as meter:
+            self._cut_down(meter)
+
+    def _cut_down(self, meter: Meter) -> None:
         lower, upper = self.lower[None, :], self.upper[None, :]
         while len(lower):
             width = ((upper - lower) / np.maximum(self.upper - self.lower, 1e-300)).max(axis=1)
@@ -272,9 +275,7 @@ class _Search:
                 if time.monotonic() - before > SLOW:
                     self.lanes = max(8, self.lanes // 2)
             lower, upper = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-            if self.progress:
-                said = f"{self.tested} boxes, {len(lower)} left, {len(self.known)} points"
-                print(f"\r{said:<60}", end="" if len(lower) else "\n", file=sys.stderr, flush=True)
+            meter.at(self.tested, f", {self.tested} boxes, {len(lower)} left, {len(self.known)} points")
 
     def _tested(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
         """What is left of the boxes, and how much each side matters."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts
+# nothing else here: until this is loaded, Ctrl-C is the interpreter's
+from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts, leave
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line and return its exit code; without ``arguments`` the process is the command's own.
 
     >>> main(["derive", "zoo:minimax_nash", "--format", "latex"])  # doctest: +ELLIPSIS
     \\begin{aligned}
@@ -21,12 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     \\end{aligned}
     0
     """
+    code = _answered(arguments)
+    if code == INTERRUPTED and arguments is None:
+        leave()
+    return code
+
+
+def _answered(arguments: Sequence[str] | None) -> int:
     try:  # Ctrl-C may come at any moment, and again while the first one is answered
-        with Interrupts(until_the_end=arguments is None):
+        with Interrupts(until_the_end=arguments is None) as interrupts:
             try:
                 from bilevel_sym.cli.session import run
 
-                return run(arguments)
+                return run(arguments, interrupts)
             except KeyboardInterrupt:
                 from bilevel_sym.cli.screen import tell_interrupted
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from bilevel_sym.cli.command import PROBLEM, Command
-from bilevel_sym.cli.records import certificate_record, json_text
+from bilevel_sym.cli.command import PROBLEM, Command, add_format
+from bilevel_sym.cli.records import certificate_record
 from bilevel_sym.cli.screen import Screen
-from bilevel_sym.cli.values import as_point, check_names, load_problem, one_of, whole
+from bilevel_sym.cli.values import as_point, check_names, load_problem, whole
 
 __all__ = ["COMMAND"]
 
@@ -20,10 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--digits", metavar="N", type=whole(1, 10_000), default=50, help="how many, 1 to 10000 (default 50)"
     )
-    parser.add_argument(
-        "--format", metavar="FORMAT", type=one_of("text", "json"), default="text",
-        help="text (default) or json (bilevel-sym/certificate/1)",
-    )  # fmt: skip
+    add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/certificate/1)")
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
@@ -35,7 +32,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         check_names(point, problem, "--at")
         certificate = evaluate(problem, point, digits=options.digits)
         if options.format == "json":
-            screen.show(json_text(certificate_record(certificate), ascii_only=screen.only_ascii), plain=True)
+            screen.show_json(certificate_record(certificate))
         else:
             screen.show(str(certificate))
     return 0

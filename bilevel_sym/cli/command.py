@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bilevel_sym.cli.screen import Screen
+from bilevel_sym.cli.values import one_of
 
-__all__ = ["PROBLEM", "Command"]
+__all__ = ["PROBLEM", "Command", "add_format"]
 
 PROBLEM = """\
 PROBLEM is a problem file or a problem of the zoo:
@@ -45,3 +46,14 @@ class Command:
         codes = "\n".join(f"  {code}" for code in (*self.codes, "2  bad input", "130  interrupted"))
         notes = f"{self.notes}\n" if self.notes else ""
         return f"{notes}examples:\n{examples}\n\nexit codes:\n{codes}"
+
+
+def add_format(parser: argparse.ArgumentParser, names: tuple[str, ...], meaning: str) -> None:
+    """The option --format; the first name is the default.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> add_format(parser, ("text", "json"), "text (default) or json")
+    >>> parser.parse_args([]).format
+    'text'
+    """
+    parser.add_argument("--format", metavar="FORMAT", type=one_of(*names), default=names[0], help=meaning)

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from bilevel_sym.cli.command import PROBLEM, Command
-from bilevel_sym.cli.records import derivation_record, json_text
+from bilevel_sym.cli.command import PROBLEM, Command, add_format
+from bilevel_sym.cli.records import derivation_record
 from bilevel_sym.cli.screen import Screen
-from bilevel_sym.cli.values import load_problem, one_of
+from bilevel_sym.cli.values import load_problem
 
 __all__ = ["COMMAND"]
-
-FORMATS = ("text", "latex", "python", "json")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="what to derive; see below")
-    parser.add_argument(
-        "--format", metavar="FORMAT", type=one_of(*FORMATS), default="text",
-        help="text (default), latex, python (NumPy, runs alone) or json (bilevel-sym/derivation/1)",
-    )  # fmt: skip
+    meaning = "text (default), latex, python (NumPy, runs alone) or json (bilevel-sym/derivation/1)"
+    add_format(parser, ("text", "latex", "python", "json"), meaning)
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("deriving"):
         from bilevel_sym.derivation import derive
-        from bilevel_sym.display import text_lines
-        from bilevel_sym.errors import NoClosedForm
+        from bilevel_sym.display import latex_summary, text_lines
 
         derivation = derive(load_problem(options.problem))
         if options.format == "text":
@@ -34,13 +29,9 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         elif options.format == "python":
             screen.show(derivation.source("numpy"), plain=True)
         elif options.format == "json":
-            screen.show(json_text(derivation_record(derivation), ascii_only=screen.only_ascii), plain=True)
+            screen.show_json(derivation_record(derivation))
         else:
-            try:
-                formulas = derivation.latex()
-            except NoClosedForm:
-                formulas = derivation.latex(form="blocks")
-            screen.show(formulas, plain=True)
+            screen.show(latex_summary(derivation), plain=True)
     return 0
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bilevel_sym.cli.command import Command
+from bilevel_sym.cli.command import Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
-from bilevel_sym.cli.records import erratum_record, json_text
+from bilevel_sym.cli.records import erratum_record
 from bilevel_sym.cli.screen import Screen, tell_interrupted
-from bilevel_sym.cli.values import one_of
 
 __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format", metavar="FORMAT", type=one_of("text", "markdown", "json"), default="text",
-        help="text (default), markdown (the page .github/ERRATA.md) or json (bilevel-sym/errata/1)",
-    )  # fmt: skip
+    meaning = "text (default), markdown (the page .github/ERRATA.md) or json (bilevel-sym/errata/1)"
+    add_format(parser, ("text", "markdown", "json"), meaning)
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
@@ -54,7 +51,7 @@ def _as_json(screen: Screen) -> int:
         "interrupted": interrupted,
         "errata": entries,
     }
-    screen.show(json_text(record, ascii_only=screen.only_ascii), plain=True)
+    screen.show_json(record)
     if interrupted:
         tell_interrupted(f"{len(entries)} errata were checked")
         return INTERRUPTED

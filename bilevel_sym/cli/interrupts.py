@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-import threading
-from typing import Any
 
-__all__ = ["INTERRUPTED", "Interrupts"]
+__all__ = ["INTERRUPTED", "Interrupts", "leave"]
 
 INTERRUPTED = 130
 PATIENCE = 2  # interruptions that are answered; each one may hit the answer to the one before
@@ -25,21 +24,28 @@ class Interrupts:
     """
 
     def __init__(self, *, until_the_end: bool) -> None:
-        self._last: Any = signal.SIG_IGN if until_the_end else None
+        self._before = signal.getsignal(signal.SIGINT)
+        self._after = signal.SIG_IGN if until_the_end else self._before
         self._count = 0
         self._installed = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Interrupts:  # noqa: PYI034 - typing is not imported here: it takes too long
         self._hook, sys.unraisablehook = sys.unraisablehook, self._swallowed
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is threading.main_thread() and before not in (None, signal.SIG_IGN):
-            self._installed, self._last = True, self._last or before
-            signal.signal(signal.SIGINT, self._handle)
+        if self._before not in (None, signal.SIG_IGN):
+            with contextlib.suppress(ValueError):  # not in the main thread, where alone a handler can be set
+                signal.signal(signal.SIGINT, self._handle)
+                self._installed = True
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._installed:
-            signal.signal(signal.SIGINT, self._last)
+            signal.signal(signal.SIGINT, self._after)
         sys.unraisablehook = self._hook
+
+    @property
+    def came(self) -> bool:
+        """Whether there was any."""
+        return self._count > 0
 
     def _handle(self, *_: object) -> None:
         self._count += 1
@@ -47,12 +53,27 @@ class Interrupts:
             os._exit(INTERRUPTED)
         raise KeyboardInterrupt
 
-    def _swallowed(self, unraisable: Any) -> None:
+    def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
         """An interruption inside a destructor or a weak reference's callback is lost to everybody: once more."""
         if not self._installed or not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            self._hook(unraisable)
+            if not self.came:  # what an interruption leaves half made cannot be taken down properly
+                self._hook(unraisable)
             return
+        import threading
+
         self._count -= 1
         again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
         again.daemon = True
         again.start()
+
+
+def leave() -> None:
+    """End the process with the code of an interruption.
+
+    Python itself would end by the signal, which is another code, where Ctrl-C came while a module was imported that
+    executes text (as namedtuple does); and it would wait for what other threads do.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, full, or left by its reader
+            stream.flush()
+    os._exit(INTERRUPTED)

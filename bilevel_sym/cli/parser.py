@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from bilevel_sym import __version__
 from bilevel_sym.cli import certify, derive, errata, reproduce, solve, verify, zoo
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.screen import tell
@@ -60,7 +61,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="bilevel-sym", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-V", "--version", action=_Version, help="show the version and leave")
+    version = f"bilevel-sym {__version__}"
+    parser.add_argument("-V", "--version", action="version", version=version, help="show the version and leave")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         _add(subparsers, command)
@@ -91,23 +93,6 @@ class _Parser(argparse.ArgumentParser):
             )
         what, _, hint = message.removeprefix("argument ").partition("\ntry: ")
         return what, hint
-
-
-class _Version(argparse.Action):
-    """Asked of the installation only when wanted."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002 - argparse's name
-        super().__init__(option_strings, dest, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata
-
-        try:
-            version = metadata.version("bilevel-sym")
-        except metadata.PackageNotFoundError:
-            version = "(not installed: run from its sources)"
-        print(f"bilevel-sym {version}")
-        parser.exit()
 
 
 def _add(subparsers: argparse._SubParsersAction[_Parser], command: Command) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,24 +12,10 @@ if TYPE_CHECKING:
     from verify.erratum import Erratum
 
 __all__ = [
-    "certificate_record", "derivation_record", "erratum_record", "example_record", "json_text", "zoo_record",
+    "certificate_record", "derivation_record", "erratum_record", "example_record", "zoo_record",
 ]  # fmt: skip
 
 Record = dict[str, Any]
-
-
-def json_text(record: Record, *, ascii_only: bool = False) -> str:
-    """Strict JSON.
-
-    >>> print(json_text({"x": [1.0, None]}))
-    {
-      "x": [
-        1.0,
-        null
-      ]
-    }
-    """
-    return json.dumps(record, indent=2, ensure_ascii=ascii_only, allow_nan=False)
 
 
 # ---- derive -----------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from bilevel_sym.cli.colour import has_colour, is_terminal, painted
 from bilevel_sym.errors import BilevelError
@@ -71,11 +72,6 @@ class Screen:
         """Columns for tables."""
         return shutil.get_terminal_size((PIPE, 24)).columns
 
-    @property
-    def only_ascii(self) -> bool:
-        """Whether standard output has no other letters."""
-        return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
-
     def show(self, text: str, *, plain: bool = False) -> None:
         """A line or several; ``plain`` is for programs: no colour."""
         if sys.stdout is None:
@@ -94,6 +90,11 @@ class Screen:
         """Each line as soon as it is known."""
         for line in lines:
             self.show(line, plain=plain)
+
+    def show_json(self, record: Mapping[str, object]) -> None:
+        """A record for programs, as strict JSON in letters that standard output has."""
+        utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+        self.show(json.dumps(record, indent=2, ensure_ascii=not utf8, allow_nan=False), plain=True)
 
     def flush(self) -> None:
         """See whether everything arrives."""

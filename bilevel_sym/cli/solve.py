@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bilevel_sym.cli.command import PROBLEM, Command
+from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
-from bilevel_sym.cli.records import json_text
 from bilevel_sym.cli.screen import Screen, tell_interrupted
 from bilevel_sym.cli.values import as_point, check_names, load_problem, one_of, positive, whole
 
@@ -40,10 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--eps", metavar="E", type=positive, default=1e-3, help="accuracy of a local minimum (default 1e-3)")
     add("--eta", metavar="H", type=positive, help="the step on x (default: from sampled curvature)")
     add("--out", metavar="FILE", help="write the trajectories: .csv, .json or .png")
-    add(
-        "--format", metavar="FORMAT", type=one_of("text", "json"), default="text",
-        help="text (default) or json (bilevel-sym/solution/1)",
-    )  # fmt: skip
+    add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/solution/1)")
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
@@ -63,7 +59,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         if options.out is not None:
             write_solution(solution, options.out)
         if options.format == "json":
-            screen.show(json_text(solution_record(solution), ascii_only=screen.only_ascii), plain=True)
+            screen.show_json(solution_record(solution))
         else:
             screen.show_all(job.report(solution))
             if options.out is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from bilevel_sym.cli.command import PROBLEM, Command
+from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.screen import Screen, tell_interrupted
 from bilevel_sym.cli.values import load_problem, one_of, positive, whole
@@ -25,10 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variant", metavar="VARIANT", type=one_of("corrected", "printed", "sharp"), default="corrected",
         help="which formulas: corrected (default), printed (as in the paper) or sharp (the best that is proved)",
     )  # fmt: skip
-    add(
-        "--format", metavar="FORMAT", type=one_of("text", "markdown", "json"), default="text",
-        help="text (default), markdown or json (bilevel-sym/report/1)",
-    )  # fmt: skip
+    add_format(parser, ("text", "markdown", "json"), "text (default), markdown or json (bilevel-sym/report/1)")
     add("--seconds", metavar="S", type=positive, help="the time to keep to (default 40)")
     add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
 
@@ -52,8 +50,10 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     )  # fmt: skip
     if options.format == "text":
         screen.show(report.to_text(width=screen.width))
+    elif options.format == "markdown":
+        screen.show(report.to_markdown(), plain=True)
     else:
-        screen.show(report.to_markdown() if options.format == "markdown" else report.to_json(), plain=True)
+        screen.show_json(json.loads(report.to_json()))
     if report.interrupted:
         tell_interrupted("what was not reached is INCONCLUSIVE in the report")
         return INTERRUPTED

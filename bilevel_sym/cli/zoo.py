@@ -6,34 +6,29 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from bilevel_sym.cli.command import Command
-from bilevel_sym.cli.records import example_record, json_text, zoo_record
+from bilevel_sym.cli.command import Command, add_format
+from bilevel_sym.cli.records import example_record, zoo_record
 from bilevel_sym.cli.screen import Screen
-from bilevel_sym.cli.values import one_of
 
 __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="one problem with its answers (default: list all)")
-    parser.add_argument(
-        "--format", metavar="FORMAT", type=one_of("text", "json"), default="text",
-        help="text (default) or json (bilevel-sym/zoo/1; with NAME bilevel-sym/example/1)",
-    )  # fmt: skip
+    add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/zoo/1; with NAME bilevel-sym/example/1)")
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("reading"):
         from bilevel_sym import zoo
 
-        as_json = options.format == "json"
-        if options.name is not None:
-            example = zoo.parse(options.name.removeprefix("zoo:"))
-            record = example_record(example) if as_json else {}
-            text = "" if as_json else example.describe(width=max(40, screen.width - 15))
+        example = None if options.name is None else zoo.parse(options.name.removeprefix("zoo:"))
+        if options.format == "json":
+            screen.show_json(zoo_record() if example is None else example_record(example))
+        elif example is None:
+            screen.show_all(_listed(screen.width))
         else:
-            record, text = zoo_record() if as_json else {}, "\n".join(_listed(screen.width))
-        screen.show(json_text(record, ascii_only=screen.only_ascii) if as_json else text, plain=as_json)
+            screen.show(example.describe(width=max(40, screen.width - 15)))
     return 0
 
 

@@ -69,7 +69,7 @@ def _numba_found(backend: Backend) -> bool:
     if backend == "compiled" and not found:
         warnings.warn(
             "numba is not installed, so the tape runs in NumPy: the same numbers, more slowly. "
-            "pip install 'bilevel-sym[fast]' brings it",
+            "pip install numba brings it",
             stacklevel=5,
         )
     return found
@@ -87,7 +87,7 @@ def say_if_slow(module: str) -> None:
 
     >>> say_if_slow("interpreter")  # says nothing where nobody reads
     """
-    if f"bilevel_sym.tape.{module}" in sys.modules or not sys.stderr.isatty():
+    if f"bilevel_sym.tape.{module}" in sys.modules or sys.stderr is None or not sys.stderr.isatty():
         return
     cache = Path(__file__).parent.parent / "tape" / "__pycache__"
     if not any(cache.glob(f"{module}.*.nbc")):

@@ -245,9 +245,12 @@ class Kernels:
     def _naming(self, xy: Floats, shape: Shape, compute: Callable[[], Result]) -> Result:
         """The result; a matrix that is not positive definite is a failure of that member of the caller's batch."""
         try:
-            return compute()
+            with np.errstate(all="ignore"):  # what overflows is found in the result, and said there
+                return compute()
         except NotPositiveDefinite as error:
             k, d = int(error.members[0]), self.problem.d
+            if np.isnan(error.eigenvalues[0]):
+                raise _not_finite("g_yy", k, shape) from None
             raise LowerLevelFailure(
                 "the lower level is not strongly convex", member=_member(k, shape),
                 x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
@@ -256,10 +259,13 @@ class Kernels:
 
     def _finite(self, name: str, result: Floats, shape: Shape) -> Floats:
         if not all_finite(result):
-            k = int(np.argwhere(~np.isfinite(result))[0][0])
-            who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
-            raise KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")
+            raise _not_finite(name, int(np.argwhere(~np.isfinite(result))[0][0]), shape)
         return result.reshape((*shape, *result.shape[1:]))
+
+
+def _not_finite(name: str, k: int, shape: Shape) -> KernelError:
+    who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
+    return KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")
 
 
 def _value(session: Session, xy: Floats) -> tuple[Floats]:

@@ -37,6 +37,9 @@ _HABITS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_NOT_NUMBERS = frozenset({"nan", "inf", "oo", "infinity"})
+
+
 def check_name(name: object, what: str = "variable") -> str:
     """``name`` itself, if it can stand for a variable in text; InvalidProblem otherwise.
 
@@ -69,9 +72,13 @@ def suggestion(name: str, declared: Iterable[str], *, otherwise: str | None = No
     >>> suggestion("gama", ["gamma", "x"]), suggestion("ln", ["x"])
     ('did you mean gamma?', 'did you mean log?')
     >>> suggestion("q", ["x", "y"])
-    'the declared names are x, y'
+    'the declared names are x, y; constants go into parameters'
+    >>> suggestion("nan", ["x"])
+    'only finite numbers make sense here'
     """
     names = list(declared)
+    if name.lower() in _NOT_NUMBERS and name not in names:
+        return "only finite numbers make sense here"
     if name in _HABITS:
         return f"did you mean {_HABITS[name]}?"
     known = [*names, *UNARY_NAMES, *EXTREMA, *CONSTANTS, "Piecewise"]
@@ -83,4 +90,4 @@ def suggestion(name: str, declared: Iterable[str], *, otherwise: str | None = No
     if otherwise is not None:
         return otherwise
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"the declared names are {shown}" if names else "no names are declared"
+    return f"the declared names are {shown}; constants go into parameters" if names else "no names are declared"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.certificate import evaluate
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.given import exact_problem, numbers
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem import BilevelProblem
@@ -30,13 +30,12 @@ def plot_differences(problem: BilevelProblem, x: ArrayLike, ax: Axes | None = No
     The error is the largest of all entries, against certified digits. Returns the axes, new ones where none are given.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
-    >>> plot_differences(problem, [0.5]).get_xlabel()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> plot_differences(problem, [0.5], Figure().subplots()).get_xlabel()
     'step h of the difference quotient'
     """
-    if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"this picture wants a problem, but was given a {type(problem).__name__}")
-    exact = problem.mean
-    point = np.asarray(x, dtype=np.float64)
+    exact = exact_problem(problem)
+    point = numbers("the coordinates of x", x, hint=f"{exact.d} of them")
     certificate, phi = evaluate(exact, point, digits=DIGITS), exact.kernels.phi
     h = np.logspace(-DECADES, 0, COUNT)[:, None]
     shifts = (h[..., None] * np.eye(exact.d)).reshape(-1, exact.d)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.given import numbers, one_by_one, recorded
 from bilevel_sym.plotting.spread import spread
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
 from bilevel_sym.plotting.values import where_defined
@@ -80,19 +81,15 @@ def _spectra(source: object, points: ArrayLike | None) -> _Spectra:
         raise InvalidProblem(f"eigenvalues of a {type(source).__name__}", hint="a Solution, or a problem and points=")
     if points is not None:
         raise InvalidProblem("points belong to a problem; a solution has its own", hint="leave points out")
-    path = source.trajectory
-    x = path.x if path.x.ndim == 3 else path.x[None]
-    return _Spectra(_eigenvalues(source.kernels, x), np.atleast_2d(path.perturbed), "iteration k")
+    path = recorded(source)
+    return _Spectra(_eigenvalues(source.kernels, one_by_one(path.x)), np.atleast_2d(path.perturbed), "iteration k")
 
 
 def _rows(points: ArrayLike | None, d: int) -> Floats:
     hint = f"points= an array of shape (K, {d})"
     if points is None:
         raise InvalidProblem("eigenvalues of a problem want points", hint=hint)
-    try:
-        rows = np.array(points, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidProblem("points are not numbers", hint=hint) from None
+    rows = numbers("points", points, hint)
     if rows.ndim != 2 or rows.shape[1] != d or not len(rows):
         raise InvalidProblem(f"points have shape {rows.shape}", hint=hint)
     return rows

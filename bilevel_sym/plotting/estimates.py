@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.given import numbers
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_estimates"]
 
 STYLES = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"), ("v", "-"), ("x", "--"), (".", "-."))
+HINT = "(P,) values of the parameter, (P, S, d) estimates, (d,) the truth"
 FEW = 12  # values that are all named on the axis
 GROUP = "estimates"  # the group of the lines of this module, by which a second call knows of the first
 
@@ -30,15 +32,14 @@ def plot_estimates(
     ``truth``: (d,). A second call on the same axes adds a line in another colour and style. Returns the axes.
 
     >>> draws = np.random.default_rng(0).normal(size=(3, 100, 2)) / np.array([1.0, 4.0, 16.0])[:, None, None]
-    >>> plot_estimates([1, 16, 256], draws, [0.0, 0.0], label="mean", along="batch").get_xlabel()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_estimates([1, 16, 256], draws, [0.0, 0.0], ax, label="mean", along="batch").get_xlabel()
     'batch'
     """
-    where, values, exact = (np.asarray(part, dtype=np.float64) for part in (at, estimates, truth))
+    where, values, exact = (numbers("at, estimates and truth", part, HINT) for part in (at, estimates, truth))
     if values.ndim != 3 or where.shape != values.shape[:1] or exact.shape != values.shape[2:]:
-        raise InvalidProblem(
-            f"shapes {where.shape}, {values.shape} and {exact.shape} do not fit",
-            hint="(P,) values of the parameter, (P, S, d) estimates, (d,) the truth",
-        )
+        raise InvalidProblem(f"shapes {where.shape}, {values.shape} and {exact.shape} do not fit", hint=HINT)
     if not (where > 0).all():
         raise InvalidProblem(f"{along} must be positive on a logarithmic axis", hint="leave out 0")
     ax = axes_or_new(ax)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
+from bilevel_sym.plotting.given import Region, box_ends, exact_problem
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid, where_defined
 from bilevel_sym.problem import BilevelProblem
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["KINDS", "plot_landscape"]
+__all__ = ["KINDS", "mark_of", "plot_landscape"]
 
 CURVE, SURFACE = 401, 97  # points each way, in one and in two variables
 LEVELS = 14
@@ -55,7 +55,7 @@ def plot_landscape(
     problem: BilevelProblem,
     ax: Axes | None = None,
     *,
-    box: Box | Mapping[str, Iterable[object]] | None = None,
+    box: Region = None,
     points: Iterable[Any] | None = (),
     resolution: int | None = None,
 ) -> Axes:
@@ -77,15 +77,11 @@ def plot_landscape(
     bilevel_sym.errors.InvalidProblem: a landscape has one or two variables, but x has 3
     try: plot_solution and plot_eigenvalues draw runs in any dimension
     """
-    if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"a landscape wants a problem, but was given a {type(problem).__name__}")
-    exact = problem.mean
+    exact = exact_problem(problem)
     window = _window(exact, box)
     count = _count(resolution, exact.d)
-    marks = [_mark(point, exact.d) for point in points or ()]
+    marks = [mark_of(point, exact.d) for point in points or ()]
     axes, heights = on_grid(exact.kernels.phi, window.low, window.high, count)
-    if np.isnan(heights).all():
-        raise InvalidProblem("Phi has no value at any point of the box", hint="another box")
     ax = axes_or_new(ax)
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, window, axes, heights)
     _draw_points(ax, exact, window, marks)
@@ -94,26 +90,14 @@ def plot_landscape(
     return ax
 
 
-def _window(problem: BilevelProblem, box: object) -> _Window:
+def _window(problem: BilevelProblem, box: Region) -> _Window:
     names = tuple(s.name for s in problem.x)
     if len(names) > 2:
         raise InvalidProblem(
             f"a landscape has one or two variables, but x has {len(names)}",
             hint="plot_solution and plot_eigenvalues draw runs in any dimension",
         )
-    if box is None and problem.box is None:
-        example = ", ".join(f'"{name}": (-1, 1)' for name in names)
-        raise InvalidProblem("the problem has no box to draw", hint=f"box={{{example}}}")
-    chosen = problem.box if box is None else box if isinstance(box, Box) else Box(box)  # type: ignore[arg-type]
-    assert chosen is not None
-    bound = chosen.bind(names, tuple(s.name for s in problem.y))
-    ends = np.array([[float(end) for end in bound[name]] for name in names])
-    for name, (low, high) in zip(names, ends, strict=True):
-        if not low < high:
-            raise InvalidProblem(
-                f"the box has no width: {name} is {low:g}", hint=f'"{name}": ({low - 1:g}, {low + 1:g})'
-            )
-    return _Window(names, ends[:, 0], ends[:, 1])
+    return _Window(names, *box_ends(problem, box, names))
 
 
 def _count(resolution: object, d: int) -> int:
@@ -124,7 +108,13 @@ def _count(resolution: object, d: int) -> int:
     return resolution
 
 
-def _mark(point: Any, d: int) -> tuple[Floats, str]:
+def mark_of(point: Any, d: int) -> tuple[Floats, str]:
+    """Where a stationary point is, and its kind.
+
+    >>> from bilevel_sym import zoo
+    >>> mark_of(zoo.get("saddle").stationary_points[0], 2)[1]
+    'saddle'
+    """
     try:
         x, kind = np.array([float(value) for value in point.x]), str(point.kind)
     except (AttributeError, TypeError, ValueError):
@@ -149,21 +139,16 @@ def _draw_curve(ax: Axes, window: _Window, axes: list[Floats], heights: Floats) 
 def _draw_surface(ax: Axes, window: _Window, axes: list[Floats], heights: Floats) -> None:
     from matplotlib.colors import BoundaryNorm
 
-    levels = _levels(heights)
-    shown = np.ma.masked_invalid(heights.T)  # rows of a picture are the second variable
-    norm = BoundaryNorm(levels, 256)
-    filled = ax.contourf(axes[0], axes[1], shown, levels=levels, cmap=_pale(), norm=norm, zorder=0)
+    levels, label = _levels(heights), rf"$\Phi$({', '.join(window.names)})"
+    bar = {"format": lambda value, _: _number(value), "ticks": levels[::2]}
+    how: dict[str, Any] = {"levels": levels, "cmap": _pale(), "norm": BoundaryNorm(levels, 256)}
+    filled = filled_contours(ax, axes, heights, label=label, bar=bar, **how)
     ax.contour(filled, levels=levels, colors="0.45", linewidths=0.4, linestyles="solid", zorder=0.5)
     if np.isnan(heights).any():
         ax.patch.set(hatch="///", edgecolor="0.75", facecolor="white")
         ax.fill([], [], hatch="///", edgecolor="0.75", facecolor="white", label=r"$\Phi$ has no value")
         legend_below(ax)
-    figure = ax.get_figure()
-    assert figure is not None
-    bar = figure.colorbar(filled, ax=ax, format=lambda value, _: _number(value), ticks=levels[::2])
-    bar.set_label(rf"$\Phi$({', '.join(window.names)})")
     ax.set(xlabel=window.names[0], ylabel=window.names[1])
-    ax.locator_params(nbins=7)
     ax.set_xlim(window.low[0], window.high[0])
     ax.set_ylim(window.low[1], window.high[1])
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.given import one_by_one, recorded
 from bilevel_sym.plotting.landscape import plot_landscape
-from bilevel_sym.plotting.style import COLOURS, Floats, legend_below
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below, next_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,10 +62,8 @@ def plot_trajectories(
     ['AID', 'start', 'end']
     """
     paths = _paths(solution)
-    if ax is None:
-        ax = plot_landscape(solution.kernels.problem)
-    drawn = {line.get_color() for line in ax.get_lines() if line.get_gid() == GROUP}
-    chosen = colour or next((c for c in ORDER if c not in drawn), ORDER[0])
+    ax = plot_landscape(solution.kernels.problem) if ax is None else axes_or_new(ax)
+    chosen = colour or next_colour(ax, GROUP, ORDER)
     name = label or ("run" if len(paths.at) == 1 else f"{len(paths.at)} runs")
     _draw_lines(ax, paths, chosen, name, joined=solution.x.shape[-1] == 2)
     _draw_events(ax, paths, chosen, name)
@@ -73,15 +72,13 @@ def plot_trajectories(
 
 
 def _paths(solution: Solution) -> _Paths:
-    path, d = solution.trajectory, solution.x.shape[-1]
+    path, d = recorded(solution), solution.x.shape[-1]
     if d > 2:
         raise InvalidProblem(
             f"a landscape has one or two variables, but x has {d}",
             hint="plot_solution and plot_eigenvalues draw runs in any dimension",
         )
-    x = path.x if path.x.ndim == 3 else path.x[None]
-    if not len(x):
-        raise InvalidProblem("there is no trajectory to draw", hint="x0 with at least one row")
+    x = one_by_one(path.x)
     at = x.copy() if d == 2 else np.stack([x[..., 0], np.atleast_2d(path.phi)], axis=-1)
     at[~np.isfinite(at).all(axis=-1)] = np.nan
     failed = np.array([not status.ok for status in solution.statuses])

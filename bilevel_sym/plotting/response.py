@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.plotting.line import Line, line_over
+from bilevel_sym.plotting.given import Region, exact_problem, numbers
+from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem import BilevelProblem
@@ -23,19 +24,20 @@ REACH = 0.2  # how far a tangent goes each way, as a part of the box
 DASHES = ("-", "--", "-.", ":")
 
 
-def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Line = None) -> Axes:
+def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Region = None) -> Axes:
     """Every entry of y*(x) over x, with the tangents of slope -g_xy g_yy^-1 at the points ``at``.
 
     x has one variable, and runs over the box, by default the problem's. Returns the axes, new ones where none are
     given.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y", box={"x": (-2, 2), "y": (-2, 2)})
-    >>> plot_response(problem, at=[0.5]).get_ylabel()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> plot_response(problem, Figure().subplots(), at=[0.5]).get_ylabel()
     '$y^*$(x)'
     """
-    x = line_over(problem, box)
-    exact = problem.mean
-    touched = np.asarray(at, dtype=np.float64).reshape(-1)
+    exact = exact_problem(problem)
+    x = line_over(exact, box)
+    touched = numbers("the points at which to draw tangents", at, hint="at=[0.5]").reshape(-1)
     answers = _answers(exact.kernels, touched[:, None])
     ax = axes_or_new(ax)
     for k, symbol in enumerate(exact.y):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plotting.given import recorded
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
 
@@ -70,10 +71,8 @@ def plot_solution(
 
 
 def _curves(solution: Solution, against: str, phi_min: float | None) -> _Curves:
-    path = solution.trajectory
+    path = recorded(solution)
     phi, calls, perturbed = np.atleast_2d(path.phi), np.atleast_2d(path.calls), np.atleast_2d(path.perturbed)
-    if not phi.size:
-        raise InvalidProblem("there is no trajectory to draw", hint="x0 with at least one row")
     last = np.atleast_1d(path.length)[:, None] - 1
     k = np.arange(phi.shape[1])
     stay = np.minimum(k, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,18 +12,30 @@ from bilevel_sym.errors import InvalidProblem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.contour import ContourSet
 
-__all__ = ["COLOURS", "Floats", "axes_or_new", "count_iterations", "legend_below", "require_matplotlib"]
+__all__ = [
+    "COLOURS",
+    "Floats",
+    "axes_or_new",
+    "count_iterations",
+    "filled_contours",
+    "ink",
+    "legend_below",
+    "next_colour",
+    "require_matplotlib",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart by colour-blind readers: blue, vermillion, green, purple, orange, sky, black."""
 
+LEVELS = 16  # of contours, about
 SIZE = (6.0, 4.0)  # of new axes, in inches: the width of a notebook's column
 BELOW = 0.5  # inches from the axes down to their legend: ticks and a label lie between
 LINE = 0.17  # inches of each further line of the ticks' labels
-LETTER, SYMBOL = 5.6, 48.0  # points that a letter of a legend takes, and the symbol before it, about
+LETTER, SYMBOL = 0.56, 4.8  # what a letter of a legend takes, and the symbol before it, about, in sizes of its font
 
 
 def require_matplotlib() -> None:
@@ -31,12 +44,12 @@ def require_matplotlib() -> None:
     >>> try:
     ...     require_matplotlib()
     ... except InvalidProblem as error:
-    ...     assert error.hint == "pip install 'bilevel-sym[plot]'"
+    ...     assert error.hint == "pip install matplotlib"
     """
     try:
         import matplotlib  # noqa: F401
     except ImportError as missing:
-        raise InvalidProblem("drawing wants matplotlib", hint="pip install 'bilevel-sym[plot]'") from missing
+        raise InvalidProblem("drawing wants matplotlib", hint="pip install matplotlib") from missing
 
 
 def axes_or_new(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
@@ -48,11 +61,30 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     True
     """
     require_matplotlib()
-    if ax is not None:
-        return ax
     from matplotlib import pyplot
+    from matplotlib.axes import Axes
 
+    if isinstance(ax, Axes):
+        return ax
+    if ax is not None:
+        raise InvalidProblem(
+            f"ax is a {type(ax).__name__}, and should be matplotlib axes",
+            hint="figure.subplots(), or one of the axes of plt.subplots(2, 2), such as axes[0, 0]",
+        )
     return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def next_colour(ax: Axes, group: str, order: Sequence[str]) -> str:
+    """The first colour that no line of the group on the axes has; where all are taken, the first once more.
+
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> line = ax.plot([0, 1], color=COLOURS[0], gid="runs")
+    >>> next_colour(ax, "runs", COLOURS) == COLOURS[1], next_colour(ax, "others", COLOURS) == COLOURS[0]
+    (True, True)
+    """
+    drawn = {line.get_color() for line in ax.get_lines() if line.get_gid() == group}
+    return next((colour for colour in order if colour not in drawn), order[0])
 
 
 def count_iterations(ax: Axes) -> None:
@@ -66,8 +98,38 @@ def count_iterations(ax: Axes) -> None:
     """
     from matplotlib.ticker import MaxNLocator
 
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True))
     ax.set_xlabel("iteration k")
+
+
+def ink(ax: Axes) -> str:
+    """The colour of the axes' letters, for lines that must be seen on the background of any style.
+
+    >>> from matplotlib.figure import Figure
+    >>> ink(Figure().subplots())
+    'black'
+    """
+    return str(ax.xaxis.label.get_color())
+
+
+def filled_contours(
+    ax: Axes, axes: Sequence[Floats], values: Floats, *, label: str, bar: Mapping[str, Any] | None = None, **how: Any
+) -> ContourSet:
+    """Values over a grid, first axis first, as filled contours with a colour bar; empty where they are nan.
+
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> contours = filled_contours(ax, [np.arange(2.0), np.arange(3.0)], np.arange(6.0).reshape(2, 3), label="height")
+    >>> ax.get_figure().axes[1].get_ylabel()
+    'height'
+    """
+    shown = np.ma.masked_invalid(values.T)  # rows of a picture are the second variable
+    looks: dict[str, Any] = {"levels": LEVELS, "cmap": "cividis", "zorder": 0} | how
+    filled = ax.contourf(axes[0], axes[1], shown, **looks)
+    figure = ax.get_figure()
+    assert figure is not None
+    figure.colorbar(filled, ax=ax, **(bar or {})).set_label(label)
+    return filled
 
 
 def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, right: bool = False) -> None:
@@ -83,6 +145,8 @@ def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['a line']
     """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
     from matplotlib.transforms import ScaledTranslation
 
     drawn = ax.get_legend_handles_labels()[0] if handles is None else handles
@@ -91,7 +155,8 @@ def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, 
         return
     figure = ax.get_figure()
     assert figure is not None
-    room = 1.2 * ax.get_window_extent().width * 72 / figure.dpi
+    letters = FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points()
+    room = 1.2 * ax.get_window_extent().width * 72 / figure.dpi / letters
     under = ax.transAxes + ScaledTranslation(0, -BELOW - LINE * (lines - 1), figure.dpi_scale_trans)
     ax.legend(
         entries.values(), entries.keys(), loc="upper right" if right else "upper center",
@@ -101,7 +166,7 @@ def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, 
 
 
 def _columns(labels: list[str], room: float) -> int:
-    """The largest number of columns, filled one after the other, that fit side by side into ``room`` points."""
+    """The largest number of columns, filled one after the other, that fit into ``room`` sizes of the font."""
     for columns in range(len(labels), 1, -1):
         widths = [max(map(len, column)) for column in np.array_split(np.array(labels), columns)]
         if sum(SYMBOL + LETTER * width for width in widths) <= room:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import in_halves
-from bilevel_sym.errors import BilevelError
+from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.plotting.style import Floats
 
 __all__ = ["on_grid", "where_defined"]
@@ -43,6 +43,13 @@ def on_grid(function: Callable[[Floats], Floats], low: Floats, high: Floats, cou
     >>> values.tolist()
     [[0.0, 10.0], [1.0, 11.0]]
     """
+    axes, values = _filled(function, low, high, count)
+    if np.isnan(values).all():
+        raise InvalidProblem("there is no value at any point of the box", hint="another box")
+    return axes, values
+
+
+def _filled(function: Callable[[Floats], Floats], low: Floats, high: Floats, count: int) -> tuple[list[Floats], Floats]:
     axes, points = _grid(low, high, count)
     try:
         return axes, function(points.reshape(-1, len(low))).reshape(points.shape[:-1])

@@ -101,7 +101,10 @@ def _load(text: str, path: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidProblem(f"{path}: brackets are nested too deeply") from None
     except ValueError as error:  # tomllib's own error among them; its text gives line and column
-        raise InvalidProblem(f"{path} is not valid TOML: {error!s:.200}") from None
+        raise InvalidProblem(
+            f"{path} is not valid TOML: {error!s:.200}",
+            hint='text and names in quotes: x = ["x1", "x2"], f = "x1*y"; each key once; [box] and [parameters] last',
+        ) from None
 
 
 def _refuse_bombs(text: str, path: str) -> None:
@@ -113,7 +116,9 @@ def _refuse_bombs(text: str, path: str) -> None:
         raise InvalidProblem(f"{path} holds more than {MAX_PIECES} values", hint="build the problem in Python")
 
 
-def _exact(digits: str) -> sp.Rational:
+def _exact(digits: str) -> sp.Rational | float:
+    if digits.lstrip("+-") in ("nan", "inf"):
+        return float(digits)  # refused where its key is known
     return decimal_rational(digits.replace("_", ""))
 
 
@@ -214,7 +219,8 @@ class _Reader:
         try:
             number = rational(value, where)
         except InvalidProblem as error:
-            raise self._error(f"{where}: {error.message}", error.hint) from None
+            place = "" if error.message.startswith(where) else f"{where}: "
+            raise self._error(f"{place}{error.message}", error.hint) from None
         if max(abs(number.p), number.q) >= 10**MAX_DIGITS:
             raise self._error(f"{where} has more than {MAX_DIGITS} digits")
         return number

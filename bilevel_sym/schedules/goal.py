@@ -104,7 +104,8 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
     if not isinstance(constants, kind):
         raise InvalidProblem(
             f"this theorem needs {kind.__name__}, but was given {type(constants).__name__}",
-            hint="Constants for bilevel problems, MinimaxConstants for minimax ones (perturbed_gdmax)",
+            hint="Constants for bilevel problems, MinimaxConstants for minimax ones (perturbed_gdmax);"
+            " those of verify.constants(problem) are in its .valid",
         )
     names = [field.name for field in fields(kind) if field.name != "reading"]  # all of them numbers
     values = {name: getattr(constants, name) for name in names}

@@ -31,6 +31,7 @@ class Curvature(NamedTuple):
     rho_phi: float
 
 
+@np.errstate(all="ignore")  # a norm may overflow far out: it is infinite then
 def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: float | None = None) -> Curvature:
     """What Definition 1.1 asks for at one point, exact to round-off.
 

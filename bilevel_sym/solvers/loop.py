@@ -20,7 +20,7 @@ from bilevel_sym.oracle import filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
-from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Run, Team
+from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Move, Run, Team
 from bilevel_sym.solvers.compiled import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
@@ -151,7 +151,7 @@ def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: Ends | None, m
                 return
         if k == steps:
             break
-        move = run.move(team, estimate)
+        move = _checked(run.move(team, estimate), team)
         ledger.count(team.members, {name: np.asarray(c)[: team.size] for name, c in move.calls.items()})
         ledger.mark(team.members[move.perturbed[: team.size]], k)
         team.x = move.x
@@ -160,6 +160,17 @@ def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: Ends | None, m
             if not team.size:
                 return
     ledger.close(team.members, Status.OUT_OF_STEPS)
+
+
+def _checked(move: object, team: Team) -> Move:
+    """What anybody's ``move`` returned, refused unless it is what was asked for."""
+    if isinstance(move, Move) and np.shape(move.x) == team.x.shape:
+        return move
+    what = f"x of shape {np.shape(move.x)}" if isinstance(move, Move) else f"a {type(move).__name__}"
+    raise InvalidProblem(
+        f"the algorithm's move returned {what}, but x of shape {team.x.shape} in a Move is expected",
+        hint="return Move.to(x), where x is (d, lanes) as team.x is",
+    )
 
 
 def _fail(team: Team, ledger: Ledger, k: int, estimate: Estimate) -> None:

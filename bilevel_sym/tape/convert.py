@@ -94,11 +94,12 @@ def no_value(symbol: sp.Symbol) -> InvalidProblem:
 
     >>> print(no_value(sp.Symbol("a")))
     a has no value, so there are no numbers to compute
-    try: give it one: parameters={'a': ...}
+    try: give it one: parameters={'a': ...}, or a = ... under [parameters] in a problem file
     """
+    name = symbol.name
     return InvalidProblem(
-        f"{symbol.name} has no value, so there are no numbers to compute",
-        hint=f"give it one: parameters={{{symbol.name!r}: ...}}",
+        f"{name} has no value, so there are no numbers to compute",
+        hint=f"give it one: parameters={{{name!r}: ...}}, or {name} = ... under [parameters] in a problem file",
     )
 
 

@@ -8,7 +8,6 @@ is bounded again with ``proved=True``.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.progress import Meter
 from verify.bounds.cover import LEAF, Cover, middles
 from verify.bracket import Bracket
 
@@ -103,15 +103,15 @@ def maximise(
     [0.25, 0.25238] [0.5]
     """
     search = _Search(objective, np.asarray(lower, float), np.asarray(upper, float), floor, rtol, inside, smear, seed)
-    clock = _Clock(seconds, progress)
+    clock = _Clock(seconds)
     interrupted = False
     try:
         if search.top > floor:
             search.sample(start)
-            search.run(clock, batch, most)
+            with Meter("bounding", shown=progress) as meter:
+                search.run(clock, batch, most, meter)
     except KeyboardInterrupt:
         interrupted = True
-    clock.close()
     try:
         cover = search.cover()
         bounds = proved_upper(objective, cover)
@@ -141,11 +141,10 @@ def _known(bounds: Floats) -> Floats:
 
 
 class _Clock:
-    """How much time is left, and a line of progress now and then."""
+    """How much time is left."""
 
-    def __init__(self, seconds: float, progress: bool) -> None:
-        self.seconds, self.progress, self.printed = seconds, progress, False
-        self.start = self.shown = time.monotonic()
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.start = seconds, time.monotonic()
 
     @property
     def elapsed(self) -> float:
@@ -154,17 +153,6 @@ class _Clock:
     @property
     def left(self) -> float:
         return self.seconds - self.elapsed
-
-    def show(self, search: _Search, top: float) -> None:
-        if self.progress and time.monotonic() - self.shown > 0.5:
-            self.shown = time.monotonic()
-            text = f"{self.elapsed:6.1f} s  {search.boxes} boxes  [{search.best:.6g}, {top:.6g}]"
-            print(text, end="\r", file=sys.stderr, flush=True)
-            self.printed = True
-
-    def close(self) -> None:
-        if self.printed:
-            print(file=sys.stderr)
 
 
 class _Tree:
@@ -334,7 +322,7 @@ class _Search:
             reached += self.rtol * abs(reached)
         return max(self.floor, self.stuck, reached)
 
-    def run(self, clock: _Clock, batch: int, most: int) -> None:
+    def run(self, clock: _Clock, batch: int, most: int, meter: Meter) -> None:
         """Cut the worst boxes until the bracket is narrow, the time is up or a box is hopeless."""
         pace, proof = 0.0, 0.0  # seconds a box in the search, and in the proof
         measured = 0
@@ -353,7 +341,8 @@ class _Search:
             if self.tree.size >= 2 * measured and len(children):
                 proof, measured = self._proof_pace(children), self.tree.size
             if len(self.open):
-                clock.show(self, float(self.tree.bound[self.open].max()))
+                top = float(self.tree.bound[self.open].max())
+                meter.at(self.boxes, f", {self.boxes} boxes, in [{self.best:.6g}, {top:.6g}]")
 
     def _proof_pace(self, nodes: Indices) -> float:
         some = nodes[: max(8, len(nodes) // 4)]

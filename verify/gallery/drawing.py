@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.plotting import COLOURS, require_matplotlib
+from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below, require_matplotlib
 from bilevel_sym.problem import BilevelProblem
 from verify.gallery.defect import Defect, Kind
 from verify.gallery.descent import descent
@@ -40,14 +40,11 @@ def plot_descents(
     With ``phi_min`` the gap |Phi - phi_min| is drawn instead, on a logarithmic scale.
 
     >>> right, wrong = np.array([1.0, 0.5]), np.array([1.0, 0.7])
-    >>> plot_descents(right, wrong).get_ylabel()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> plot_descents(right, wrong, Figure().subplots()).get_ylabel()
     '$\\\\Phi(x_k)$'
     """
-    require_matplotlib()
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots()[1]
+    ax = axes_or_new(ax)
     if phi_min is not None:
         right, wrong = (np.abs(phi - phi_min) + ROUNDING for phi in (right, wrong))
     ax.plot(right, color=COLOURS[0], linewidth=1.8, label="right")
@@ -63,7 +60,7 @@ def plot_descents(
         ax.set_ylim(min(low, np.nanmin(wrong)) - MARGIN * (high - low), high + (high - low))
     ax.set(xlabel="step k", ylabel=r"$\Phi(x_k)$" if phi_min is None else r"$\Phi(x_k) - \Phi_{\min}$", title=title)
     if legend:
-        ax.legend(frameon=False)
+        legend_below(ax)
     return ax
 
 

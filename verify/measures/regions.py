@@ -8,7 +8,7 @@ of a small box about a point where the lower level is well conditioned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import BilevelError
+from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
 from verify.bounds.interval_matrix import Floats
 from verify.study import Study
@@ -76,6 +76,8 @@ def regions(study: Study) -> Iterator[Region]:
             first = first or error
             continue
         found = True
+        if isinstance(first, AssumptionViolated):  # who reads a verdict over a part must hear why it is not the whole
+            region = replace(region, name=f"{region.name} (over the whole box Assumption 2.1 fails)")
         yield region
     if not found and first is not None:
         raise first

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
+from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid
 from verify.phi_smoothness import Smoothness
 
@@ -28,7 +28,8 @@ def plot_curvature(found: Smoothness, ax: Axes | None = None) -> Axes:
 
     >>> from bilevel_sym import zoo
     >>> from verify import smoothness
-    >>> plot_curvature(smoothness(zoo.get("scalar").problem)).get_xlabel()  # doctest: +SKIP
+    >>> from matplotlib.figure import Figure
+    >>> plot_curvature(smoothness(zoo.get("scalar").problem), Figure().subplots()).get_xlabel()
     'x'
     """
     if not isinstance(found, Smoothness):
@@ -73,8 +74,5 @@ def _draw_curve(ax: Axes, found: Smoothness, axes: list[Floats], norms: Floats) 
 
 
 def _draw_surface(ax: Axes, found: Smoothness, axes: list[Floats], norms: Floats) -> None:
-    filled = ax.contourf(axes[0], axes[1], np.ma.masked_invalid(norms.T), levels=16, cmap="cividis")
-    figure = ax.get_figure()
-    assert figure is not None
-    figure.colorbar(filled, ax=ax).set_label(NORM)
+    filled_contours(ax, axes, norms, label=NORM)
     ax.set_ylabel(found.problem.mean.x[1].name)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from verify.phi_smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _frame(ax: Axes, names: list[str], ratios: list[_Ratio]) -> float:
         ticks[edge * 10**0.5] = "truth\nis 0"
     ax.set_xticks(list(ticks), list(ticks.values()))
     ax.minorticks_off()
-    ax.axvline(1.0, color="black", linewidth=0.8, zorder=1)
+    ax.axvline(1.0, color=ink(ax), linewidth=0.8, zorder=1)
     ax.grid(axis="both", color="0.9", linewidth=0.5)
     ax.set_axisbelow(True)
     return edge

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from verify.report import Report
 from verify.verdict import CheckResult, Verdict
 
@@ -84,14 +84,14 @@ def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
             shift = (k + 0.5) / len(reports) - 0.5
             ax.plot([scale.place(result.tightness)], [y + 0.8 * shift], **_mark(result))
     ax.set_title(textwrap.fill(_title(reports), LETTERS_ACROSS), fontsize="medium", loc="right")
-    handles = _legend([result for row in rows for _, result in row.members])
+    handles = _legend(ax, [result for row in rows for _, result in row.members])
     legend_below(ax, handles, lines=2 if scale.none or scale.endless else 1, right=True)
     return ax
 
 
 def _rows(reports: Sequence[Report]) -> list[_Row]:
     if not reports or not all(isinstance(report, Report) for report in reports):
-        raise InvalidProblem("plot_tightness draws reports", hint="plot_tightness(verify.run(problem))")
+        raise InvalidProblem("plot_tightness draws reports", hint="plot_tightness(verify.run(problem), ax=ax)")
     rows: dict[str, _Row] = {}
     for k, report in enumerate(reports):
         for result in report.results:
@@ -131,7 +131,7 @@ def _frame(ax: Axes, names: list[str], scale: _Scale) -> None:
         ticks[10.0 ** (left + 0.5)] = words
     ax.set_xticks(list(ticks), list(ticks.values()))
     ax.minorticks_off()
-    ax.axvline(1.0, color="black", linewidth=0.8, zorder=1)
+    ax.axvline(1.0, color=ink(ax), linewidth=0.8, zorder=1)
     figure = ax.get_figure()
     assert figure is not None
     height = ax.get_window_extent().height * 72 / figure.dpi / len(names)
@@ -141,7 +141,7 @@ def _frame(ax: Axes, names: list[str], scale: _Scale) -> None:
     ax.set_axisbelow(True)
 
 
-def _legend(results: Sequence[CheckResult]) -> list[Any]:
+def _legend(ax: Axes, results: Sequence[CheckResult]) -> list[Any]:
     """The verdicts and the kinds of evidence that are there."""
     from matplotlib.lines import Line2D
 
@@ -152,7 +152,7 @@ def _legend(results: Sequence[CheckResult]) -> list[Any]:
         if verdict in verdicts
     ]
     styles += [
-        {"marker": "o", "color": "black", "fillstyle": fill, "markerfacecoloralt": "white", "label": kind}
+        {"marker": "o", "color": ink(ax), "fillstyle": fill, "markerfacecoloralt": ax.get_facecolor(), "label": kind}
         for kind, fill in FILLS.items()
         if kind in evidence
     ]

@@ -38,6 +38,7 @@ GAINED = 10.0  # the error has to shrink by this in all, before a rate is believ
 SLACK = 10.0  # times the floor: where it was reached once, this is still rounding
 GROWS = 1.5
 BLOWN = 1e12
+COMPILING = 20.0  # seconds in all that first calls may take above later ones, and that do not count
 ABOUT: dict[str, tuple[Cause, str]] = {
     "D": ("y*", "the step size of the lower level: below 2/ell, best 1/ell"),
     "N": ("inverse", "the steps of conjugate gradients: alpha = r.r/p.Ap enters both v and the residual"),
@@ -115,10 +116,22 @@ def convergence(candidate: Candidate, at: References, quantity: Quantity, *, sec
     if not candidate.knobs:
         raise InvalidProblem("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
     floor = at.floor(quantity)[:POINTS]  # what rounding does at one point depends on the sizes met elsewhere
-    sweep = _Sweep(candidate, at[:POINTS], quantity, math.inf, _least_tolerance(at), floor)
+    sweep = _Sweep(candidate, at[:POINTS], quantity, _Clock(math.inf), _least_tolerance(at), floor)
     sweep.warm_up()
-    sweep = replace(sweep, until=time.perf_counter() + seconds)
+    sweep.clock.until = time.perf_counter() + seconds
     return sweep.told(sweep.joint())
+
+
+@dataclass
+class _Clock:
+    """When time is up. What is compiled for each number of steps, as by jax.jit, is forgiven its first call."""
+
+    until: float
+    forgiven: float = 0.0
+
+    def forgive(self, seconds: float) -> None:
+        more = min(seconds, COMPILING - self.forgiven)
+        self.until, self.forgiven = self.until + more, self.forgiven + more
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +139,7 @@ class _Sweep:
     candidate: Candidate
     at: References
     quantity: Quantity
-    until: float
+    clock: _Clock
     least: float  # tolerance
     floor: Floats
 
@@ -141,7 +154,9 @@ class _Sweep:
 
     def _values(self, settings: Settings) -> Floats:
         with np.errstate(all="ignore"):
-            return np.array([self.candidate(x, settings).value for x in self.at.x])
+            answers = [self.candidate(x, settings) for x in self.at.x]
+        self.clock.forgive(answers[0].seconds - min(answer.seconds for answer in answers))
+        return np.array([answer.value for answer in answers])
 
     def _errors(self, settings: Settings) -> Floats:
         values = self._values(settings)
@@ -164,10 +179,11 @@ class _Sweep:
         took, i, was_there = 0.0, 0, False
         while i < len(levels):
             began = time.perf_counter()
-            if len(found.tried) >= 2 and began + (2**BEYOND if was_there else 2) * took > self.until:
+            if len(found.tried) >= 2 and began + (2**BEYOND if was_there else 2) * took > self.clock.until:
                 break
+            before = self.clock.forgiven
             errors = self._errors(levels[i])
-            took = time.perf_counter() - began
+            took = time.perf_counter() - began - (self.clock.forgiven - before)
             found = replace(found, tried=(*found.tried, levels[i]), errors=np.vstack([found.errors, errors]))
             there = bool(np.all(errors <= floor))
             if (there and was_there) or self._hopeless(found):
@@ -191,10 +207,15 @@ class _Sweep:
         if worst.min() <= 1:  # it was right, and leaves the truth again
             return replace(found, verdict="diverges")
         if len(worst) < 3:
-            return replace(found, note="it is too slow to be asked more often")
+            return replace(found, note=self._too_slow)
         verdict = self._rate(found)
         note = self._why_slow(found) if verdict == "still shrinking" else ""
         return replace(found, verdict=verdict, note=note)
+
+    @property
+    def _too_slow(self) -> str:
+        fixed = ", ".join(f"{name}=..." for name in self.candidate.knobs)
+        return f"a call is too slow for more; compile it, or give lambda x: candidate(x, {fixed}) with numbers that do"
 
     def _why_slow(self, found: Convergence) -> str:
         k = int(np.argmax(found.errors[-1] / found.floor))
@@ -325,7 +346,7 @@ class _Sweep:
         """With N steps the answer is that of N - 1, wherever the two can be told apart."""
         told = 0
         for N in range(1, min(4, len(iterates))):
-            if time.perf_counter() + self._pace > self.until:
+            if time.perf_counter() + self._pace > self.clock.until:
                 break
             values, floor = self._values({**found.settings, "N": N}), found.floor
             less, same = (np.linalg.norm(iterates[m] - values, axis=1) for m in (N - 1, N))
