@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -24,6 +25,7 @@ from verify.points.balls import _System, eigenvalue_balls, refine
 from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.exact import exact_point, inertia, simplest
 from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
+from verify.runner import run
 from verify.stationary import clusters, search, stationary_points
 
 EASY = [
@@ -262,7 +264,7 @@ def test_out_of_time_nothing_is_lost(spec: str) -> None:
         assert at_point or in_box
 
 
-@pytest.mark.parametrize("work", [search, smoothness])
+@pytest.mark.parametrize("work", [search, smoothness, partial(run, claims=["grad-Lipschitz"])])
 def test_what_is_compiled_when_first_asked_for_is_not_counted(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: set[int] = set()
 

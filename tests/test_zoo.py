@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import pickle
 import pkgutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -179,6 +180,14 @@ def test_examples_are_frozen_values(name: str) -> None:
         example.summary = "changed"  # type: ignore[misc]
     with pytest.raises(TypeError):
         example.parameters["d"] = 3  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["saddle", "stochastic_rows", "ridge"])
+def test_an_example_travels_to_another_process(name: str) -> None:
+    example = zoo.get(name)
+    arrived = pickle.loads(pickle.dumps(example))
+    assert arrived == example
+    assert (dict(arrived.parameters), dict(arrived.notes)) == (dict(example.parameters), dict(example.notes))
 
 
 def test_kinds_of_problem() -> None:

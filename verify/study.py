@@ -20,6 +20,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
 from verify.bounds.chosen_box import chosen_box
+from verify.bounds.readiness import compile_first
 
 if TYPE_CHECKING:
     from verify.phi_smoothness import Smoothness
@@ -164,6 +165,7 @@ def study_of(
 
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
             chosen = with_y_star(exact, chosen)
+    compile_first(exact, np.array([float(sum(chosen[s.name])) / 2 for s in exact.x]))
     return Study(problem, chosen, seed, seconds, variant)
 
 

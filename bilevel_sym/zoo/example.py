@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -65,6 +66,11 @@ class Example:
     def __post_init__(self) -> None:
         for frozen in ("parameters", "notes"):
             object.__setattr__(self, frozen, MappingProxyType(dict(getattr(self, frozen))))
+
+    def __reduce__(self) -> tuple[partial[Example], tuple[()]]:
+        # a proxy of a mapping cannot travel to another process; what it shows can
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return partial(Example, **values | {name: dict(values[name]) for name in ("parameters", "notes")}), ()
 
     @property
     def name(self) -> str:
