@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import pytest
 
+import bilevel_sym
 from bilevel_sym import Solution, experiments, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.command import Command
@@ -44,6 +45,12 @@ def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-W", "error", "-m", "bilevel_sym", *arguments], capture_output=True, text=True,
         stdin=subprocess.DEVNULL, check=False, cwd=ROOT, env={**os.environ, **environment},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["bilevel_sym", "bilevel_sym.cli"])
+def test_either_module_is_the_program(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"bilevel-sym {bilevel_sym.__version__}\n", "")
 
 
 def test_derive_prints_the_formulas_term_by_term() -> None:
