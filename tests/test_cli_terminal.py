@@ -18,7 +18,7 @@ from terminals import ROOT, Terminal, run
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[1;31m", "\x1b[33m"
 LONG = ("solve", "zoo:saddle", "--algorithm", "descent", "--seeds", "3", "--steps", "1000000000")  # at its saddle point
 WIDTHS = [80, 140]
-SEVERAL = "eq:bilevel-grad,pro:bounds,lem:descent"
+SEVERAL = "eq:bilevel-grad,hess-Lipschitz,lem:descent"  # the second takes a second
 
 
 def piped(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -100,7 +100,7 @@ SHOWN = {
     "solve": (
         ("solve", "zoo:saddle", "--steps", "6000", "--algorithm", "descent"), r"\rsolve: \d+/6000 \(", "1 trajectory",
     ),
-    "verify": (("verify", "zoo:scalar", "--claims", SEVERAL), r"\rverifying \d/3 \S+ \(40 s at most\): \d+ s", "scalar"),
+    "verify": (("verify", "zoo:saddle", "--claims", SEVERAL), r"\rverifying \d/3 \S+ \(40 s at most\): \d+ s", "saddle"),
     "errata": (("errata",), r"\rchecking the errata", "1. Equation"),
 }  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_progress_appears_and_is_wiped(command: str) -> None:
 
 @pytest.mark.slow
 def test_progress_is_cut_to_a_narrow_terminal() -> None:
-    shown = run("verify", "zoo:scalar", "--claims", "unlabelled:hypergradient-v-star,lem:descent", columns=30)
+    shown = run("verify", "zoo:saddle", "--claims", "hess-Lipschitz", columns=30)
     drawn = [part for line in shown.seen.split("\n") for part in line.split("\r") if part.startswith("verifying")]
     assert drawn
     assert max(map(len, drawn)) < 30
@@ -127,10 +127,10 @@ def test_progress_is_cut_to_a_narrow_terminal() -> None:
 @pytest.mark.slow
 def test_progress_goes_to_the_terminal_while_results_go_to_a_file(tmp_path: Path) -> None:
     with Terminal(
-        "verify", "zoo:scalar", "--claims", "lem:descent", "--format", "json", output=tmp_path / "out"
+        "verify", "zoo:saddle", "--claims", "hess-Lipschitz", "--format", "json", output=tmp_path / "out"
     ) as shown:
         assert shown.finish() == 0
-    assert "verifying 1/1 lem:descent" in shown.seen
+    assert "verifying 1/1 hess-Lipschitz" in shown.seen
     assert shown.lines == []
     assert json.loads((tmp_path / "out").read_text())["ok"] is True
 

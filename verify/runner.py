@@ -74,18 +74,19 @@ def run(
     [('eq:bilevel-grad', 'HOLDS', 'proved')]
     """
     chosen = _chosen(claims)
-    study = study_of(problem, box=box, seed=seed_of(rng), seconds=_time(seconds), variant=_variant(variant))
     results: list[CheckResult] = []
     left, interrupted = chosen, False
-    try:
-        # what is beyond float64 is judged, and not warned about
-        with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
-            for found in _results(study, chosen, progress, noticed):
-                results += found
-                left = left[1:]
-    except KeyboardInterrupt:
-        interrupted = True
-        results += [inconclusive(item.label, "interrupted", variant=variant) for item in left]
+    with Meter("verifying", shown=progress) as meter:
+        study = study_of(problem, box=box, seed=seed_of(rng), seconds=_time(seconds), variant=_variant(variant))
+        try:
+            # what is beyond float64 is judged, and not warned about
+            with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
+                for found in _results(study, chosen, meter, noticed):
+                    results += found
+                    left = left[1:]
+        except KeyboardInterrupt:
+            interrupted = True
+            results += [inconclusive(item.label, "interrupted", variant=variant) for item in left]
     return Report(
         problem=problem.name or "problem",
         box=str(dict(study.box.items())),
@@ -97,18 +98,17 @@ def run(
     )
 
 
-def _results(study: Study, chosen: Sequence[Claim], progress: bool, noticed: Event) -> Iterator[list[CheckResult]]:
+def _results(study: Study, chosen: Sequence[Claim], meter: Meter, noticed: Event) -> Iterator[list[CheckResult]]:
     """Those of each claim, one claim after the other."""
-    with Meter("verifying", shown=progress) as meter:
-        for done, item in enumerate(chosen):
-            meter.at(done, f" {done + 1}/{len(chosen)} {item.label} ({study.seconds:.0f} s at most)")
-            if study.left <= 0 and study.problem.kind in item.kinds:
-                yield [inconclusive(item.label, "the time was up before its turn", variant=study.variant)]
-            else:
-                found = item(study)
-                if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
-                    raise KeyboardInterrupt
-                yield found
+    for done, item in enumerate(chosen):
+        meter.at(done, f" {done + 1}/{len(chosen)} {item.label} ({study.seconds:.0f} s at most)")
+        if study.left <= 0 and study.problem.kind in item.kinds:
+            yield [inconclusive(item.label, "the time was up before its turn", variant=study.variant)]
+        else:
+            found = item(study)
+            if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
+                raise KeyboardInterrupt
+            yield found
 
 
 @contextmanager
