@@ -89,9 +89,9 @@ class Report:
         others = "\n".join(self._silent())
         return f"## {self.problem}\n\n{self.box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{others}\n"
 
-    def to_json(self) -> str:
+    def to_dict(self) -> dict[str, Any]:
         """Everything, for programs; the schema is stable."""
-        record = {
+        return {
             "schema": SCHEMA,
             "problem": self.problem,
             "box": self.box,
@@ -102,7 +102,10 @@ class Report:
             "interrupted": self.interrupted,
             "results": [_record(result) for result in self.results],
         }
-        return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """measured/bound of every claim that applies, as a chart; returns its axes. Wants the extra ``plot``."""

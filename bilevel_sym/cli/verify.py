@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
@@ -53,7 +52,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     elif options.format == "markdown":
         screen.show(report.to_markdown(), plain=True)
     else:
-        screen.show_json(json.loads(report.to_json()))
+        screen.show_json(report.to_dict())
     if report.interrupted:
         tell_interrupted("what was not reached is INCONCLUSIVE in the report")
         return INTERRUPTED

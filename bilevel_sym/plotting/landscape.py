@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["KINDS", "mark_of", "plot_landscape"]
+__all__ = ["KINDS", "mark_of", "plot_landscape", "require_few"]
 
 CURVE, SURFACE = 401, 97  # points each way, in one and in two variables
 LEVELS = 14
@@ -91,13 +91,21 @@ def plot_landscape(
 
 
 def _window(problem: BilevelProblem, box: Region) -> _Window:
+    require_few(problem.d)
     names = tuple(s.name for s in problem.x)
-    if len(names) > 2:
+    return _Window(names, *box_ends(problem, box, names))
+
+
+def require_few(d: int) -> None:
+    """Refuse more variables than a landscape can show.
+
+    >>> require_few(2)
+    """
+    if d > 2:
         raise InvalidProblem(
-            f"a landscape has one or two variables, but x has {len(names)}",
+            f"a landscape has one or two variables, but x has {d}",
             hint="plot_solution and plot_eigenvalues draw runs in any dimension",
         )
-    return _Window(names, *box_ends(problem, box, names))
 
 
 def _count(resolution: object, d: int) -> int:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.plotting.given import one_by_one, recorded
-from bilevel_sym.plotting.landscape import plot_landscape
+from bilevel_sym.plotting.landscape import plot_landscape, require_few
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below, next_colour
 
 if TYPE_CHECKING:
@@ -73,11 +72,7 @@ def plot_trajectories(
 
 def _paths(solution: Solution) -> _Paths:
     path, d = recorded(solution), solution.x.shape[-1]
-    if d > 2:
-        raise InvalidProblem(
-            f"a landscape has one or two variables, but x has {d}",
-            hint="plot_solution and plot_eigenvalues draw runs in any dimension",
-        )
+    require_few(d)
     x = one_by_one(path.x)
     at = x.copy() if d == 2 else np.stack([x[..., 0], np.atleast_2d(path.phi)], axis=-1)
     at[~np.isfinite(at).all(axis=-1)] = np.nan

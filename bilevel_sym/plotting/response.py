@@ -39,9 +39,9 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     x = line_over(exact, box)
     touched = numbers("the points at which to draw tangents", at, hint="at=[0.5]").reshape(-1)
     answers = _answers(exact.kernels, touched[:, None])
+    entries = where_defined(exact.kernels.y_star, x, (exact.n,)).T
     ax = axes_or_new(ax)
-    for k, symbol in enumerate(exact.y):
-        values = where_defined(lambda rows, k=k: exact.kernels.y_star(rows)[:, k], x)  # type: ignore[misc]
+    for k, (symbol, values) in enumerate(zip(exact.y, entries, strict=True)):
         style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
         ax.plot(x[:, 0], values, linewidth=2, label=f"{symbol.name}*", **style)
     reach = REACH * (x[-1, 0] - x[0, 0])
