@@ -57,9 +57,9 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     """One bracket, and what it cost."""
     import numpy as np
 
-    from verify.bounds.branch_and_bound import maximise
-    from verify.bounds.phi_boxes import PhiBoxes
-    from verify.bounds.phi_norms import HessNorm, ThirdNorm
+    from verify.enclosures.branch_and_bound import maximise
+    from verify.enclosures.phi_boxes import PhiBoxes
+    from verify.enclosures.phi_norms import HessNorm, ThirdNorm
 
     problem = family(d)
     problem.kernels.third_phi(np.zeros((2, d)))
@@ -81,8 +81,8 @@ def growth(d: int) -> dict[str, Any]:
     """Microseconds a box: |Hess Phi| and |D^3 Phi| over boxes a tenth wide, in the search and in the proof."""
     import numpy as np
 
-    from verify.bounds.phi_boxes import PhiBoxes
-    from verify.bounds.phi_norms import HessNorm, ThirdNorm
+    from verify.enclosures.phi_boxes import PhiBoxes
+    from verify.enclosures.phi_norms import HessNorm, ThirdNorm
 
     boxes = PhiBoxes(family(d))
     middle = np.random.default_rng(0).uniform(-0.95, 0.95, (BATCH, d))

@@ -17,6 +17,7 @@ __all__ = [
     "LinearSystemFailure",
     "LowerLevelFailure",
     "NoClosedForm",
+    "TimeIsUp",
     "TooLarge",
     "UnsafeExpression",
 ]
@@ -116,6 +117,17 @@ class NoClosedForm(BilevelError):
     ``False``; the implicit formulas need no y*(x), only the value of y at it.
 
     >>> issubclass(NoClosedForm, BilevelError)
+    True
+    """
+
+
+class TimeIsUp(BilevelError):
+    """A limit in seconds was reached before the work was done.
+
+    Cause: ``seconds`` was given, and did not suffice. Cure: more seconds, or none: then the effort alone decides, and
+    the answer is the same on every machine.
+
+    >>> issubclass(TimeIsUp, BilevelError)
     True
     """
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module may import only what stands above it.
 LAYERS = [
     "errors",
+    "budget",
     "progress",
     "paper",
     "exact",
@@ -71,7 +72,7 @@ VERIFY_LAYERS = [
     "bracket",
     "verdict",
     "statistics",
-    "bounds",
+    "enclosures",
     "regularity",
     "saved_constants",
     "phi_smoothness",
@@ -106,7 +107,9 @@ NUMERIC_ROOMS |= {
     "solve_advice",
     "solve_job",
 }
-SYMPY_ROOMS = set(LAYERS) - {"errors", "progress", "paper", "constants", "ball", "cli", "__main__"} - NUMERIC_ROOMS
+SYMPY_ROOMS = (
+    set(LAYERS) - {"errors", "budget", "progress", "paper", "constants", "ball", "cli", "__main__"} - NUMERIC_ROOMS
+)
 NUMPY_ROOMS = {
     "zoo",
     "tape",

@@ -12,9 +12,9 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import CertificateFailure
-from verify.bounds.branch_and_bound import maximise, proved_upper
-from verify.bounds.cover import Cover
-from verify.bounds.tensor_norm import largest_values, norm3_upper, norm_lower, norm_upper, worst_directions
+from verify.enclosures.branch_and_bound import maximise, proved_upper
+from verify.enclosures.cover import Cover
+from verify.enclosures.tensor_norm import largest_values, norm3_upper, norm_lower, norm_upper, worst_directions
 
 Floats = NDArray[np.float64]
 PAD = 1e-12

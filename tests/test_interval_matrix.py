@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.elementary import ARB, NUMPY
-from verify.bounds.interval_matrix import Matrices, neumann_bound, radius_norm
-from verify.bounds.pencil import Pencil, definiteness
+from verify.enclosures.interval_matrix import Matrices, neumann_bound, radius_norm
+from verify.enclosures.pencil import Pencil, definiteness
 
 Floats = NDArray[np.float64]
 SIZES = [(1, 1), (2, 2), (3, 3), (2, 3), (3, 1), (1, 4)]

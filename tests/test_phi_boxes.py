@@ -18,9 +18,9 @@ from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.elementary import ARB
 from bilevel_sym.tape.graph import Graph
 from bilevel_sym.tape.program import build
-from verify.bounds.affine import Affine, AffineProgram
-from verify.bounds.interval_matrix import Floats, Matrices
-from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.affine import Affine, AffineProgram
+from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 SHAPES = {
     "d > n": BilevelProblem("sin(x1 + y) + x2*y + cos(x3)", "y**2 + exp(y/2 + x1/3) - x2*y*cos(x3)/2", "x1 x2 x3", "y"),

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from bilevel_sym import BilevelProblem, Box, Constants, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem
-from verify.bounds.block_norm import BlockNorm, Curvature, ExactBox
+from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances, recheck
 from verify.saved_constants import _digest
 

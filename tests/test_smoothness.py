@@ -11,10 +11,10 @@ import pytest
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
-from verify.bounds.interval_matrix import Floats, Matrices
-from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
-from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
-from verify.bounds.tensor_norm import worst_directions
+from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
+from verify.enclosures.tensor_norm import worst_directions
 from verify.phi_smoothness import Smoothness, smoothness
 
 SECONDS = 3.0

@@ -20,15 +20,15 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
-from verify.bounds.block_norm import ExactBox
-from verify.bounds.branch_and_bound import Maximum, maximise
-from verify.bounds.chosen_box import chosen_box
-from verify.bounds.cover import Cover
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.phi_boxes import PhiBoxes
-from verify.bounds.phi_norms import GradNorm, HessNorm, ThirdNorm
-from verify.bounds.readiness import compile_first
 from verify.bracket import Bracket
+from verify.enclosures.block_norm import ExactBox
+from verify.enclosures.branch_and_bound import Maximum, maximise
+from verify.enclosures.chosen_box import chosen_box
+from verify.enclosures.cover import Cover
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.phi_boxes import PhiBoxes
+from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
+from verify.enclosures.readiness import compile_first
 from verify.regularity import constants
 
 __all__ = ["Smoothness", "smoothness"]

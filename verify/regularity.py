@@ -19,12 +19,12 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from verify.bounds.block_norm import BlockNorm, Curvature, ExactBox
-from verify.bounds.branch_and_bound import Maximum, maximise
-from verify.bounds.chosen_box import chosen_box
-from verify.bounds.cover import Cover
-from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
+from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
+from verify.enclosures.branch_and_bound import Maximum, maximise
+from verify.enclosures.chosen_box import chosen_box
+from verify.enclosures.cover import Cover
+from verify.enclosures.interval_matrix import Floats
 
 __all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants", "recheck"]
 
@@ -265,7 +265,7 @@ def _check(problem: object, reading: object, seconds: object, rtol: object) -> N
 def _box_of(problem: BilevelProblem, box: Box | None) -> Box:
     chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == problem.d:
-        from verify.bounds.y_enclosure import with_y_star
+        from verify.enclosures.y_enclosure import with_y_star
 
         return with_y_star(problem, chosen)
     return chosen

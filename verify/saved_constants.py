@@ -22,10 +22,10 @@ import numpy as np
 from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
-from verify.bounds.block_norm import ExactBox
-from verify.bounds.branch_and_bound import proved_upper
-from verify.bounds.cover import LEAF, Cover
 from verify.bracket import Bracket
+from verify.enclosures.block_norm import ExactBox
+from verify.enclosures.branch_and_bound import proved_upper
+from verify.enclosures.cover import LEAF, Cover
 from verify.regularity import BLOCKS, CertifiedConstants, Proof, instances, objective_of
 
 __all__ = ["read", "write"]

@@ -21,10 +21,10 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
-from verify.bounds.chosen_box import chosen_box
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.phi_boxes import PhiEnclosure
-from verify.bounds.readiness import compile_first
+from verify.enclosures.chosen_box import chosen_box
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.phi_boxes import PhiEnclosure
+from verify.enclosures.readiness import compile_first
 from verify.points.balls import Root, refine
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
 from verify.points.domain import continued

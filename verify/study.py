@@ -19,8 +19,8 @@ from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
-from verify.bounds.chosen_box import chosen_box
-from verify.bounds.readiness import compile_first
+from verify.enclosures.chosen_box import chosen_box
+from verify.enclosures.readiness import compile_first
 
 if TYPE_CHECKING:
     from verify.phi_smoothness import Smoothness
@@ -161,7 +161,7 @@ def study_of(
     exact = problem.mean
     chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
-        from verify.bounds.y_enclosure import with_y_star
+        from verify.enclosures.y_enclosure import with_y_star
 
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
             chosen = with_y_star(exact, chosen)

@@ -18,7 +18,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.expressions import substitute
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
-from verify.bounds.interval_matrix import Matrices
+from verify.enclosures.interval_matrix import Matrices
 from verify.points.balls import BITS, eigenvalue_balls
 from verify.points.exact import exact_point
 from verify.stationary import StationaryPoint

@@ -18,7 +18,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.study import Study
 from verify.verdict import CheckResult
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.tensor_norm import largest_values
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivatives_at import Derivatives, block_values
 from verify.measures.regions import Region, lower_levels
 from verify.study import Study

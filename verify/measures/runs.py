@@ -15,7 +15,7 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
 from verify.registry import NotApplicable

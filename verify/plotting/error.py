@@ -12,7 +12,7 @@ from bilevel_sym import paper
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
 from bilevel_sym.problem import BilevelProblem
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.registry import NotApplicable
 from verify.testkit.trajectory.bounds import ErrorBounds, error_bounds
 from verify.testkit.trajectory.record import record_of

@@ -19,8 +19,8 @@ from bilevel_sym.engine import EXPANSION
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram
-from verify.bounds.interval_matrix import Floats, Matrices
-from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
 

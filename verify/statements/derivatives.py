@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.constants import MinimaxConstants, Variant
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.tensor_norm import largest_values
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
     bracket_of,
     by_bracket,

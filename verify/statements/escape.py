@@ -24,7 +24,7 @@ from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers.noise import uniform_in_ball
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.measures.regions import regions
 from verify.measures.runs import UNIT, compared
 from verify.registry import NotApplicable, claim

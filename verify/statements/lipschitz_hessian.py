@@ -12,8 +12,8 @@ import numpy as np
 
 from bilevel_sym.constants import Constants
 from bilevel_sym.tape.model import Model
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.tensor_norm import largest_values
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
     by_sample,
     by_structure,

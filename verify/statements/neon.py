@@ -17,8 +17,8 @@ from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.schedules.escape import NEON
 from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
-from verify.bounds.interval_matrix import Floats
 from verify.bracket import Bracket
+from verify.enclosures.interval_matrix import Floats
 from verify.measures.runs import UNIT, compared
 from verify.registry import NotApplicable, claim
 from verify.statements.escape import DELTA, Saddle, easiest_saddle, rounding_of_phi

@@ -11,8 +11,8 @@ from flint import arb, arb_mat
 from bilevel_sym.constants import Variant
 from bilevel_sym.schedules.batches import concentration
 from bilevel_sym.tape.balls import precision
-from verify.bounds.branch_and_bound import Maximum
 from verify.bracket import Bracket
+from verify.enclosures.branch_and_bound import Maximum
 from verify.measures.batch_moments import failure_probability, second_moment
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, mean, samples_of, spread, squares

@@ -12,7 +12,7 @@ from typing import TypedDict
 import numpy as np
 
 from bilevel_sym.solvers.perturbed import SMALL
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.testkit.trajectory.record import Flags, Record
 from verify.testkit.trajectory.words import said, vector
 from verify.verdict import CheckResult, Verdict, not_applicable

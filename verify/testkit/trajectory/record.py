@@ -15,7 +15,7 @@ from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import INeon, Perturbed, StocBiO
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.testkit.arrays import real_array
 
 __all__ = ["Parameters", "Record", "record_of"]

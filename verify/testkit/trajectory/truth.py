@@ -15,12 +15,12 @@ from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
-from verify.bounds.block_norm import ExactBox
-from verify.bounds.branch_and_bound import maximise
-from verify.bounds.interval_matrix import Floats
-from verify.bounds.phi_boxes import PhiBoxes
-from verify.bounds.phi_norms import HessNorm
 from verify.bracket import Bracket
+from verify.enclosures.block_norm import ExactBox
+from verify.enclosures.branch_and_bound import maximise
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.phi_boxes import PhiBoxes
+from verify.enclosures.phi_norms import HessNorm
 from verify.measures.regions import Region, lower_levels
 from verify.measures.runs import UNIT, v_stars
 from verify.phi_smoothness import NOTHING, Smoothness

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from verify.bounds.interval_matrix import Floats
+from verify.enclosures.interval_matrix import Floats
 from verify.testkit.trajectory.record import Record
 from verify.verdict import CheckResult, Evidence, Verdict
 

@@ -21,7 +21,7 @@ from bilevel_sym.tape.autodiff import directional
 from bilevel_sym.tape.boxes import IntervalProgram
 from bilevel_sym.tape.graph import UNIT, Graph, Parameter
 from bilevel_sym.tape.program import Program, Row, Step, build
-from verify.bounds.interval_matrix import Floats, Matrices, neumann_bound
+from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
 
 __all__ = ["Affine", "AffineProgram", "AffineSession"]
 

@@ -18,9 +18,9 @@ from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
-from verify.bounds.interval_matrix import Floats, Matrices, radius_norm
-from verify.bounds.phi_boxes import PhiBoxes, PhiEnclosure
-from verify.bounds.tensor_norm import norm3_upper, norm_lower
+from verify.enclosures.interval_matrix import Floats, Matrices, radius_norm
+from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 
 __all__ = ["GradNorm", "HessNorm", "ThirdNorm", "cubic_norms"]
 

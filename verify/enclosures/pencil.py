@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.tape.graph import Form
 from bilevel_sym.tape.intervals import enclose
-from verify.bounds.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Floats, Matrices
 
 __all__ = ["Pencil", "definiteness"]
 

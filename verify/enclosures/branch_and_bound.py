@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.progress import Meter
-from verify.bounds.cover import LEAF, Cover, middles
 from verify.bracket import Bracket
+from verify.enclosures.cover import LEAF, Cover, middles
 
 __all__ = ["Maximum", "Objective", "maximise", "proved_upper"]
 

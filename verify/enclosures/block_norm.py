@@ -21,10 +21,10 @@ from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
 from bilevel_sym.tape.intervals import PROVED, SMOOTH, enclose
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.program import Program, build
-from verify.bounds.cover import middles
-from verify.bounds.interval_matrix import Floats, Matrices
-from verify.bounds.pencil import MOST_PARTS, Pencil
-from verify.bounds.tensor_norm import Group, largest_values, norm_lower, norm_upper
+from verify.enclosures.cover import middles
+from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.pencil import MOST_PARTS, Pencil
+from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
 __all__ = ["BlockNorm", "Curvature", "ExactBox"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from verify.bounds.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Floats, Matrices
 
 __all__ = ["largest_values", "norm3_upper", "norm_lower", "norm_upper", "worst_directions"]
 

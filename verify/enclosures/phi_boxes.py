@@ -24,9 +24,9 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession
-from verify.bounds.affine import Affine, AffineProgram, AffineSession
-from verify.bounds.interval_matrix import Floats, Matrices, neumann_bound
-from verify.bounds.phi_formulas import PhiFormulas
+from verify.enclosures.affine import Affine, AffineProgram, AffineSession
+from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
+from verify.enclosures.phi_formulas import PhiFormulas
 
 __all__ = ["PhiBoxes", "PhiEnclosure"]
 
