@@ -506,7 +506,7 @@ CASES = [
 
 def result_on(case: Case) -> CheckResult:
     """What a run says of the claim, through the front door."""
-    report = verify.run(case.problem(), claims=[case.label], rng=0, seconds=40, variant=case.variant)
+    report = verify.run(case.problem(), claims=[case.label], rng=0, variant=case.variant)
     found = [result for result in report.results if result.label == case.label and result.part == case.part]
     # a claim that gives up as a whole has no parts
     (result,) = found or [result for result in report.results if result.label == case.label and not result.part]
@@ -588,7 +588,7 @@ def test_constants_that_were_tampered_with_are_not_proved_again(
     tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
     path = tmp_path / "constants.json"
-    verify.constants(curved(), seconds=1).save(path)
+    verify.constants(curved(), effort="quick").save(path)
     assert verify.recheck(path).valid.mu > 0
     with pytest.raises(CertificateFailure):
         verify.recheck(rewritten(path, change))
@@ -622,7 +622,7 @@ def test_a_point_that_is_nearly_degenerate_gets_no_wrong_kind(x: str) -> None:
 def test_zeros_among_the_eigenvalues_break_no_statement(f: str) -> None:
     box = {"x1": (-1, 1), "x2": (-1, 1), "y": (-2, 2)}
     report = verify.run(
-        MinimaxProblem(f, "x1 x2", "y", box=box), rng=0, seconds=9,
+        MinimaxProblem(f, "x1 x2", "y", box=box), rng=0, effort="quick",
         claims=["pro:minimax", "unlabelled:section-proof-nash", "unlabelled:definition-strict-local-minimax"],
     )  # fmt: skip
     assert report.ok
@@ -661,7 +661,7 @@ ODD = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_problem_raises_nothing_and_breaks_no_statement(name: str) -> None:
-    report = verify.run(ODD[name], rng=0, seconds=6)
+    report = verify.run(ODD[name], rng=0, effort="quick")
     assert report.ok
     assert all(result.message for result in report.results)
 

@@ -132,8 +132,6 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
     Paper: Assumption 3.5 [assu:minimax]
     Deviation: the print asks for it everywhere; constants belong to a box.
     """
-    from verify.regularity import constants
-
     label = "assu:minimax"
     try:
         certified = study.constants
@@ -145,7 +143,7 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
         label, mu.lower, mu.upper, evidence="certified", variant=study.variant, part="(i) mu",
         message=f"the smallest eigenvalue of -f_yy is in {mu}", worst_point=certified.points.get("mu"),
     )  # fmt: skip
-    joint = constants(study.exact, study.box, reading="joint", seconds=min(2.0, 0.1 * study.left + 0.1))
+    joint = study.constants_over(study.box, 0.2, reading="joint")
     yield _bounded(label, study, "(ii) ell", joint.brackets["ell"], joint.points.get("ell"))
     yield _bounded(label, study, "(iii) rho", certified.brackets["rho"], certified.points.get("rho"))
     yield inconclusive(label, NOT_ON_R_D, variant=study.variant, part="(iv)")

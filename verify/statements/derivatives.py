@@ -211,9 +211,7 @@ def _minimax_rho_phi(c: Any) -> Any:
 
 
 def _sharp_minimax(study: Study) -> CheckResult:
-    from verify.regularity import constants
-
-    joint: Any = exact(constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid)
+    joint: Any = exact(study.constants_over(study.box, 0.2, reading="joint").valid)
     # the blocks may be so much smaller than the whole Hessian that their formula is the better one
     bound = min(_minimax_l_phi(joint, "sharp"), _minimax_l_phi(exact(study.constants.valid)))
     found = by_bracket(study, "lemC.1", *bracket_of(study, "L_phi"), bound, part="L_phi", what="|Hess Phi|")

@@ -8,7 +8,6 @@ takes hundreds of steps and not millions. Estimates err by all that the lemma al
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import Exact
@@ -36,7 +36,7 @@ __all__ = ["Saddle", "easiest_saddle", "escape_saddle", "rounding_of_phi", "stuc
 
 DELTA = 0.1
 RUNS, PAIRS, GRID = 200, 16, 40
-SECONDS = 1.5  # for all the descents of one saddle
+DESCENTS = 3_000_000  # steps times starts, by default, for all the descents of one saddle
 PARTS = (1 / 16, 1 / 200)  # of the box's width, for the half width of a smaller box about a saddle point
 MOST_SADDLES, FEW_STEPS = 3, 400
 STRICT = 0.99  # of the largest eps for which the curvature is negative enough
@@ -129,13 +129,11 @@ def _certified(study: Study, x: tuple[float, ...], part: float | None) -> Certif
     if part is None:
         smooth = study.smoothness
     else:
-        from verify.phi_smoothness import smoothness
-
         reach = part * (high - low)
         low, high = np.maximum(low, np.array(x) - reach), np.minimum(high, np.array(x) + reach)
         ends = {s.name: (float(a), float(b)) for s, a, b in zip(study.exact.x, low, high, strict=True)}
         box = Box({name: ends.get(name, tuple(end)) for name, end in study.box.items()})
-        smooth = smoothness(study.exact, box, seconds=min(0.6, max(0.2, study.left / 20)))
+        smooth = study.smoothness_over(box, 0.06)
     L_phi, rho_phi = float(smooth.L_phi.upper), float(smooth.rho_phi.upper)
     if not (0 < L_phi < math.inf and rho_phi < math.inf):
         raise BilevelError("no Lipschitz constants of grad Phi and Hess Phi are certified about the saddle point")
@@ -190,7 +188,7 @@ def _escapes(study: Study, saddle: Saddle) -> Iterator[CheckResult]:
     pairs, line, cloud = _pairs(study, saddle), _line(saddle), _cloud(study, saddle)
     falls = descended(study, saddle, np.concatenate([*pairs, line, cloud]))
     if falls is None or e.F_escape < 16 * noise:
-        reason = "F is below rounding" if falls is not None else f"{e.T_escape} steps take longer than {SECONDS} s"
+        reason = "F is below rounding" if falls is not None else f"{e.T_escape} steps are more than the effort allows"
         yield inconclusive(label, f"{reason}; {saddle}", variant=study.variant)
         return
     first, second, along, random = np.split(falls, np.cumsum([PAIRS, PAIRS, len(line)]))
@@ -245,9 +243,9 @@ def descended(study: Study, saddle: Saddle, x: Floats) -> Floats | None:
     """How far Phi falls from each start within T steps along estimates that err against the escape.
 
     Once it has fallen by 2 F a descent is over: by the descent lemma it cannot rise by more than T eta accuracy^2
-    again. A descent that would leave the box stops at its last point inside. None where the time is up.
+    again. A descent that would leave the box stops at its last point inside. None where the budget is spent.
     """
-    e, error, began = saddle.escape, saddle.accuracy, time.perf_counter()
+    e, error, budget = saddle.escape, saddle.accuracy, Budget(study.effort * DESCENTS, study.deadline)
     low, high = saddle.lower, saddle.upper
     here = Exact().estimate(study.exact, x, y0=np.broadcast_to(study.kernels.y_star(saddle.x), (len(x), study.exact.n)))
     start, falls, going = here.phi_hat, np.zeros(len(x)), np.arange(len(x))
@@ -266,7 +264,8 @@ def descended(study: Study, saddle: Saddle, x: Floats) -> Floats | None:
         going, y, grad = going[more], here.y_D[more], here.grad_phi_hat[more]
         if not len(going):
             break
-        if time.perf_counter() - began > SECONDS:
+        budget.spend(len(going))
+        if not budget.allows(len(going)):
             return None
     return falls
 
