@@ -111,6 +111,18 @@ class Study:
         return _raised(self._constants)
 
     @cached_property
+    def _joint(self) -> CertifiedConstants | BilevelError:
+        from verify.regularity import constants
+
+        seconds = SHARES["constants"] * self.seconds
+        return _kept(lambda: constants(self.exact, self.box, reading="joint", seconds=seconds))
+
+    @property
+    def joint(self) -> CertifiedConstants:
+        """The same constants read jointly in (x, y), which the sharp formulas take."""
+        return _raised(self._joint)
+
+    @cached_property
     def _smoothness(self) -> Smoothness | BilevelError:
         from verify.phi_smoothness import smoothness
 

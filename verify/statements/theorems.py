@@ -44,7 +44,6 @@ from verify.measures.conditions import (
 )
 from verify.measures.visiting import DELTA, positive_constants, visits
 from verify.registry import claim
-from verify.regularity import constants
 from verify.statements.tube import require_smooth
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
@@ -58,12 +57,10 @@ RATIOS = (2.0, 30.0)  # L_phi/sqrt(rho_phi eps): what decides how hard an escape
 
 
 def _minimax_constants(study: Study) -> MinimaxConstants:
-    """Those of the blocks, which suffice for all but the sharp L_phi: that one takes ell for the whole Hessian."""
-    joint = None
-    if study.variant == "sharp":
-        joint = constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid
-    c = positive_constants(study, joint)
-    return MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M)
+    """Those of the blocks, which suffice for all but the sharp formulas: these take bounds on whole derivatives."""
+    joint = study.variant == "sharp"
+    c = positive_constants(study, study.joint.valid if joint else None)
+    return MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M, reading="joint" if joint else "block")
 
 
 def _goals(c: Constants | MinimaxConstants, study: Study) -> Iterator[Goal]:
