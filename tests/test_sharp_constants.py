@@ -314,8 +314,8 @@ def test_the_default_is_the_problem_of_two_hundred() -> None:
 
 
 def judged(problem: BilevelProblem, label: str, part: str = "", variant: str = "sharp") -> CheckResult:
-    report: Any = verify.run(problem, claims=[label], variant=variant)  # type: ignore[arg-type]
-    (result,) = [r for r in report.results if r.label == label and r.part == part]
+    options: Any = {"claims": [label], "variant": variant}
+    (result,) = [r for r in verify.run(problem, **options).results if r.label == label and r.part == part]
     return result
 
 
