@@ -137,8 +137,9 @@ def test_the_batches_of_the_step_serve_again_as_printed(monkeypatch: pytest.Monk
     assert [function for function, _ in seen.drawn] == ["g", "f", "g", "g", "g"] * (steps + 1)  # and nothing else
     assert len(seen.frozen) == steps - 1  # none at x_0, and none where the run ends
     for k, (_, batch_f, batch_g) in enumerate(seen.frozen):
-        np.testing.assert_array_equal(batch_f.rows, seen.drawn[5 * k + 1][1].rows)
-        np.testing.assert_array_equal(batch_g.rows, seen.drawn[5 * k + 2][1].rows)
+        for batch, place in ((batch_f, 1), (batch_g, 2)):
+            np.testing.assert_array_equal(batch.rows, seen.drawn[5 * k + place][1].rows)
+            np.testing.assert_array_equal(batch.weights, seen.drawn[5 * k + place][1].weights)
 
 
 def test_the_default_draws_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +208,7 @@ def test_the_reused_batch_is_biased_and_the_new_one_is_not() -> None:
     escape = INeon(AID(1, 1, 1.0), 0.1, 1e-9, 0.1, 1, 1e3)
     means = {}
     for as_printed in (True, False):
-        found = []
+        found: list[float] = []
         original = AID.in_lanes
 
         def noted(self: AID, oracle: Any, at: Any, *rest: Any, found: Any = found, original: Any = original) -> Any:

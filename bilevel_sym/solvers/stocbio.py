@@ -276,8 +276,9 @@ class _StocBiORun:
         a, member, here = self._algorithm, int(team.members[lane]), slice(lane, lane + 1)
         if a.as_printed:
             return self._before[member]
-        batches = (self._data.draw(k, [team.streams[member]], size) for k, size in (("f", a.batch_f), ("g", a.batch_g)))
-        return _Left(*batches, team.y[:, here], team.v[:, here])
+        stream = [team.streams[member]]
+        batch_f, batch_g = self._data.draw("f", stream, a.batch_f), self._data.draw("g", stream, a.batch_g)
+        return _Left(batch_f, batch_g, team.y[:, here], team.v[:, here])
 
 
 def _session(
