@@ -128,6 +128,15 @@ class Study:
         return _raised(self._constants)
 
     @cached_property
+    def _joint(self) -> CertifiedConstants | BilevelError:
+        return _kept(lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
+
+    @property
+    def joint(self) -> CertifiedConstants:
+        """The same constants read jointly in (x, y), which the sharp formulas take."""
+        return _raised(self._joint)
+
+    @cached_property
     def _smoothness(self) -> Smoothness | BilevelError:
         return _kept(lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
 

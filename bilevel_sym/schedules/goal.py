@@ -97,7 +97,7 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
 
     >>> from fractions import Fraction
     >>> floats_of(MinimaxConstants(1, 2, Fraction(1, 2)), MinimaxConstants, "corrected")
-    MinimaxConstants(mu=1.0, ell=2.0, rho=0.5, M_x=None)
+    MinimaxConstants(mu=1.0, ell=2.0, rho=0.5, M_x=None, reading='joint')
     """
     if variant not in get_args(Variant):
         raise InvalidProblem(f"variant must be one of {', '.join(map(repr, get_args(Variant)))}, but is {variant!r}")
@@ -110,7 +110,7 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
     names = [field.name for field in fields(kind) if field.name != "reading"]  # all of them numbers
     values = {name: getattr(constants, name) for name in names}
     as_floats: dict[str, Any] = {k: None if value is None else float_of(value, k) for k, value in values.items()}
-    converted = kind(**as_floats)
+    converted = kind(**as_floats, reading=constants.reading)
     if converted.ell > _LARGEST * converted.mu:
         raise InvalidProblem(
             f"the condition number {converted.kappa:.3g} is beyond what float64 can count with", hint="a larger mu"

@@ -57,12 +57,10 @@ RATIOS = (2.0, 30.0)  # L_phi/sqrt(rho_phi eps): what decides how hard an escape
 
 
 def _minimax_constants(study: Study) -> MinimaxConstants:
-    """Those of the blocks, which suffice for all but the sharp L_phi: that one takes ell for the whole Hessian."""
-    joint = None
-    if study.variant == "sharp":
-        joint = study.constants_over(study.box, 0.2, reading="joint").valid
-    c = positive_constants(study, joint)
-    return MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M)
+    """Those of the blocks, which suffice for all but the sharp formulas: these take bounds on whole derivatives."""
+    joint = study.variant == "sharp"
+    c = positive_constants(study, study.joint.valid if joint else None)
+    return MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M, reading="joint" if joint else "block")
 
 
 def _goals(c: Constants | MinimaxConstants, study: Study) -> Iterator[Goal]:
