@@ -78,8 +78,8 @@ def perturbed_aid(
 
     ``initial_error`` bounds |y0 - y*(x0)| + |v0 - v*(x0)|, ``gap`` bounds Phi(x0) - inf Phi. ``episodes`` escapes
     together succeed with probability 1 - delta: by default 2 gap/F, as many as the gap allows, where F depends on iota
-    and so iota on itself; ``episodes=1`` is for a single escape. ``smoothness``, such as ``verify.smoothness(problem)``,
-    gives smaller L_phi and rho_phi than the formulas in the constants do.
+    and so iota on itself; ``episodes=1`` is for a single escape. ``smoothness``, as ``verify.smoothness(problem)`` has
+    it, gives smaller L_phi and rho_phi than the formulas in the constants do.
 
     Paper: Theorem 2.5 [thm:aid]; Equation 3.2 [eq:para_minimax]; Equation B.44 [eq:aid-ND]
     Assumes: Assumption 2.1 [assu:bilevel] wherever the iterates go; Phi bounded below.

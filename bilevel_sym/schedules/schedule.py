@@ -40,8 +40,9 @@ class Schedule:
     ``eps``, ``delta`` and ``d`` are what was asked for. ``tau`` is the inner and ``eta`` the outer step size, ``r`` the
     radius of the perturbation, ``T_escape``, ``F_escape`` and ``S_escape`` the time, decrease and distance of an
     escape, ``accuracy`` the error that the hypergradient may have, ``D`` the number of lower-level steps and ``K``
-    the bound on the number of outer iterations. ``episodes`` is how many escapes share delta. ``straightforward`` says that L_phi < sqrt(rho_phi eps), so that
-    every eps-stationary point is an eps-local minimum and there is nothing to escape from.
+    the bound on the number of outer iterations. ``episodes`` is how many escapes share delta. ``straightforward`` says
+    that L_phi < sqrt(rho_phi eps), so that every eps-stationary point is an eps-local minimum and there is nothing to
+    escape from.
 
     >>> from bilevel_sym import Constants, schedules
     >>> isinstance(schedules.perturbed_aid(Constants(1, 1, 1, 1, 1), eps=0.1, delta=0.1, d=2, gap=1e-9), Schedule)
