@@ -422,7 +422,7 @@ THEOREMS = [
     Case("10^6 r", scalar, "thm:aid", "perturbation", fields(escape.escape_of, r=lambda r: 1e6 * r)),
     Case("K/2", scalar, "thm:aid", "iterations", result_of(aid.descent_iterations, lambda K: K // 2)),
     Case("a step too long", witness, "thm:aid", "step", times(Constants, "L_phi", 0.5)),
-    Case("20 runs", scalar, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE"),
+    Case("20 runs", saddle, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE"),
     Case("D - 1 for GDmax", scalar_minimax, "thm:minimax", "accuracy", fields(gdmax.perturbed_gdmax, D=lambda D: D - 1)),
     Case("iNEON's D - 2, N - 1", saddle, "eq:aid-ND-neon", "accuracy",
          result_of(inner.aid_steps, lambda r: (r[0] - 2, r[1] - 1))),

@@ -18,9 +18,10 @@ from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import dots
 from bilevel_sym.oracle import ExactOracle, Oracle, filled
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Flags, Move, Team
 from bilevel_sym.solvers.auto import Practical, practical
-from bilevel_sym.solvers.noise import Seeds, seeds_for, uniform_in_ball
+from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.status import Status
 
 __all__ = ["INeon", "require_escape"]
@@ -160,7 +161,7 @@ class INeon:
         """u_0 of each lane, from its trajectory's own stream."""
         u = np.zeros(shape)
         for k, member in enumerate(team.members[lanes]):
-            u[:, k] = uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
+            u[:, k] = noise.uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
         u[:, len(lanes) :] = u[:, :1]
         return u
 
