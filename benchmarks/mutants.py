@@ -42,11 +42,11 @@ NOT_REACHING = ("test_notebooks.py", "test_documentation.py", "test_packaging.py
 
 @dataclass(frozen=True)
 class Outcome:
-    """Who noticed a mutant, and how; empty text where nobody did."""
+    """Who noticed a mutant, and how; empty text where nobody did, None where it was not asked."""
 
     mutant: Mutant
-    by_verify: str
-    by_tests: str
+    by_verify: str | None = None
+    by_tests: str | None = None
 
 
 # ---- the copy that is spoilt ----------------------------------------------------------------------------------------
@@ -82,22 +82,36 @@ class Copy:
             lines = [line.strip() for line in output.read().splitlines() if line.strip()]
         return code, lines[-1] if lines else ""
 
-    def outcome(self, mutant: Mutant, store: Path, tests: Sequence[str]) -> Outcome:
-        """Plant it, ask both, and put the file back."""
+    def outcome(
+        self, mutant: Mutant, store: Path, tests: Sequence[str], known: Outcome, wanted: Sequence[str]
+    ) -> Outcome:
+        """Plant it, ask those who are wanted and have not answered, and put the file back."""
         place = self.folder / mutant.path
         text, times = place.read_text("utf-8"), place.stat()
         place.write_text(mutant.applied(text), "utf-8")
+        by_verify, by_tests = known.by_verify, known.by_tests
         try:
-            by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store), seconds=ENDLESS))
-            code, last = self.run("-m", "pytest", *TEST_OPTIONS, mutant.path, *tests, seconds=ENDLESS)
-            by_tests = "" if code == 0 else last if code is not None else "no end"
+            if by_verify is None and "verify" in wanted:
+                by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store), seconds=ENDLESS))
+            if by_tests is None and "tests" in wanted:
+                by_tests = self._tested(mutant, tests)
         finally:
             place.write_text(text, "utf-8")
             os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
         return Outcome(mutant, by_verify, by_tests)
 
+    def _tested(self, mutant: Mutant, tests: Sequence[str]) -> str:
+        """The examples of the module and the nearest tests first, as collecting all of them takes longer than those."""
+        for some in ([mutant.path, *tests[:2]], tests[2:6], tests[6:]):
+            if some:
+                code, last = self.run("-m", "pytest", *TEST_OPTIONS, *some, seconds=ENDLESS)
+                if code not in (0, NOTHING_COLLECTED):
+                    return last if code is not None else "no end"
+        return ""
+
 
 TEST_OPTIONS = ("-n", "0", "-x", "-q", "--no-header", "-m", "not slow", "-p", "no:cacheprovider", "--tb", "no")
+NOTHING_COLLECTED = 5
 
 
 def _noticed(code: int | None, last: str) -> str:
@@ -164,49 +178,68 @@ def _state() -> str:
     return digest.hexdigest()[:12]
 
 
-def _known(results: Path) -> dict[str, dict[str, str]]:
+def _known(results: Path, mutants: Sequence[Mutant]) -> dict[str, Outcome]:
+    """What is stored about each mutant, by its key; later lines add to earlier ones."""
     lines = results.read_text("utf-8").splitlines() if results.exists() else []
-    return {record["key"]: record for record in map(json.loads, lines)}
+    records: dict[str, dict[str, str]] = {}
+    for record in map(json.loads, lines):
+        answers = {name: text for name, text in record.items() if text is not None}
+        records[record["key"]] = records.get(record["key"], {}) | answers
+    stored = {mutant.key: (mutant, records.get(mutant.key, {})) for mutant in mutants}
+    return {key: Outcome(mutant, found.get("verify"), found.get("tests")) for key, (mutant, found) in stored.items()}
 
 
-def measured(mutants: Sequence[Mutant], folder: Path, jobs: int) -> Iterator[Outcome]:
-    """Outcomes, the known ones first; what is new is stored as soon as it is known."""
+def _left(known: dict[str, Outcome], wanted: Sequence[str]) -> list[Outcome]:
+    return [
+        o for o in known.values()
+        if (o.by_verify is None and "verify" in wanted) or (o.by_tests is None and "tests" in wanted)
+    ]  # fmt: skip
+
+
+def measured(mutants: Sequence[Mutant], folder: Path, jobs: int, wanted: Sequence[str]) -> list[Outcome]:
+    """The outcomes; what is new is stored as soon as it is known."""
     results = folder / f"{_state()}.jsonl"
-    known = _known(results)
-    for mutant in mutants:
-        if mutant.key in known:
-            yield Outcome(mutant, known[mutant.key]["verify"], known[mutant.key]["tests"])
-    left = [mutant for mutant in mutants if mutant.key not in known]
+    known = _known(results, mutants)
+    left = _left(known, wanted)
     if not left:
-        return
+        return list(known.values())
     with tempfile.TemporaryDirectory(prefix="mutants-") as place, results.open("a", encoding="utf-8") as log:
         copies: Queue[Copy] = Queue()
         for k in range(jobs):
             copies.put(Copy(Path(place) / str(k)))
-        store = Path(place) / "verdicts.json"
-        first = copies.get()
-        code, last = first.run("-m", "benchmarks.mutants_probe", str(store), seconds=ENDLESS)
-        if code != 0:
-            raise SystemExit(f"without a mutant the probe fails: {last}")
-        copies.put(first)
+        store = _verdicts(copies, Path(place) / "verdicts.json")
         tests = {path: reaching(path) for paths in TARGETS.values() for path in paths}
 
-        def one(mutant: Mutant) -> Outcome:
+        def one(before: Outcome) -> Outcome:
             spoilt = copies.get()
             try:
-                return spoilt.outcome(mutant, store, tests[mutant.path])
+                return spoilt.outcome(before.mutant, store, tests[before.mutant.path], before, wanted)
             finally:
                 copies.put(spoilt)
 
         began = monotonic()
         with ThreadPoolExecutor(jobs) as pool:
             for k, outcome in enumerate(pool.map(one, left), 1):
+                known[outcome.mutant.key] = outcome
                 record = {"key": outcome.mutant.key, "verify": outcome.by_verify, "tests": outcome.by_tests}
                 print(json.dumps(record, ensure_ascii=False), file=log, flush=True)
-                word = "".join("+" if text else "-" for text in (outcome.by_verify, outcome.by_tests))
-                pace = (monotonic() - began) / k
-                print(f"{k}/{len(left)} {word} {pace:.0f} s each: {outcome.mutant.key}", file=sys.stderr, flush=True)
-                yield outcome
+                _say(outcome, k, len(left), (monotonic() - began) / k)
+    return list(known.values())
+
+
+def _verdicts(copies: Queue[Copy], store: Path) -> Path:
+    """What is said without a mutant."""
+    first = copies.get()
+    code, last = first.run("-m", "benchmarks.mutants_probe", str(store), seconds=2 * ENDLESS)
+    copies.put(first)
+    if code != 0:
+        raise SystemExit(f"without a mutant the probe fails: {last}")
+    return store
+
+
+def _say(outcome: Outcome, k: int, total: int, pace: float) -> None:
+    word = "".join("?" if text is None else "+" if text else "-" for text in (outcome.by_verify, outcome.by_tests))
+    print(f"{k}/{total} {word} {pace:.0f} s each: {outcome.mutant.key}", file=sys.stderr, flush=True)
 
 
 def table(outcomes: Sequence[Outcome], reasons: dict[str, str]) -> str:
@@ -216,16 +249,33 @@ def table(outcomes: Sequence[Outcome], reasons: dict[str, str]) -> str:
     for kind, paths in kinds:
         some = [o for o in outcomes if paths is None or o.mutant.path in paths]
         if some:
-            counts = (sum(bool(text) for text in texts) for texts in zip(*((o.by_verify, o.by_tests) for o in some), strict=True))
-            cells = (f"{count} ({count / len(some):.1%})" for count in counts)
+            cells = (_share([o.by_verify for o in some]), _share([o.by_tests for o in some]))
             lines.append(f"| {kind} | {len(some)} | {' | '.join(cells)} |")
     for title, silent in (
-        ("verify.run", [o.mutant for o in outcomes if not o.by_verify]),
-        ("the tests", [o.mutant for o in outcomes if not o.by_tests]),
+        ("verify.run", [o.mutant for o in outcomes if o.by_verify == ""]),
+        ("the tests", [o.mutant for o in outcomes if o.by_tests == ""]),
     ):
         lines += ["", f"Not noticed by {title}:", "", "| place | change | reason |", "| --- | --- | --- |"]
         lines += [_row(mutant, reasons) for mutant in sorted(silent)]
     return "\n".join(lines)
+
+
+def _share(answers: Sequence[str | None]) -> str:
+    asked = [answer for answer in answers if answer is not None]
+    noticed = sum(map(bool, asked))
+    return f"{noticed} of {len(asked)}" + (f" ({noticed / len(asked):.1%})" if asked else "")
+
+
+def reached(outcomes: Sequence[Outcome]) -> bool:
+    """Whether both targets are met by those who were asked."""
+    for answers, target in (
+        ([o.by_verify for o in outcomes], TARGET_VERIFY),
+        ([o.by_tests for o in outcomes], TARGET_TESTS),
+    ):
+        asked = [answer for answer in answers if answer is not None]
+        if sum(map(bool, asked)) < target * len(asked):
+            return False
+    return True
 
 
 def _row(mutant: Mutant, reasons: dict[str, str]) -> str:
@@ -246,17 +296,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="take those whose key contains this text")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "mutants", help="where results are kept")
+    parser.add_argument("--measure", choices=("verify", "tests"), nargs="*", default=("verify", "tests"))
     parser.add_argument("--show", action="store_true", help="measure nothing, and show what is known")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     mutants = [m for m in chosen(ROOT, options.count, SEED) if options.only in m.key][: options.limit]
-    if options.show:
-        known = _known(options.folder / f"{_state()}.jsonl")
-        mutants = [mutant for mutant in mutants if mutant.key in known]
-    outcomes = list(measured(mutants, options.folder, options.jobs))
+    outcomes = measured(mutants, options.folder, options.jobs, () if options.show else options.measure)
     print(table(outcomes, _reasons()))
-    shares = [sum(map(bool, texts)) / max(1, len(outcomes)) for texts in zip(*((o.by_verify, o.by_tests) for o in outcomes), strict=True)]
-    return int(any(share < target for share, target in zip(shares, (TARGET_VERIFY, TARGET_TESTS), strict=False)))
+    return int(not reached(outcomes))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One problem after the other through ``verify.run``, against stored verdicts: ``python -m benchmarks.mutants_probe FILE``.
+"""``verify.run`` of some problems against stored verdicts: ``python -m benchmarks.mutants_probe FILE``.
 
 Without the file the verdicts are stored there. With it, the first verdict that has become VIOLATED or INCONCLUSIVE ends
 the run with the code 3, and says which. Whoever runs it on a changed package sees an exception as code 1.

@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -212,7 +213,7 @@ def chosen(root: Path, count: int, seed: int) -> list[Mutant]:
     total = sum(map(len, pools.values()))
     rng = random.Random(seed)
     found: list[Mutant] = []
-    for path, pool in pools.items():
+    for pool in pools.values():
         share = min(len(pool), max(FEWEST, round(count * len(pool) / total)))
         found += [pool[k] for k in _spread(len(pool), share, rng)]
     rng.shuffle(found)
@@ -226,4 +227,4 @@ def _paths() -> Iterator[str]:
 def _spread(size: int, share: int, rng: random.Random) -> Sequence[int]:
     """One of each of ``share`` stretches of equal length."""
     ends = [k * size // share for k in range(share + 1)]
-    return [rng.randrange(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    return [rng.randrange(a, b) for a, b in pairwise(ends)]

@@ -3,12 +3,14 @@
 from types import ModuleType
 
 from verify.statements import (
+    algorithms,
     batch_errors,
     corollaries,
     definitions,
     derivatives,
     descent,
     escape,
+    estimators,
     hypergradient_error,
     identities,
     lipschitz_hessian,
@@ -26,6 +28,8 @@ __all__ = ["FAMILIES"]
 
 FAMILIES: tuple[ModuleType, ...] = (
     identities,
+    estimators,
+    algorithms,
     derivatives,
     lipschitz_hessian,
     minimax,

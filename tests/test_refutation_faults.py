@@ -1,0 +1,213 @@
+"""Faults in what claims rest on are noticed: each is planted, and a claim must no longer hold.
+
+They were planted once and noticed by no claim: runs took the compiled path and the bounds were thousands of times too
+large, lemmas tested a second implementation, what was missing made claims inapplicable, and brackets were compared with
+themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import verify
+from bilevel_sym import hypergradient, zoo
+from bilevel_sym.solvers import ineon, perturbed, stocbio
+from bilevel_sym.solvers.algorithm import Move
+from bilevel_sym.solvers.local_minimum import LocalMinimum
+from verify import phi_smoothness, stationary
+from verify.bracket import Bracket
+from verify.measures.derivatives_at import Derivatives
+from verify.measures.plain import engines
+from verify.verdict import CheckResult, Verdict
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+NEUMANN, IMPLICIT, SEARCH, SMOOTHNESS = (
+    hypergradient.neumann_series,
+    hypergradient._implicit_part,
+    stationary.search,
+    phi_smoothness.smoothness,
+)
+BALL = perturbed.uniform_in_ball
+
+
+def implicit_term_halved(patch: Patch) -> None:
+    patch.setattr(hypergradient, "_implicit_part", lambda *args: 0.5 * IMPLICIT(*args))
+
+
+def series_two_terms_short(patch: Patch) -> None:
+    def short(product: Any, right: Any, eta: float, terms: int) -> Any:
+        return NEUMANN(product, right, eta, max(0, terms - 2))
+
+    patch.setattr(hypergradient, "neumann_series", short)
+    patch.setattr(stocbio, "neumann_series", short)
+
+
+def stocbio_series_one_term_short(patch: Patch) -> None:
+    patch.setattr(stocbio, "neumann_series", lambda p, r, eta, terms: NEUMANN(p, r, eta, max(0, terms - 1)))
+
+
+def response_times_minus_1_5(patch: Patch) -> None:
+    true = Derivatives.__dict__["dy_dx"].func
+    patch.setattr(Derivatives, "dy_dx", property(lambda self: -1.5 * true(self)))
+
+
+def saddles_dropped(patch: Patch) -> None:
+    def without(*args: Any, **options: Any) -> Any:
+        found = SEARCH(*args, **options)
+        return dataclasses.replace(found, points=tuple(p for p in found.points if p.kind != "saddle"))
+
+    patch.setattr(stationary, "search", without)
+
+
+def everything_dropped(patch: Patch) -> None:
+    def without(*args: Any, **options: Any) -> Any:
+        return dataclasses.replace(SEARCH(*args, **options), points=())
+
+    patch.setattr(stationary, "search", without)
+
+
+def smoothness_times(factor: float) -> Plant:
+    def plant(patch: Patch) -> None:
+        def changed(*args: Any, **options: Any) -> Any:
+            found = SMOOTHNESS(*args, **options)
+            names = ("grad_norm", "L_phi", "rho_phi")
+            brackets = {name: getattr(found, name) for name in names}
+            return dataclasses.replace(
+                found, **{name: Bracket(factor * b.lower, factor * b.upper) for name, b in brackets.items()}
+            )
+
+        patch.setattr(phi_smoothness, "smoothness", changed)
+
+    return plant
+
+
+def _run_of(module: Any, name: str) -> Any:
+    return vars(module)[name]
+
+
+def perturbs_too_soon(patch: Patch) -> None:
+    run = _run_of(perturbed, "_PerturbedRun")
+    true = run.move
+
+    def move(self: Any, team: Any, estimate: Any) -> Move:
+        team.clock = team.clock + 1
+        return true(self, team, estimate)  # type: ignore[no-any-return]
+
+    patch.setattr(run, "move", move)
+
+
+def noise_too_long(patch: Patch) -> None:
+    patch.setattr(perturbed, "uniform_in_ball", lambda rng, d, r: 1.01 * BALL(rng, d, r))
+
+
+def noise_on_the_sphere(patch: Patch) -> None:
+    def sphere(rng: Any, d: int, r: float) -> Any:
+        u = BALL(rng, d, r)
+        return r * u / np.linalg.norm(u)
+
+    patch.setattr(ineon, "uniform_in_ball", sphere)
+
+
+def cold_start(patch: Patch) -> None:
+    run = _run_of(perturbed, "_PerturbedRun")
+    true = run.estimate
+
+    def estimate(self: Any, team: Any) -> Any:
+        team.y = np.zeros_like(team.y)
+        return true(self, team)
+
+    patch.setattr(run, "estimate", estimate)
+
+
+def ascent_halfway(patch: Patch) -> None:
+    true = hypergradient._descended
+    patch.setattr(hypergradient, "_descended", lambda o, x, y, lanes, steps, tau: true(o, x, y, lanes, steps, tau / 2))
+
+
+def unrolled_without_curvature(patch: Patch) -> None:
+    true = hypergradient._product
+
+    def product(session: Any, name: str) -> Any:
+        wanted = true(session, name)
+        return (lambda u: 0 * wanted(u)) if name == "g_yy_v" else wanted
+
+    patch.setattr(hypergradient, "_product", product)
+
+
+def search_stops_late(patch: Patch) -> None:
+    patch.setattr(ineon, "FOUND", 0.999)
+
+
+def escape_too_far(patch: Patch) -> None:
+    patch.setattr(stocbio.StocBiO, "escape_step", property(lambda self: self.escape.escape_step))
+
+
+def minimum_without_curvature(patch: Patch) -> None:
+    def holds(self: LocalMinimum, kernels: Any, x: Any, y: Any = None, *, rng: int = 0) -> bool:
+        return bool(np.linalg.norm(kernels.grad_phi(x)) <= self.eps)
+
+    patch.setattr(LocalMinimum, "holds", holds)
+
+
+FAULTS: dict[str, tuple[Plant, str, str]] = {
+    "AID's implicit term halved on the NumPy path": (implicit_term_halved, "saddle", "eq:aid-step2"),
+    "the Neumann series two terms short": (series_two_terms_short, "saddle", "est-vq"),
+    "the series of stocBiO one term short": (stocbio_series_one_term_short, "stochastic_noise", "estG"),
+    "dy_dx times -1.5 in the measures": (response_times_minus_1_5, "saddle", "solve-partial-y*-partial-x"),
+    "dy_dx times -1.5, seen in the Hessian": (response_times_minus_1_5, "saddle", "phi-hessian"),
+    "saddles dropped from the search": (saddles_dropped, "saddle", "def:local-min"),
+    "every point dropped from the search": (everything_dropped, "scalar", "def:local-min"),
+    "certified smoothness halved": (smoothness_times(0.5), "scalar", "grad-Lipschitz"),
+    "certified smoothness halved, third order": (smoothness_times(0.5), "scalar", "hess-Lipschitz"),
+    "certified smoothness doubled": (smoothness_times(2.0), "scalar", "grad-Lipschitz"),
+    "a perturbation one iteration too soon": (perturbs_too_soon, "saddle", "alg:perturbedalg"),
+    "noise one hundredth too long": (noise_too_long, "saddle", "alg:perturbedalg"),
+    "noise on the sphere": (noise_on_the_sphere, "saddle", "alg:iNEON"),
+    "no warm start": (cold_start, "scalar", "alg:perturbedalg"),
+    "GDmax with half the step": (ascent_halfway, "minimax_not_nash", "unlabelled:gdmax-estimate"),
+    "ITD without the curvature of g": (unrolled_without_curvature, "scalar", "own:itd"),
+    "iNEON stops late": (search_stops_late, "saddle", "alg:iNEON"),
+    "an escape twice as far": (escape_too_far, "stochastic_noise", "alg:INEONstocbio"),
+    "a minimum by its gradient alone": (minimum_without_curvature, "saddle", "def:local-min"),
+}
+
+
+def results(problem: str, label: str) -> list[CheckResult]:
+    return [r for r in verify.run(zoo.get(problem).problem, claims=[label], rng=0).results if r.label == label]
+
+
+@pytest.mark.parametrize(("problem", "label"), sorted({(p, label) for _, p, label in FAULTS.values()}))
+def test_without_a_fault_the_claim_holds(problem: str, label: str) -> None:
+    found = results(problem, label)
+    assert {result.verdict for result in found} == {Verdict.HOLDS}
+    assert any(result.tested for result in found)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
+    plant, problem, label = FAULTS[name]
+    plant(monkeypatch)
+    assert {result.verdict for result in results(problem, label)} & {Verdict.VIOLATED, Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.skipif("compiled" not in engines(), reason="wants numba")
+def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
+    from bilevel_sym.tape.compiled_loop import CompiledLoop
+
+    true = CompiledLoop.advance
+
+    def advance(self: Any, state: Any, steps: int, rule: Any, record: Any = None) -> None:
+        true(self, state, steps, rule, record)
+        if record is not None:
+            record.grads[:] *= 1 + 1e-9
+
+    monkeypatch.setattr(CompiledLoop, "advance", advance)
+    (found,) = (r for r in results("saddle", "eq:aid-step2") if r.part == "few steps of CG")
+    assert found.verdict is Verdict.VIOLATED
+    assert "by compiled" in found.message
