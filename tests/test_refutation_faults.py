@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import verify
-from bilevel_sym import hypergradient, zoo
+from bilevel_sym import hypergradient, implicit, zoo
 from bilevel_sym.solvers import ineon, perturbed, stocbio
 from bilevel_sym.solvers.algorithm import Move
 from bilevel_sym.solvers.local_minimum import LocalMinimum
@@ -33,7 +33,7 @@ NEUMANN, IMPLICIT, SEARCH, SMOOTHNESS = (
     stationary.search,
     phi_smoothness.smoothness,
 )
-BALL = perturbed.uniform_in_ball
+BALL, SECOND_ORDER = perturbed.uniform_in_ball, implicit._to_second_order
 
 
 def implicit_term_halved(patch: Patch) -> None:
@@ -55,6 +55,15 @@ def stocbio_series_one_term_short(patch: Patch) -> None:
 def response_times_minus_1_5(patch: Patch) -> None:
     true = Derivatives.__dict__["dy_dx"].func
     patch.setattr(Derivatives, "dy_dx", property(lambda self: -1.5 * true(self)))
+
+
+def hessian_without_a_term(patch: Patch) -> None:
+    patch.setattr(implicit, "_to_second_order", _without_response)
+
+
+def _without_response(session: Any, xy: Any) -> Any:
+    g_xy, lower, v, response = SECOND_ORDER(session, xy)
+    return g_xy, lower, v, 0 * response
 
 
 def saddles_dropped(patch: Patch) -> None:
@@ -159,8 +168,8 @@ FAULTS: dict[str, tuple[Plant, str, str]] = {
     "AID's implicit term halved on the NumPy path": (implicit_term_halved, "saddle", "eq:aid-step2"),
     "the Neumann series two terms short": (series_two_terms_short, "saddle", "est-vq"),
     "the series of stocBiO one term short": (stocbio_series_one_term_short, "stochastic_noise", "estG"),
-    "dy_dx times -1.5 in the measures": (response_times_minus_1_5, "saddle", "solve-partial-y*-partial-x"),
-    "dy_dx times -1.5, seen in the Hessian": (response_times_minus_1_5, "saddle", "phi-hessian"),
+    "dy_dx times -1.5 in the measures": (response_times_minus_1_5, "saddle", "own:routes"),
+    "a kernel's Hessian without its last term": (hessian_without_a_term, "saddle", "own:routes"),
     "saddles dropped from the search": (saddles_dropped, "saddle", "def:local-min"),
     "every point dropped from the search": (everything_dropped, "scalar", "def:local-min"),
     "certified smoothness halved": (smoothness_times(0.5), "scalar", "grad-Lipschitz"),

@@ -11,11 +11,13 @@ from verify.statements import (
     descent,
     escape,
     estimators,
+    formulas,
     hypergradient_error,
     identities,
     lipschitz_hessian,
     minimax,
     neon,
+    routes,
     stocbio_descent,
     stocbio_lemmas,
     stochastic,
@@ -28,6 +30,8 @@ __all__ = ["FAMILIES"]
 
 FAMILIES: tuple[ModuleType, ...] = (
     identities,
+    routes,
+    formulas,
     estimators,
     algorithms,
     derivatives,
