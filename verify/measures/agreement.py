@@ -19,8 +19,8 @@ __all__ = ["Agreement", "agreed"]
 class Agreement:
     """How far two values are ``apart``, and how far ``rounding`` may have taken them.
 
-    >>> Agreement("one", 1e-9, 1e-12).ratio
-    1000.0
+    >>> Agreement("one", 0.5, 0.25).ratio
+    2.0
     """
 
     name: str

@@ -6,25 +6,32 @@ less does not. What is corrected in the print is corrected here.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mpmath
 
 from bilevel_sym.constants import Constants, MinimaxConstants
-from bilevel_sym.schedules import ineon, perturbed_aid, perturbed_gdmax, stocbio
 from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.batches import batch_sizes, concentration, gradient_terms, hessian_terms, term_delta
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import aid_steps, conjugate_rate, descent_rate, least_steps, sgd_rate
-from bilevel_sym.schedules.neon import curvature_step, neon_estimate
+from bilevel_sym.schedules.neon import curvature_step
 from bilevel_sym.schedules.stochastic import stocbio_steps
 from bilevel_sym.solvers import neumann_batch_sizes
 from verify.measures.agreement import Agreement
 
-__all__ = ["of_batches", "of_constants", "of_escapes", "of_inner_loops", "of_minimax", "of_schedules"]
+__all__ = [
+    "DIGITS",
+    "compared_items",
+    "of_batches",
+    "of_constants",
+    "of_escapes",
+    "of_inner_loops",
+    "of_minimax",
+    "steps_needed",
+]
 
 DIGITS = 50
 ROUNDED = 1e-11  # relative: a few dozen roundings
@@ -32,8 +39,12 @@ ROUNDED = 1e-11  # relative: a few dozen roundings
 mpf = mpmath.mpf
 
 
-def _items(pairs: Mapping[str, tuple[Any, Any]], case: str) -> Iterator[Agreement]:
-    """Shipped against written down, relative to the size; whole numbers must be equal."""
+def compared_items(pairs: Mapping[str, tuple[Any, Any]], case: str) -> Iterator[Agreement]:
+    """Shipped against written down, relative to the size; whole numbers must be equal.
+
+    >>> [item.ratio for item in compared_items({"a half": (0.5, mpf(1) / 2), "two": (3, 2)}, "numbers")]
+    [0.0, 2.0]
+    """
     for name, (shipped, wanted) in pairs.items():
         if isinstance(wanted, (bool, int)):
             yield Agreement(f"{name} of {case}", float(shipped != wanted), 0.5)
@@ -54,8 +65,12 @@ def _least(bound: Any, start: int = 1) -> int:
     return high
 
 
-def _steps(factor: Any, target: Any, rate: Any) -> int:
-    """The smallest n >= 1 with factor rate^n <= target."""
+def steps_needed(factor: Any, target: Any, rate: Any) -> int:
+    """The smallest n >= 1 with factor rate^n <= target.
+
+    >>> steps_needed(8, 1, 0.5)
+    3
+    """
     return _least(lambda n: mpf(factor) * mpf(rate) ** n <= mpf(target))
 
 
@@ -100,15 +115,17 @@ def of_constants(c: Constants) -> Iterator[Agreement]:
             "warm start of y": (keeps_y, kept_y),
             "warm start of v": (keeps_v, 2 * root * s**2),
         }
-        yield from _items(pairs, str(c))
-        yield from _items(_contraction(c, kept_y / mpmath.sqrt(q) ** 3 if q else mpf(0), 2 * root, q, s), str(c))
+        yield from compared_items(pairs, str(c))
+        yield from compared_items(
+            _contraction(c, kept_y / mpmath.sqrt(q) ** 3 if q else mpf(0), 2 * root, q, s), str(c)
+        )
 
 
 def _contraction(c: Constants, of_y: Any, of_v: Any, q: Any, s: Any) -> dict[str, tuple[Any, Any]]:
     """The first D and N that halve the distance, and those before."""
     if not q:
         return {"halving at kappa = 1": (c.aid_contracts(1, 1), True)}
-    D, N = _steps(of_y, mpf("0.5"), mpmath.sqrt(q)), _steps(of_v, mpf("0.5"), s)
+    D, N = steps_needed(of_y, mpf("0.5"), mpmath.sqrt(q)), steps_needed(of_v, mpf("0.5"), s)
     return {
         "halving": (c.aid_contracts(D, N), True),
         "halving with one D less": (c.aid_contracts(D - 1, N), D == 1 and bool(of_y <= 0.5)),
@@ -126,7 +143,7 @@ def of_minimax(c: MinimaxConstants) -> Iterator[Agreement]:
         mu, ell, rho, M = (mpf(float(value)) for value in (c.mu, c.ell, c.rho, c.M_x))
         kappa, q = ell / mu, 1 - mu / ell
         distance = mpf("1.5") + kappa * mpf("0.5") * mpf("0.75")
-        least = _steps(1, mpf("0.5"), mpmath.sqrt(q)) if q else 1
+        least = steps_needed(1, mpf("0.5"), mpmath.sqrt(q)) if q else 1
         pairs = {
             "kappa": (c.kappa, kappa),
             "L_phi": (c.L_phi(), (mu + ell) * ell / mu),
@@ -142,7 +159,7 @@ def of_minimax(c: MinimaxConstants) -> Iterator[Agreement]:
             "halving by GDmax": (c.gdmax_contracts(least), True),
             "halving with one D less": (c.gdmax_contracts(least - 1), False),
         }
-        yield from _items(pairs, str(c))
+        yield from compared_items(pairs, str(c))
 
 
 # ---- schedules -------------------------------------------------------------------------------------------------------
@@ -158,7 +175,7 @@ def of_escapes(smooth: Smoothness, goal: Goal) -> Iterator[Agreement]:
     with mpmath.workdps(DIGITS):
         for pace, time, part in ((PERTURBED, mpf(1), mpf(1) / 100), (NEON, mpf(1) / 4, mpf(1) / 25)):
             escape = escape_of(smooth, goal, pace)
-            yield from _items(_scales(smooth, goal, pace, escape, time, part), f"{pace} for {smooth}")
+            yield from compared_items(_scales(smooth, goal, pace, escape, time, part), f"{pace} for {smooth}")
         eps, iota = mpf(goal.eps), mpf(escape_of(smooth, goal, PERTURBED).iota)
         wanted = min(mpmath.sqrt(17) / 80, mpf(2) ** (-iota) / 16) * eps / iota**2
         length = mpmath.sqrt(eps / mpf(smooth.rho_phi))
@@ -169,7 +186,7 @@ def of_escapes(smooth: Smoothness, goal: Goal) -> Iterator[Agreement]:
             "its decrease": (decrease, eps * length / (3 * 8**3)),
             "sqrt(rho_phi eps)": (smooth.curvature(goal.eps), mpmath.sqrt(mpf(smooth.rho_phi) * eps)),
         }
-        yield from _items(pairs, str(smooth))
+        yield from compared_items(pairs, str(smooth))
 
 
 def _scales(
@@ -218,12 +235,15 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
             D, N = aid_steps(c, **given, accuracy=accuracy, accuracy_y=of_distance)
             needed = [(of_y, accuracy / 2), (gamma, of_distance), (keeps_y, 0.5)]
             case = f"accuracy {accuracy:g}"
-            pairs[f"D, {case}"] = (D, max(_steps(a, b, half_rate) if q else 1 for a, b in needed))
+            pairs[f"D, {case}"] = (D, max(steps_needed(a, b, half_rate) if q else 1 for a, b in needed))
             needed = [(of_v, accuracy / 2), (keeps_v, 0.5)]
-            pairs[f"N, {case}"] = (N, max(_steps(a, b, s) if q else 1 for a, b in needed))
+            pairs[f"N, {case}"] = (N, max(steps_needed(a, b, s) if q else 1 for a, b in needed))
         if q:
-            pairs["least steps"] = (least_steps(8.1, 1e-3, descent_rate(float(mu), float(ell))), _steps(8.1, 1e-3, q))
-        yield from _items(pairs, str(c))
+            pairs["least steps"] = (
+                least_steps(8.1, 1e-3, descent_rate(float(mu), float(ell))),
+                steps_needed(8.1, 1e-3, q),
+            )
+        yield from compared_items(pairs, str(c))
 
 
 def of_batches(c: Constants) -> Iterator[Agreement]:
@@ -255,7 +275,7 @@ def of_batches(c: Constants) -> Iterator[Agreement]:
                 pairs[f"term {k} of the {name}"] = (term.coefficient, coefficient)
                 pairs[f"norm {k} of the {name}"] = (term.norm, norms[term.derivative])
         pairs |= _sizes(c)
-        yield from _items(pairs, str(c))
+        yield from compared_items(pairs, str(c))
 
 
 def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
@@ -305,111 +325,3 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
         if n > least:
             pairs[f"{name} less one"] = (bool(term(n - 1) * near <= sixth / near), False)
     return pairs
-
-
-def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]:
-    """The four schedules put their parts together as the theorems say, for a single escape.
-
-    >>> c, m = Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0), MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0)
-    >>> max(item.ratio for item in of_schedules(c, m)) <= 1
-    True
-    """
-    asked: dict[str, Any] = {"eps": 0.5, "delta": 0.1, "d": 3, "initial_error": 1.5, "gap": 2.0, "episodes": 1}
-    goal = Goal(**asked)
-    with warnings.catch_warnings(action="ignore"), mpmath.workdps(DIGITS):  # they cannot be run, which is no fault
-        smooth = Smoothness(float(c.L_phi()), float(c.rho_phi()))
-        of_gdmax = Smoothness(float(minimax.L_phi()), float(minimax.rho_phi()))
-        aid, gdmax, neon = perturbed_aid(c, **asked), perturbed_gdmax(minimax, **asked), ineon(c, **asked)
-        yield from _items(_of_aid(c, smooth, goal, aid), f"perturbed_aid for {c}")
-        yield from _items(_of_gdmax(minimax, of_gdmax, goal, gdmax), f"perturbed_gdmax for {minimax}")
-        yield from _items(_of_neon(c, smooth, goal, neon), f"ineon for {c}")
-        if c.sigma is not None:
-            yield from _items(_of_stocbio(c, smooth, goal, stocbio(c, **asked)), f"stocbio for {c}")
-
-
-def _iterations(smooth: Smoothness, goal: Goal, escape: Any, decrease: Any) -> int:
-    """gap (T + 1)/decrease + 25 L_phi gap/(3 eps^2), rounded up."""
-    flat = 25 * mpf(smooth.L_phi) * mpf(goal.gap) / (3 * mpf(goal.eps) ** 2)
-    more = 0 if escape.straightforward else mpf(goal.gap) * (escape.T_escape + 1) / decrease
-    return int(mpmath.ceil(flat + more))
-
-
-def _near(shipped: int, wanted: int) -> tuple[bool, bool]:
-    """Whole numbers that come from a rounded quotient, up to that rounding."""
-    return abs(shipped - wanted) <= 1 + 1e-9 * wanted, True
-
-
-def _of_aid(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    escape = escape_of(smooth, goal, PERTURBED)
-    accuracy = perturbed_accuracy(goal, escape)
-    longest = max(float(c.hypergradient_bound) + accuracy, escape.r)
-    D, N = aid_steps(c, eta=escape.eta, initial_error=1.5, gradient_bound=longest, accuracy=accuracy)
-    algorithm: Any = found.algorithm()
-    return {
-        "D": (found.D, D), "N": (found.N, N), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
-        "accuracy": (found.accuracy, accuracy), "L_phi": (found.L_phi, smooth.L_phi),
-        "K": _near(found.K, _iterations(smooth, goal, escape, mpf(escape.F_escape) / 2)),
-        "the step that is run": (algorithm.eta, escape.eta), "the D that is run": (algorithm.estimator.D, D),
-        "the T that is run": (getattr(algorithm, "T_escape", escape.T_escape), escape.T_escape),
-    }  # fmt: skip
-
-
-def _of_gdmax(c: MinimaxConstants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    escape = escape_of(smooth, goal, PERTURBED)
-    accuracy = perturbed_accuracy(goal, escape)
-    kappa, q = mpf(float(c.kappa)), 1 - mpf(float(c.mu)) / mpf(float(c.ell))
-    longest = max(float(c.M_x), escape.r)
-    error = mpf(float(c.ell)) * (mpf("1.5") + 2 * mpf(escape.eta) * kappa * longest)
-    rate = mpmath.sqrt(q)
-    D = max(_steps(error, accuracy, rate), _steps(1, mpf("0.5"), rate)) if q else 1
-    return {
-        "D": (found.D, D), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
-        "accuracy": (found.accuracy, accuracy), "eta": (found.eta * smooth.L_phi, 1.0),
-        "K": _near(found.K, _iterations(smooth, goal, escape, mpf(escape.F_escape) / 2)),
-    }  # fmt: skip
-
-
-def _neon_accuracies(c: Constants, smooth: Smoothness, goal: Goal, escape: Escape, decrease: Any) -> tuple[Any, Any]:
-    """What iNEON asks of its estimates: the error of the gradient, and the distance of y."""
-    eps, iota = mpf(goal.eps), mpf(escape.iota)
-    parts = (
-        mpmath.sqrt(17) / (40 * iota**2), 1 / (16 * iota**2 * mpf(2) ** (iota / 4)),
-        (mpmath.cbrt(9) - 2) / (8 * iota), 1 / (750 * iota**2),
-    )  # fmt: skip
-    of_phi = min(eps**2 / (750 * iota**3 * mpf(smooth.L_phi)), decrease / 4)
-    return min(parts) * eps, of_phi / mpf(float(c.M))
-
-
-def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    escape = escape_of(smooth, goal, NEON)
-    iota, length = mpf(escape.iota), mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi))
-    step, decrease = length / (40 * iota), mpf(goal.eps) * length / (3 * 40**3 * iota**3)
-    accuracy, of_y = _neon_accuracies(c, smooth, goal, escape, decrease)
-    start = mpf("1.5") + mpf(escape.eta) * mpf(float(c.drift)) * mpf(escape.r)
-    longest = 2 * (mpf(float(c.hypergradient_bound)) + accuracy)
-    D, N = aid_steps(
-        c, eta=escape.eta, initial_error=float(start), gradient_bound=float(longest), accuracy=float(accuracy),
-        accuracy_y=float(of_y),
-    )  # fmt: skip
-    printed = neon_estimate(c, smooth, goal, escape, variant="printed")
-    return {
-        "step": (found.step, step), "decrease": (found.decrease, decrease), "accuracy": (found.accuracy, accuracy),
-        "accuracy of y": (found.accuracy_y, of_y), "D": (found.D, D), "N": (found.N, N),
-        "T": (found.T_escape, escape.T_escape), "F": (found.F_escape, escape.F_escape),
-        "K": _near(found.K, _iterations(smooth, goal, escape, decrease / 2)),
-        "printed accuracy": (printed.accuracy, accuracy),
-        "the step of an escape": (found.escape().escape_step, step),
-    }  # fmt: skip
-
-
-def _of_stocbio(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    """Steps and depths that do not depend on how delta is shared."""
-    mu, ell = float(c.mu), float(c.ell)
-    algorithm: Any = found.algorithm()
-    return {
-        "alpha": (found.alpha * (ell + mu), 2.0), "beta": (found.beta * smooth.L_phi, 0.25),
-        "the step of the series": (found.eta_neumann * ell, 1.0), "tau": (found.tau * ell, 1.0),
-        "step": (found.step * found.iota, mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi)) / 80),
-        "batches of the series": (len(found.neumann_batches), found.Q),
-        "the D that is run": (algorithm.D, found.D), "the Q that is run": (algorithm.Q, found.Q),
-    }  # fmt: skip

@@ -12,13 +12,14 @@ from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from verify.measures.agreement import agreed
+from verify.measures.bound_transcripts import of_bounds
+from verify.measures.schedule_transcripts import of_schedules
 from verify.measures.transcripts import (
     of_batches,
     of_constants,
     of_escapes,
     of_inner_loops,
     of_minimax,
-    of_schedules,
 )
 from verify.registry import claim
 from verify.study import Study
@@ -60,6 +61,8 @@ def formulas(study: Study) -> Iterator[CheckResult]:
     yield agreed(label, study, items, what="rates and inner steps", part="inner loops")
     items = [item for c in CASES for item in of_batches(c)]
     yield agreed(label, study, items, what="coefficients and batches", part="batches")
+    items = [item for c in CASES for item in of_bounds(c)]
+    yield agreed(label, study, items, what="what claims compare with", part="bounds")
     items = [item for c in CASES for item in of_schedules(c, MINIMAX[c])]
     yield agreed(label, study, items, what="schedules", part="schedules")
 
