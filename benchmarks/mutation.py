@@ -98,7 +98,7 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
 
 class _Walker(ast.NodeVisitor):
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.text = path, text
+        self.path, self._lines = path, text.encode().split(b"\n")
         self.found: list[Mutant] = []
         self._names: list[str] = []
 
@@ -198,12 +198,18 @@ class _Walker(ast.NodeVisitor):
             self._change("sign", node.value, ast.UnaryOp(ast.USub(), node.value), bare=True)
         self.generic_visit(node)
 
+    def _between(self, line: int, column: int, end_line: int, end_column: int) -> str:
+        """The source between two places; columns count bytes."""
+        lines = self._lines[line - 1 : end_line]
+        lines[-1] = lines[-1][:end_column]
+        lines[0] = lines[0][column:]
+        return b"\n".join(lines).decode()
+
     def _change(self, operator: str, old: ast.AST, new: ast.AST, *, bare: bool = False) -> None:
-        before = ast.get_source_segment(self.text, old) or ""
-        after = ast.unparse(ast.fix_missing_locations(new))
         place = (old.lineno, old.col_offset, old.end_lineno or 0, old.end_col_offset or 0)  # type: ignore[attr-defined]
+        after = ast.unparse(ast.fix_missing_locations(new))
         after = after if bare else f"({after})"
-        before = " ".join(before.split())
+        before = " ".join(self._between(*place).split())
         self.found.append(Mutant(self.path, *place, ".".join(self._names) or "module", operator, before, after))
 
 

@@ -23,6 +23,8 @@ from verify import phi_smoothness, stationary
 from verify.bracket import Bracket
 from verify.measures.derivatives_at import Derivatives
 from verify.measures.plain import engines
+from verify.registry import NotApplicable
+from verify.statements import hypergradient_error
 from verify.verdict import CheckResult, Verdict
 
 Patch = pytest.MonkeyPatch
@@ -220,3 +222,53 @@ def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
     (found,) = (r for r in results("saddle", "eq:aid-step2") if r.part == "few steps of CG")
     assert found.verdict is Verdict.VIOLATED
     assert "by compiled" in found.message
+
+
+# ---- bounds that are too large ---------------------------------------------------------------------------------------
+
+COEFFICIENTS, RATE = hypergradient_error._coefficients, hypergradient_error.rate_y
+
+
+def test_a_bound_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:
+    def part() -> CheckResult:
+        return next(r for r in results("saddle", "lem:grad-err-aid") if r.part == "one iteration")
+
+    assert part().verdict is Verdict.HOLDS
+    larger = lambda *args: tuple(1e3 * value for value in COEFFICIENTS(*args))  # noqa: E731
+    monkeypatch.setattr(hypergradient_error, "_coefficients", larger)
+    assert part().verdict is Verdict.INCONCLUSIVE
+    assert "nothing was tested" in part().message
+
+
+def test_a_rate_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:
+    assert results("saddle", "eq:gdrate")[0].verdict is Verdict.HOLDS
+    monkeypatch.setattr(hypergradient_error, "rate_y", lambda *args: 1e3 * RATE(*args))
+    assert results("saddle", "eq:gdrate")[0].verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_region_in_which_the_bound_is_tightest_is_named() -> None:
+    found = next(r for r in results("saddle", "lem:grad-err-aid") if r.part == "one iteration")
+    assert found.tightness is not None
+    assert found.tightness > 0.1
+    assert found.region.startswith("a box of 0.005 of the width")
+
+
+def test_what_a_claim_said_before_it_gave_up_stays_said() -> None:
+    @verify.claim("own:gives-up")
+    def gives_up(study: Any) -> Any:
+        """It says one thing, and has no more to say."""
+        yield verify.judged("own:gives-up", 2.0, 1.0, evidence="proved", message="false")
+        raise NotApplicable("nothing else applies")
+
+    found = verify.run(zoo.get("scalar").problem, claims=[gives_up]).results
+    assert [result.verdict for result in found] == [Verdict.VIOLATED, Verdict.NOT_APPLICABLE]
+
+
+def test_what_holds_by_definition_says_so() -> None:
+    labels = ["assu:bilevel", "lemma3.4-long", "unlabelled:sketch-iteration-bound", "unlabelled:remark-large-iota"]
+    report = verify.run(zoo.get("saddle").problem, claims=labels, rng=0)
+    assert {(r.verdict, r.evidence) for r in report.results} == {(Verdict.HOLDS, "by definition")}
+    assert report.to_text().splitlines()[-1] == f"{len(report.results)} statements: {len(report.results)} by definition"
+    for problem, label in (("minimax_nash", "assu:minimax"), ("stochastic_noise", "ass:variance-bound")):
+        held = [r for r in results(problem, label) if r.verdict is Verdict.HOLDS]
+        assert {r.evidence for r in held} == {"by definition"}

@@ -266,9 +266,14 @@ def of_batches(c: Constants) -> Iterator[Agreement]:
         norms = dict.fromkeys(("f_xx", "f_xy", "f_yy", "g_xy", "g_yy"), ell) | {"f_x": M, "f_y": M, "g_y": mpf(2)}
         norms |= dict.fromkeys(("g_xxy", "g_xyy", "g_yyy"), rho)
         pairs: dict[str, tuple[Any, Any]] = {}
+        extra = dict.fromkeys(range(11), mpf(0)) | {
+            4: 2 * ell * rho * M / mu**3, 5: 2 * rho * M / mu**2, 7: 2 * ell * M / mu**2,
+            9: M * (ell * nu + rho**2 * u) / mu**3, 10: M * (ell * nu + rho**2 * u) / mu**3,
+        }  # fmt: skip
         for name, terms, wanted in (
             ("gradient", gradient_terms(c, 2.0), gradient),
             ("Hessian", hessian_terms(c, 2.0), hessian),
+            ("printed Hessian", hessian_terms(c, 2.0, "printed"), [a + extra[k] for k, a in enumerate(hessian)]),
         ):
             pairs[f"terms of the {name}"] = (len(terms), len(wanted))
             for k, (term, coefficient) in enumerate(zip(terms, wanted, strict=False)):
@@ -289,6 +294,7 @@ def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     pairs = {
         "concentration": (concentration(3.0, 0.5, 0.1, 7), int(wanted)),
         "a share of delta": (term_delta(0.25, 5), mpf("0.05")),
+        "a printed share of delta": (term_delta(0.25, 5, "printed"), 1 - mpf("0.75") ** (mpf(1) / 5)),
         "batches of f": (abs(shipped[0] - of_f) <= 1 + ROUNDED * of_f, True),
         "batches of g": (abs(shipped[1] - of_g) <= 1 + ROUNDED * of_g, True),
     }

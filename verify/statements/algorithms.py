@@ -181,16 +181,18 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     for row in range(len(setting.x)):
         path = _search(study, setting, row)
         falls = np.array([step.fall for step in path])
-        deepest = int(np.argmin(falls[1:])) + 1
+        deepest = int(np.argmin(falls[1 : SEARCH + 1])) + 1
         if not falls[deepest] < -1e-9 * (1 + abs(path[0].level)):
             continue
-        for part, F in (("found", -falls[deepest] / FOUND * (1 - 1e-3)), ("not found", -falls[deepest] / FOUND * 1.5)):
+        late = (falls[deepest] + falls[SEARCH + 1]) / 2  # reached by one step more, if at all
+        for depth in (falls[deepest] * (1 - 1e-3), min(falls[deepest] * 1.5, 2 * late - falls[deepest]), late):
+            F = -float(depth) / FOUND
             neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F)
             u = neon.direction(study.exact, setting.x[row], y0=setting.y[row], rng=row)
-            first = next((k for k in range(1, len(path)) if falls[k] <= -FOUND * F), None)
+            first = next((k for k in range(1, SEARCH + 1) if falls[k] <= -FOUND * F), None)
             wanted = np.zeros_like(u) if first is None else path[first].u / np.linalg.norm(path[first].u)
             item = Agreement(f"point {row}", float(np.abs(u - wanted).max()), 1e-6, study.named(setting.x[row]))
-            (found if part == "found" else silent).append(item)
+            (silent if first is None else found).append(item)
     if not found:
         raise NotApplicable("phi_hat bends upwards everywhere at the points tried, so that nothing can be found")
     yield agreed("alg:iNEON", study, found, what="directions against a plain search", part="found")
@@ -213,7 +215,7 @@ def _radius(study: Study, setting: _Setting) -> float:
 
 
 def _search(study: Study, setting: _Setting, row: int) -> list[_Step]:
-    """T steps of iNEON, each estimate from where the last one left y and v."""
+    """T steps of iNEON and one more, each estimate from where the last one left y and v."""
     x, y, v = setting.x[row], setting.y[row], np.zeros(study.exact.n)
     u = in_ball(np.random.default_rng(row), len(x), setting.eta * _radius(study, setting))
     path: list[_Step] = []
@@ -221,7 +223,7 @@ def _search(study: Study, setting: _Setting, row: int) -> list[_Step]:
         reference = Plain(study.exact)
         here = setting.plain(reference, long(x), long(y), long(v))
         y, v = here.y, here.v
-        for _ in range(SEARCH + 1):
+        for _ in range(SEARCH + 2):
             there = setting.plain(reference, long(x + u), long(y), long(v))
             path.append(_Step(u, there.phi - here.phi - float(here.grad @ u), here.phi))
             y, v = there.y, there.v
@@ -252,7 +254,7 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     alone = StochasticProblem(mean.f, mean.g, mean.x, mean.y, (), (), (), (), box=study.box)
     calm, looked, bent = [], [], 0
     for row in range(len(setting.x)):
-        deepest = min(step.fall for step in _search(study, setting, row)[1:])
+        deepest = min(step.fall for step in _search(study, setting, row)[1 : SEARCH + 1])
         if not deepest < -1e-9:
             continue
         bent += 1
