@@ -112,7 +112,7 @@ class _Walker(ast.NodeVisitor):
             self.visit(child)
         self._names.pop()
 
-    visit_FunctionDef = visit_ClassDef = _inside  # type: ignore[assignment]
+    visit_FunctionDef = visit_ClassDef = _inside
 
     def visit_Raise(self, node: ast.Raise) -> None:
         """A refusal."""
@@ -127,7 +127,7 @@ class _Walker(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Nothing is computed."""
 
-    visit_ImportFrom = visit_Import  # type: ignore[assignment]
+    visit_ImportFrom = visit_Import
 
     # ---- what is changed
 

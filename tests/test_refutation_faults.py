@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import verify
-from bilevel_sym import hypergradient, implicit, zoo
-from bilevel_sym.solvers import ineon, perturbed, stocbio
+from bilevel_sym import hypergradient, implicit, linear_system, zoo
+from bilevel_sym.solvers import ineon, noise, perturbed, stocbio
 from bilevel_sym.solvers.algorithm import Move
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from verify import phi_smoothness, stationary
 from verify.bracket import Bracket
+from verify.measures import rates
 from verify.measures.derivatives_at import Derivatives
 from verify.measures.plain import engines
 from verify.registry import NotApplicable
@@ -30,12 +31,12 @@ from verify.verdict import CheckResult, Verdict
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
 NEUMANN, IMPLICIT, SEARCH, SMOOTHNESS = (
-    hypergradient.neumann_series,
+    linear_system.neumann_series,
     hypergradient._implicit_part,
     stationary.search,
     phi_smoothness.smoothness,
 )
-BALL, SECOND_ORDER = perturbed.uniform_in_ball, implicit._to_second_order
+BALL, SECOND_ORDER = noise.uniform_in_ball, implicit._to_second_order
 
 
 def implicit_term_halved(patch: Patch) -> None:
@@ -85,15 +86,14 @@ def everything_dropped(patch: Patch) -> None:
 
 def smoothness_times(factor: float) -> Plant:
     def plant(patch: Patch) -> None:
-        def changed(*args: Any, **options: Any) -> Any:
+        def scaled(*args: Any, **options: Any) -> Any:
             found = SMOOTHNESS(*args, **options)
             names = ("grad_norm", "L_phi", "rho_phi")
             brackets = {name: getattr(found, name) for name in names}
-            return dataclasses.replace(
-                found, **{name: Bracket(factor * b.lower, factor * b.upper) for name, b in brackets.items()}
-            )
+            changed: dict[str, Any] = {k: Bracket(factor * b.lower, factor * b.upper) for k, b in brackets.items()}
+            return dataclasses.replace(found, **changed)
 
-        patch.setattr(phi_smoothness, "smoothness", changed)
+        patch.setattr(phi_smoothness, "smoothness", scaled)
 
     return plant
 
@@ -226,7 +226,7 @@ def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
 
 # ---- bounds that are too large ---------------------------------------------------------------------------------------
 
-COEFFICIENTS, RATE = hypergradient_error._coefficients, hypergradient_error.rate_y
+COEFFICIENTS, RATE = hypergradient_error._coefficients, rates.rate_y
 
 
 def test_a_bound_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:

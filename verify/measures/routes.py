@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -15,6 +16,7 @@ import sympy as sp
 
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.hypergradient import Exact
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
@@ -97,7 +99,7 @@ def _certified(study: Study) -> Iterator[Agreement]:
             continue
         named = study.named(point)
         kernels = study.kernels
-        pairs = {
+        pairs: dict[str, tuple[Any, Any]] = {
             "y*": (kernels.y_star(point), _floats(exact.y_star)),
             "Phi": (kernels.phi(point), float(exact.phi)),
             "grad Phi": (kernels.grad_phi(point), _floats(exact.grad_phi)),
@@ -106,6 +108,12 @@ def _certified(study: Study) -> Iterator[Agreement]:
         for name, (ours, theirs) in pairs.items():
             size = 1 + float(np.abs(theirs).max())
             yield Agreement(name, float(np.abs(ours - theirs).max()), float(noise) * size, named)
+        estimate = Exact().estimate(study.exact, point)
+        apart = float(np.abs(estimate.grad_phi_hat - _floats(exact.grad_phi)).max())
+        size = 1 + float(np.abs(_floats(exact.grad_phi)).max())
+        yield Agreement(
+            "Exact()", max(apart, abs(float(estimate.phi_hat) - float(exact.phi))), float(noise) * size, named
+        )
         moved = _third(study, point)
         if moved is not None:
             size = 1 + float(np.abs(moved).max())
@@ -132,8 +140,8 @@ def _third(study: Study, point: Floats) -> Floats | None:
     return np.array([[float(entry) for entry in row] for row in rows])
 
 
-def _floats(balls: tuple[object, ...]) -> Floats:
-    return np.array([float(ball) for ball in balls])  # type: ignore[arg-type]
+def _floats(balls: tuple[Any, ...]) -> Floats:
+    return np.array([float(ball) for ball in balls])
 
 
 def _hessian(exact: PointCertificate) -> Floats:

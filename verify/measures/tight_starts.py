@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.hypergradient import AID
 from verify.enclosures.interval_matrix import Floats
@@ -91,7 +92,7 @@ def _tried(study: Study, region: Region, estimator: AID, bound: Bound, place: Fl
     return Iterations(x, error, bounds)
 
 
-def _stays(study: Study, region: Region, estimator: AID, x: Floats, y: Floats) -> Floats:
+def _stays(study: Study, region: Region, estimator: AID, x: Floats, y: Floats) -> NDArray[np.bool_]:
     """Whether the steps for y stay in the region, along which the rates are proved."""
     stays = region.holds(x, y)
     for _ in range(estimator.D):

@@ -6,7 +6,7 @@ less does not. What is corrected in the print is corrected here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import mpmath
@@ -316,18 +316,18 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     q = (ell - mu) / (ell + mu)
     variance = sigma**2 / (ell * mu * found.S)
     start = mpf("1.5") ** 2 + 4 * (kappa * M * (1 + kappa) * beta) ** 2 + 4 * variance
-    terms = {
-        "Q": (lambda n: 5 * beta * (kappa * M) ** 2 * (1 - 1 / kappa) ** (2 * n), found.Q, 1),
-        "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g, 1),
-        "batch_f": (lambda n: beta * (2 * kappa**2 + mpf("0.5")) * M**2 / n, found.batch_f, 1),
-        "B": (lambda n: 4 * beta * (kappa * M) ** 2 / n, found.B, 1),
-        "S": (lambda n: mpf("1.5") * beta * away**2 * sigma**2 / (ell * mu * n), found.S, 1),
-        "D": (lambda n: max(mpf("1.5") * beta * away**2 * start * q ** (2 * n), sixth * 4 * q ** (2 * n)), found.D, 1),
+    terms: dict[str, tuple[Callable[[Any], Any], int]] = {
+        "Q": (lambda n: 5 * beta * (kappa * M) ** 2 * (1 - 1 / kappa) ** (2 * n), found.Q),
+        "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g),
+        "batch_f": (lambda n: beta * (2 * kappa**2 + mpf("0.5")) * M**2 / n, found.batch_f),
+        "B": (lambda n: 4 * beta * (kappa * M) ** 2 / n, found.B),
+        "S": (lambda n: mpf("1.5") * beta * away**2 * sigma**2 / (ell * mu * n), found.S),
+        "D": (lambda n: max(mpf("1.5") * beta * away**2 * start, 4 * sixth) * q ** (2 * n), found.D),
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
-    for name, (term, n, least) in terms.items():
+    for name, (term, n) in terms.items():
         pairs[f"{name} suffices"] = (bool(term(n) <= sixth * near), True)
-        if n > least:
+        if n > 1:
             pairs[f"{name} less one"] = (bool(term(n - 1) * near <= sixth / near), False)
     return pairs

@@ -107,7 +107,9 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
         setting.estimator, eta=setting.eta, eps=eps, r=0.5 * eps, T_escape=EPISODE, as_printed=printed
     )
     plain = replace(setting, D=setting.D + 1) if printed else setting
-    estimates, rules, moves = [], [], []
+    estimates: list[Agreement] = []
+    rules: list[Agreement] = []
+    moves: list[Agreement] = []
     for backend in engines():
         run = solve(
             study.exact,
@@ -177,7 +179,8 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     'Algorithm 2 [alg:iNEON]'
     """
     setting = _setting(study)
-    found, silent = [], []
+    found: list[Agreement] = []
+    silent: list[Agreement] = []
     for row in range(len(setting.x)):
         path = _search(study, setting, row)
         falls = np.array([step.fall for step in path])
@@ -197,6 +200,35 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
         raise NotApplicable("phi_hat bends upwards everywhere at the points tried, so that nothing can be found")
     yield agreed("alg:iNEON", study, found, what="directions against a plain search", part="found")
     yield agreed("alg:iNEON", study, silent, what="searches that must end with nothing", part="not found")
+    escapes = [item for row in range(len(setting.x)) for item in _escaped(study, setting, row)]
+    yield agreed("alg:iNEON", study, escapes, what="descent that escapes along what was found", part="escape")
+
+
+def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
+    """One iteration of descent with iNEON: far from flat along the estimate, where flat along u, to the lower side."""
+    x, y = setting.x[row], setting.y[row]
+    path = _search(study, setting, row)
+    deepest = min(step.fall for step in path[1 : SEARCH + 1])
+    size = float(np.linalg.norm(setting.estimator.estimate(study.exact, x, y0=y).grad_phi_hat))
+    F, point = max(-deepest, 1e-9) / FOUND * (1 - 1e-3), study.named(x)
+    u = np.zeros_like(x)
+    for eps in (size / SMALL * (1 - 1e-9), size / SMALL * (1 + 1e-9)):
+        neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F)
+        run = solve(study.exact, Descent(setting.estimator, setting.eta, neon), x, y0=y, steps=1, rng=row)
+        u = neon.direction(study.exact, x, y0=y, rng=row)
+        t = run.trajectory
+        flat = eps > size / SMALL
+        if flat and not u.any():  # a minimum, or what iNEON takes for one: the run ends where it is
+            yield Agreement(f"the end at point {row}", float(len(t.x) != 1), 0.5, point)
+            continue
+        there = x - setting.eta * t.grad_phi_hat[0]
+        if flat:
+            step = math.sqrt(setting.eta * SEARCH * F) / 4
+            sides = [setting.estimator.estimate(study.exact, x + s * step * u, y0=t.y[0], v0=t.v[0]) for s in (1, -1)]
+            there = x + (1 if sides[0].phi_hat <= sides[1].phi_hat else -1) * step * u
+        apart = float(np.abs(t.x[1] - there).max())
+        yield Agreement(f"the move from point {row}", apart, 1e-9 * (1 + float(np.abs(x).max())), point)
+        yield Agreement(f"the mark at point {row}", float(bool(t.perturbed[0]) != flat), 0.5, point)
 
 
 @dataclass(frozen=True)
@@ -252,7 +284,9 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     setting, mean = _setting(study), study.exact
     label = "alg:INEONstocbio"
     alone = StochasticProblem(mean.f, mean.g, mean.x, mean.y, (), (), (), (), box=study.box)
-    calm, looked, bent = [], [], 0
+    calm: list[Agreement] = []
+    looked: list[Agreement] = []
+    bent = 0
     for row in range(len(setting.x)):
         deepest = min(step.fall for step in _search(study, setting, row)[1 : SEARCH + 1])
         if not deepest < -1e-9:

@@ -14,9 +14,12 @@ import sympy as sp
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
+from bilevel_sym.solvers import Descent, solve
 from bilevel_sym.solvers.local_minimum import LocalMinimum
+from bilevel_sym.status import Status
 from verify.bracket import Bracket
 from verify.measures.agreement import Agreement, agreed
+from verify.measures.plain import engines
 from verify.measures.roots import missed
 from verify.points.point import StationaryPoint
 from verify.registry import NotApplicable, claim
@@ -227,11 +230,25 @@ def _stopping(study: Study, points: Sequence[StationaryPoint], rho: float) -> It
             wanted = lowest.lower > 0 or eps > turning
             said = LocalMinimum(eps, rho).holds(study.kernels, x)
             yield Agreement(f"{point.kind}, eps = {eps:.3g}", float(said != wanted), 0.5, study.named(x))
+        yield from _stopped(study, point, rho, turning)
         # where the gradient is longer than eps, no curvature helps
         x = x + 1e-3 * (np.array(study.x_ends[1]) - study.x_ends[0])
         size = float(np.linalg.norm(study.kernels.grad_phi(x)))
         said = size > 0 and LocalMinimum(0.5 * size, 1e12 * rho).holds(study.kernels, x)
         yield Agreement("not stationary", float(said), 0.5, study.named(x))
+
+
+def _stopped(study: Study, point: StationaryPoint, rho: float, turning: float) -> Iterator[Agreement]:
+    """A run that begins at the point ends there as a local minimum, or goes on where the point is none."""
+    x, eps = np.array(point.x), 0.5 * turning
+    minimum = point.eigenvalues[0].lower > 0
+    for backend in engines():
+        algorithm = Descent(AID(1, 1, 1e-6), 1e-9)
+        rule = LocalMinimum(eps, rho)
+        run = solve(study.exact, algorithm, x, y0=point.y, v0=point.v, steps=3, rng=0, stop=rule, backend=backend)
+        wanted = (Status.LOCAL_MINIMUM, 0) if minimum else (Status.OUT_OF_STEPS, 3)
+        said = (run.status, int(run.steps))
+        yield Agreement(f"{point.kind}, a run in {backend}", float(said != wanted), 0.5, study.named(x))
 
 
 @claim("unlabelled:remark-large-L-phi")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Any
 
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError
@@ -73,7 +74,7 @@ def _own(study: Study) -> tuple[Constants, ...]:
         valid = study.constants.valid
     except BilevelError:
         return ()
-    values = {name: float(getattr(valid, name)) for name in ("mu", "ell", "rho", "nu", "M")}
+    values: dict[str, Any] = {name: float(getattr(valid, name)) for name in ("mu", "ell", "rho", "nu", "M")}
     if not all(0 <= value < 1e6 for value in values.values()) or values["ell"] > 1e4 * values["mu"] or not values["M"]:
         return ()
     return (Constants(**values),)

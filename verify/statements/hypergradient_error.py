@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -271,7 +272,7 @@ def _one_iteration(study: Study, region: Region) -> CheckResult:
     for D, N in ((1, 1), (2, 1), (1, 2), (4, 2)):
         of_y, of_v = _coefficients(c, D, N, study.variant)
         found += tightest_iterations(
-            study, region, AID(D, N, 1 / c.ell), lambda y, v, a=of_y, b=of_v: a * y + b * v, noise, f"one {D} {N}"
+            study, region, AID(D, N, 1 / c.ell), partial(_weighted, of_y, of_v), noise, f"one {D} {N}"
         )
     if not found:
         return inconclusive(
@@ -282,6 +283,10 @@ def _one_iteration(study: Study, region: Region) -> CheckResult:
         "lem:grad-err-aid", study, measured, bound, noise, part="one iteration", at=at,
         message=f"D, N = 1 to 4, 1 to 2 in {region.name}",
     )  # fmt: skip
+
+
+def _weighted(of_y: float, of_v: float, y: Floats, v: Floats) -> Floats:
+    return of_y * y + of_v * v
 
 
 def _coefficients(c: Constants, D: int, N: int, variant: Variant) -> tuple[float, float]:
