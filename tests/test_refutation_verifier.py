@@ -525,7 +525,9 @@ def test_the_table_is_long_enough_and_covers_every_family() -> None:
     assert len(CASES) >= 60
     assert len({case.name for case in CASES}) == len(CASES)
     families = {item.check.__module__ for item in verify.claims() if item.label in {case.label for case in CASES}}
-    assert families == {module.__name__ for module in statements.FAMILIES}
+    # these have no bound that could be made false; faults in what they check are planted in test_refutation_faults
+    elsewhere = {f"verify.statements.{name}" for name in ("algorithms", "estimators", "formulas", "routes")}
+    assert families | elsewhere == {module.__name__ for module in statements.FAMILIES}
 
 
 @pytest.mark.slow

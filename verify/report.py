@@ -136,8 +136,11 @@ class Report:
         return f"{self.variant} formulas, seed {self.seed}, effort {effort}, {self.seconds:.1f} s{stopped}"
 
     def _summary(self) -> str:
-        counts = Counter(result.verdict for result in self.results)
-        return f"{len(self.results)} statements: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
+        """How many there are of each verdict; what holds by definition is counted apart, as nothing was tested."""
+        apart = "by definition"
+        counts = Counter(apart if r.evidence == apart else str(r.verdict) for r in self.results)
+        kinds = (*(str(verdict) for verdict in Verdict), apart)
+        return f"{len(self.results)} statements: " + ", ".join(f"{counts[k]} {k}" for k in kinds if counts[k])
 
     def _silent(self) -> list[str]:
         """The statements that do not apply, by their reason."""
@@ -179,7 +182,7 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _record(result: CheckResult) -> dict[str, Any]:
-    names = ("label", "part", "variant", "message", "evidence", "n_points", "seed")
+    names = ("label", "part", "variant", "region", "message", "evidence", "n_points", "seed")
     numbers = ("measured", "bound", "tightness", "margin", "noise", "confidence")
     point = None if result.worst_point is None else {k: _finite(v) for k, v in result.worst_point.items()}
     return (

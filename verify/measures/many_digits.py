@@ -105,6 +105,11 @@ class Long:
         v = [_middle(a) for a in arb_mat(n, n, self._system.output(table, "g_yy")).solve(right).entries()]
         return LongEstimate(self._gradient(table, v), y, v)
 
+    def system(self, x: Vector, y: Vector) -> dict[str, Vector]:
+        """f, f_x, f_y, g_xy and g_yy at a point, each as the list of its entries."""
+        table = self._table(self._system, x, y)
+        return {name: list(self._system.output(table, name)) for name in SYSTEM}
+
     @staticmethod
     def _table(program: ScalarProgram, x: Vector, y: Vector) -> list[Any]:
         table = program.start()

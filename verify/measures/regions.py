@@ -1,13 +1,14 @@
 """Regions: parts of a study's box with certified constants of their own, in which bounds come close to what they bound.
 
 Constants over a large box make a bound too loose to be tested. A statement that holds wherever Assumption 2.1 does
-holds over a part of the box too, with the constants of that part; so what the whole box leaves undecided is asked again
-of a small box about a point where the lower level is well conditioned.
+holds over a part of the box too, with the constants of that part; so it is asked of the whole box and of small boxes
+about a point where the lower level is well conditioned, and judged where its bound is tightest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -20,9 +21,9 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
 from verify.enclosures.interval_matrix import Floats
 from verify.study import Study
-from verify.verdict import CheckResult
+from verify.verdict import CheckResult, Verdict
 
-__all__ = ["Region", "decided_over", "lower_levels", "regions"]
+__all__ = ["Region", "decided_over", "lower_levels", "regions", "tightest_of"]
 
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
@@ -84,16 +85,21 @@ def regions(study: Study) -> Iterator[Region]:
 
 
 def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckResult:
-    """The result of the first region in which the check is decided, or else of the first in which it could be made.
+    """The result of a region in which the check fails, or else of the one in which its bound is tightest.
+
+    What holds comes before what is left open. A proof needs no second region.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
-    >>> from verify.verdict import inconclusive
+    >>> from verify.verdict import judged
     >>> study = study_of(zoo.get("scalar").problem)
-    >>> decided_over(study, lambda region: inconclusive("eq:gdrate", region.name)).message
-    'the box'
+    >>> def narrow(region):
+    ...     width = float((region.upper - region.lower)[0])
+    ...     return judged("eq:gdrate", 1e-3, width, evidence="sampled", message="smaller boxes are tighter")
+    >>> decided_over(study, narrow).region
+    'a box of 0.005 of the width about x=-1.08'
     """
-    first: CheckResult | None = None
+    found: list[CheckResult] = []
     trouble: BilevelError | None = None
     for region in regions(study):
         try:
@@ -101,13 +107,30 @@ def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckR
         except BilevelError as error:
             trouble = trouble or error
             continue
-        if result.decided:
-            return result
-        first = first or result
+        found.append(result if result.region else replace(result, region=region.name))
+        if result.decided and result.evidence == "proved":
+            break
         study.deadline.check()
-    if first is None:
+    if not found:
         raise trouble or BilevelError("no region could be studied")
-    return first
+    return tightest_of(found)
+
+
+def tightest_of(results: Sequence[CheckResult]) -> CheckResult:
+    """What is violated, or else the decided result with the tightest bound, or else the tightest of the rest.
+
+    >>> from verify.verdict import judged
+    >>> tried = [judged("eq:gdrate", 0.2, bound, evidence="sampled", message="") for bound in (1.0, 0.4, 100.0)]
+    >>> tightest_of(tried).bound
+    0.4
+    """
+
+    def key(result: CheckResult) -> tuple[bool, bool, float]:
+        violated = result.verdict is Verdict.VIOLATED
+        size = -1.0 if result.tightness is None or not math.isfinite(result.tightness) else result.tightness
+        return violated, result.decided, size
+
+    return max(results, key=key)
 
 
 def lower_levels(kernels: Kernels, x: Floats) -> Floats:
