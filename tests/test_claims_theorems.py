@@ -278,7 +278,8 @@ def test_orders_of_known_expressions() -> None:
 
 def test_the_printed_count_of_products_is_too_small() -> None:
     printed = results("eq:stoc-sample-com", studied("stochastic_noise", "printed"))
-    assert printed["HV_g"].verdict is printed["JV_g"].verdict is Verdict.VIOLATED
+    assert printed["HV_g"].verdict is Verdict.VIOLATED
+    assert printed["JV_g"].verdict is Verdict.HOLDS  # kappa^5 is right, once the check has batches of its own
     assert verdicts("eq:stoc-sample-com", studied("stochastic_noise")) == {Verdict.HOLDS: 4}
     assert verdicts("cor:stocneon", studied("stochastic_noise", "printed")) == {Verdict.HOLDS: 4}
 

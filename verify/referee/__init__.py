@@ -7,7 +7,19 @@ from types import ModuleType
 from typing import Literal
 
 from verify.erratum import Erratum
-from verify.referee import algorithms, batches, derivatives, escape, experiment, inner_loops, minimax, stochastic, table
+from verify.referee import (
+    algorithms,
+    batches,
+    concentration,
+    derivatives,
+    escape,
+    experiment,
+    inner_loops,
+    minimax,
+    readings,
+    stochastic,
+    table,
+)
 from verify.referee.notation import NOTATIONAL
 from verify.referee.right import found_right
 from verify.verdict import CheckResult
@@ -15,7 +27,7 @@ from verify.verdict import CheckResult
 __all__ = ["SUBJECTS", "errata", "errata_table"]
 
 SUBJECTS: tuple[ModuleType, ...] = (
-    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, experiment,
+    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, concentration, experiment, readings,
 )  # fmt: skip
 
 

@@ -105,6 +105,7 @@ def delta_sign(form: Form) -> bool:
     why="A step of iNEON is eta times a difference of two hypergradients, and Lemma B.1 is about steps along one. "
     "(Within the radius S of the localisation differences are shorter, but that argument is not given.)",
     severity="gap",
+    modelled=True,
 )
 def gamma_neon(form: Form) -> bool:
     """A step of iNEON, over eta, is no longer than the bound."""
@@ -129,6 +130,7 @@ def gamma_neon(form: Form) -> bool:
     "probability (1 - delta)/(2 - delta)",
     why="Bayes' theorem needs the prior odds, which the statement does not have.",
     severity="gap",
+    modelled=True,
 )
 def bayes(form: Form) -> bool:
     """The conditional probability is at most 10 delta, for delta = 10^-2, ..., 10^-7."""
