@@ -16,6 +16,7 @@ from verify.referee import (
     experiment,
     inner_loops,
     minimax,
+    misprints,
     readings,
     stochastic,
     table,
@@ -28,6 +29,7 @@ __all__ = ["SUBJECTS", "errata", "errata_table"]
 
 SUBJECTS: tuple[ModuleType, ...] = (
     derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, concentration, experiment, readings,
+    misprints,
 )  # fmt: skip
 
 

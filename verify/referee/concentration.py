@@ -127,7 +127,7 @@ def err_third(form: Form) -> bool:
 
     A symmetric form is largest on a diagonal, T(v, v, v) with |v| = 1 (Banach).
     """
-    harmonic = {(0, 0, 0): 1, (0, 1, 1): -1, (1, 0, 1): -1, (1, 1, 0): -1}
+    harmonic: dict[tuple[int, ...], int] = {(0, 0, 0): 1, (0, 1, 1): -1, (1, 0, 1): -1, (1, 1, 0): -1}
     angle = sp.Symbol("angle", real=True)
     v = (sp.cos(angle), sp.sin(angle))
     cubic = sum(value * v[i] * v[j] * v[k] for (i, j, k), value in harmonic.items())
