@@ -44,7 +44,7 @@ def schur(form: Form) -> bool:
     witness="f = x^4 - y^2/2 at 0: f(0, y) < f(0, 0) < f(x, 0) for all x, y != 0, and f_xx = 0",
     why="As for minima of one function, the second-order condition is sufficient and not necessary. (Some authors make "
     "it the definition of a strict local Nash point; the paper defines local Nash points by values of f.)",
-    severity="gap",
+    severity="ambiguous",
 )
 def strict_nash(form: Form) -> bool:
     """The characterisation is true of a point that is strict by the values of f along each variable."""
@@ -176,6 +176,7 @@ def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
     ),
     witness="f = x y - y^2/2 (mu = 1; ell = 2 bounds the norm of the Hessian), x = 0, y = 3 M + 1, for every M > 0",
     why="Assumption 3.5 has no M; a strongly concave f is not Lipschitz in y, and f_x need not be bounded either.",
+    severity="gap",
 )
 def gdmax_m(form: Form) -> bool:
     """The norm of f_x stays below the bound, for a symbolic M."""

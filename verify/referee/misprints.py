@@ -104,3 +104,22 @@ def batch_maximum(form: Form) -> bool:
 def radius_equality(form: Form) -> bool:
     """The relation is true of lengths up to S, in units of S."""
     return all(form(2 * length, Fraction(2)) for length in (Fraction(0), Fraction(1, 2), Fraction(1)))
+
+
+@erratum(
+    "lemma3.4-long",
+    "unlabelled:term-II-split",
+    printed=("2 (II) in (B.3), and (II) in (B.5) with the factor 2 again", lambda: 2 * 2),
+    corrected=("2 times |J f_yx - J' f'_yx|, counted once", lambda: 2),
+    witness="f = x y, g = (y - x)^2/2: the two mixed terms of Phi'' add up to 2 J f_xy = 2",
+    why="The brace in (B.3) leaves the factor out, and the next line takes it in. This is where the excess in rho_phi "
+    "comes from.",
+    severity="misprint",
+)
+def twice_two(form: Form) -> bool:
+    """The mixed terms are so many times J f_yx."""
+    x, y = sp.symbols("x y")
+    f, y_star = x * y, x
+    J, f_xy = sp.diff(y_star, x), sp.diff(f, x, y)
+    mixed = sp.diff(f.subs(y, y_star), x, 2) - sp.diff(f, x, 2) - J**2 * sp.diff(f, y, 2)  # y* has no second derivative
+    return bool(mixed == form() * J * f_xy)

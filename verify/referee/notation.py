@@ -33,8 +33,7 @@ NOTATIONAL = (
     Misprint("unlabelled:section-ineon", '"negative gradient descent direction" is one of negative curvature'),
     Misprint(
         "alg:iNEON",
-        "the loop k = 0, ..., T runs T + 1 times; the test in step 15 needs y^D at x~ + u_{k+1}, which is "
-        "computed in the next iteration only",
+        "the loop k = 0, ..., T runs T + 1 times",
     ),
     Misprint("iota-condition-2", "the inequality is strict here and in the proof, and not in (3.3)"),
     Misprint("unlabelled:section-stocbio", '"step 12 of Algorithm 3" is its step 13'),
@@ -42,7 +41,6 @@ NOTATIONAL = (
     Misprint("unlabelled:corollary-stochastic-gradients", "O hides a logarithm here: O~ is meant"),
     Misprint("grad-Lipschitz", "x and x' lie in R^d, not in R^n"),
     Misprint("lemma3.4-long", "the label stands on a row without a number"),
-    Misprint("unlabelled:term-II-split", "the factor 2 stands before (II), and again inside it"),
     Misprint("eq:y-hess-diff", "one term has a third notation for g_xyy; in the text below, d/dx is d/dx'"),
     Misprint(
         "unlabelled:jacobian-third-product",

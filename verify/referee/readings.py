@@ -130,3 +130,24 @@ def missing_n(form: Form) -> bool:
     """The inputs determine the estimate."""
     diagonal, right, start = [Fraction(1), Fraction(2)], [Fraction(1), Fraction(1)], [Fraction(0), Fraction(0)]
     return len({tuple(conjugate_gradients(diagonal, right, start, N)) for N in form(2)}) == 1
+
+
+@erratum(
+    "alg:iNEON",
+    "unlabelled:algorithm-2-step-15",
+    printed=(
+        "step 15 tests f(x~ + u_{k+1}, y) where the only y at hand is y_k^D, computed for x~ + u_k",
+        lambda old, new: (old, new),
+    ),
+    corrected=("the test follows the inner loop at x~ + u_{k+1}, with its own y^D", lambda old, new: (new,)),
+    witness="f = y, g = (y - x)^2/2, u_k = 1/4, u_{k+1} = 1/2, inner loops solved exactly: f(x~ + u_{k+1}, y_k^D) - "
+    "Phi(x~) is 1/4 in place of 1/2",
+    why="(D.2) asks for y^D close to y* at the same point; y_k^D is off by kappa |u_{k+1} - u_k|.",
+    severity="ambiguous",
+    modelled=True,
+)
+def stopping_point(form: Form) -> bool:
+    """Where inner loops are exact, the tested value is that of Phi, in every reading."""
+    x, (u, u_next) = Fraction(0), (Fraction(1, 4), Fraction(1, 2))
+    y_star = {point: x + point for point in (u, u_next)}  # of g = (y - x)^2/2
+    return all(y_star[at] == x + u_next for at in form(u, u_next))

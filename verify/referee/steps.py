@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 
 import sympy as sp
@@ -34,6 +35,25 @@ def third_derivatives_needed() -> bool:
     g = y**2 / 2 - h * y
     phi = sp.solve(sp.diff(g, y), y)[0]
     return same(sp.diff(phi, x, 3), -sp.diff(g, x, x, x, y))
+
+
+@right(
+    "unlabelled:remark-no-third-order",
+    text="the third derivative of a minimax Phi has no derivative of f above the third, for an undefined f with d = n "
+    "= 1; MinimaxConstants has no nu",
+)
+def no_fourth_derivative() -> bool:
+    """Phi' = f_x(x, y*(x)), differentiated twice by the implicit function theorem."""
+    x, y = sp.symbols("x y")
+    f = sp.Function("f")(x, y)
+    slope = -sp.diff(f, x, y) / sp.diff(f, y, 2)
+
+    def along(expression: sp.Expr) -> sp.Expr:  # the derivative in x where y follows y*(x)
+        return sp.diff(expression, x) + sp.diff(expression, y) * slope
+
+    third = along(along(sp.diff(f, x)))
+    orders = {sum(count for _, count in item.variable_count) for item in third.atoms(sp.Derivative)}
+    return max(orders) == 3 and "nu" not in {field.name for field in fields(MinimaxConstants)}
 
 
 @right(
