@@ -18,8 +18,9 @@ from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.tape.arrays import ArrayProgram
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.tape.intervals import PROVED, SMOOTH, enclose
+from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
 from bilevel_sym.tape.model import Model
+from bilevel_sym.tape.patterns import Split, orders_of
 from bilevel_sym.tape.program import Program, build
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import Floats, Matrices
@@ -31,7 +32,7 @@ __all__ = ["BlockNorm", "Curvature", "ExactBox"]
 Pair = tuple[IntervalProgram, IntervalProgram]
 BITS = 128
 _MORE = 1 + 1e-15
-_PARTS = "parts"
+_PARTS, _GUARD = "parts", "guard"
 _TABLE = 2**19  # numbers in a table of intervals
 _LARGEST = 20_000  # entries of a block, beyond which it is not tried
 _AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
@@ -85,13 +86,27 @@ class _Block(ABC):
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
         _refuse_large(model, name)
+        self.patterns, self._need = model.patterns, orders_of([name])
+        # the same model, with its switches as parameters where it has some
+        self._whole = model if self.patterns is None else self.patterns.model
+        self._size = model.d + model.n
         self.shape, forms = model.block(name)
         support = 0
         for node in (node for form in forms for node in form.terms):
             support |= model.graph.support[node]
+        support |= self._rough
         self.active: Sequence[int] = tuple(k for k in range(model.d + model.n) if support >> k & 1)
-        self._forms = forms
-        self.is_zero = all(form.is_constant and form.constant == 0 for form in forms)
+        self._forms = self._whole.block(name)[1]
+        zero = all(form.is_constant and form.constant == 0 for form in forms)
+        self.is_zero = zero and not self._rough  # a step has no slope, and no bound of it
+
+    @cached_property
+    def _rough(self) -> int:
+        """The variables of the edges across which the function is not smooth enough, as bits."""
+        if self.patterns is None:
+            return 0
+        matters, enough = self.patterns.allowed(self._need)
+        return self.patterns.support(np.flatnonzero(matters & ~enough).tolist())
 
     @property
     def _slope(self) -> str:
@@ -122,22 +137,26 @@ class _Block(ABC):
     @cached_property
     def _programs(self) -> tuple[Program, Program]:
         """The block with its slope and the parts of its pencil; and the block alone."""
-        outputs = {self.name: self.model.block(self.name)}
+        model = self._whole
+        outputs = {self.name: model.block(self.name)}
         if self.has_slope:
-            outputs[self._slope] = self.model.block(self._slope)
+            outputs[self._slope] = model.block(self._slope)
         if self.pencil is not None:
             nodes = self.pencil.nodes
-            outputs[_PARTS] = (len(nodes),), [self.model.graph.form(node) for node in nodes]
-        whole = build(self.model.graph, self.model.stages, outputs)
-        return whole, self.model.program((self.name,)) if self.has_slope else whole
+            outputs[_PARTS] = (len(nodes),), [model.graph.form(node) for node in nodes]
+        if self.patterns is not None:
+            guards = self.patterns.guards(self._need)
+            outputs[_GUARD] = (len(guards),), guards
+        whole = build(model.graph, model.stages, outputs)
+        return whole, model.program((self.name,)) if self.has_slope else whole
 
     @cached_property
     def _fast(self) -> Pair:
-        return self._ready(SMOOTH)
+        return self._ready(SMOOTH if self.patterns is None else OPEN)
 
     @cached_property
     def _safe(self) -> Pair:
-        return self._ready(PROVED)
+        return self._ready(PROVED if self.patterns is None else PROVED_OPEN)
 
     def _ready(self, operations: Operations) -> Pair:
         whole, alone = self._programs
@@ -145,10 +164,13 @@ class _Block(ABC):
         return first, IntervalProgram(alone, operations) if self.has_slope else first
 
     def values(self, points: Floats) -> Floats:
-        """The block at points, (points, ...)."""
+        """The block at points, (points, ...); nan where it may not exist."""
         session = self._plain.session(len(points))
         session.put(0, points)
-        return np.array(session.take(self.name))
+        values = np.array(session.take(self.name))
+        if self.patterns is not None:  # on an edge the formula of one side says nothing that could be certified
+            values[self.patterns.rough(points, self._need)] = np.nan
+        return values
 
     def in_balls(self, point: Floats) -> list[Any]:
         """The entries at a point, in balls, at the precision that is set."""
@@ -161,6 +183,12 @@ class _Block(ABC):
         """Upper bounds over boxes, as many at a time as fit into a table of moderate size."""
         if self.is_zero:
             return np.zeros(len(lower))
+        if self.patterns is None:
+            return self._in_parts(lower, upper, proved=proved)
+        split = self.patterns.split(lower, upper, self._need, proved=proved)
+        return split.largest(self._in_parts(split.lower, split.upper, proved=proved))
+
+    def _in_parts(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
         lanes = max(16, _TABLE // self._programs[0].size)
         if len(lower) <= lanes:
             return self._over(lower, upper, proved=proved)
@@ -179,12 +207,15 @@ class _Block(ABC):
         return session
 
     def ends(self, session: IntervalSession, lower: Floats, upper: Floats, *, proved: bool) -> tuple[Floats, Floats]:
-        """The lower and upper ends of all entries over the boxes, (lanes, ...) each.
+        """The lower and upper ends of all entries over the boxes with their switches, (lanes, ...) each.
 
         The mean-value form, block(centre) + slope (box - centre), is met with the natural extension. Where the latter
         is not defined nothing is known: a jump has slopes too.
         """
         lo, hi = session.take(self.name)
+        if self.patterns is not None:  # a switch that is not decided may not show in derivatives
+            jumps = np.isnan(session.take(_GUARD)[0]).any(axis=1).reshape(-1, *[1] * (lo.ndim - 1))
+            lo, hi = np.where(jumps, np.nan, lo), np.where(jumps, np.nan, hi)
         if not self.has_slope:
             return lo, hi
         alone = (self._safe if proved else self._fast)[1]
@@ -195,7 +226,7 @@ class _Block(ABC):
         self, alone: IntervalProgram, lo: Floats, hi: Floats, slope: tuple[Floats, Floats], lower: Floats, upper: Floats
     ) -> tuple[Floats, Floats]:
         centre = middles(lower, upper)
-        reach = np.maximum(upper - centre, centre - lower) * _MORE
+        reach = (np.maximum(upper - centre, centre - lower) * _MORE)[:, : self._size]
         session = alone.session(len(lower))
         session.put(0, centre, centre)
         low, high = session.take(self.name)
@@ -210,11 +241,18 @@ class _Block(ABC):
 
     def smear(self, lower: Floats, upper: Floats) -> Floats:
         """How much each variable moves the block over the boxes, (lanes, variables)."""
-        session = self.session(lower, upper, proved=False)
         with np.errstate(all="ignore"):
-            steep = np.maximum(*(np.abs(end) for end in session.take(self._slope)))
-            steep = np.sqrt(np.square(steep.reshape(*lower.shape, -1)).sum(axis=2))
+            if self.patterns is None:
+                steep = self._steepness(lower, upper)
+            else:
+                split: Split = self.patterns.split(lower, upper, self._need)
+                steep = split.largest(self._steepness(split.lower, split.upper))
             return np.asarray(steep * (upper - lower))
+
+    def _steepness(self, lower: Floats, upper: Floats) -> Floats:
+        session = self.session(lower, upper, proved=False)
+        steep = np.maximum(*(np.abs(end) for end in session.take(self._slope)))
+        return np.asarray(np.sqrt(np.square(steep.reshape(len(lower), self._size, -1)).sum(axis=2)))
 
 
 class BlockNorm(_Block):
