@@ -32,7 +32,7 @@ MOST_BOTH = 5  # edges of one box that are taken both ways; of more, the hull of
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
-OUTSIDE = "guard"
+GUARD = "guard of "
 
 
 PARTS = tuple((function, axes) for function in "fg" for axes in ("", "x", "y", "xy"))
@@ -230,8 +230,9 @@ class PatternProgram(ScalarProgram):
         model = patterns.model
         self._patterns, self._need, self._edges = patterns, orders_of(names), patterns.in_balls()
         outputs: dict[str, Any] = {name: model.block(name) for name in names}
-        guards = patterns.guards(self._need)
-        outputs[OUTSIDE] = (len(guards),), guards
+        for function in "fg":
+            guards = patterns.guards({part: order for part, order in self._need.items() if part[0] == function})
+            outputs[GUARD + function] = (len(guards),), guards
         super().__init__(build(model.graph, model.stages, outputs), OPEN_BALLS)
 
     def start(self) -> list[Any]:
@@ -253,7 +254,9 @@ class PatternProgram(ScalarProgram):
 
     def output(self, values: Sequence[Any], name: str) -> list[Any]:
         """The hull of each entry over all settings."""
-        if any(g.is_nan() for table in values for g in super(PatternProgram, self).output(table, OUTSIDE)):
+        functions = {"f": "f", "g": "g", "r": "g"}.get(name[0], "fg")
+        guards = (super(PatternProgram, self).output(t, GUARD + function) for t in values for function in functions)
+        if any(value.is_nan() for guard in guards for value in guard):
             return [arb("nan")] * len(self.program.outputs[name].places)
         entries = zip(*(super(PatternProgram, self).output(table, name) for table in values), strict=True)
         return [_hull(entry) for entry in entries]

@@ -27,7 +27,7 @@ from verify.enclosures.interval_matrix import Floats, Matrices
 from verify.enclosures.pencil import MOST_PARTS, Pencil
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
-__all__ = ["BlockNorm", "Curvature", "ExactBox"]
+__all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
 
 Pair = tuple[IntervalProgram, IntervalProgram]
 BITS = 128
@@ -80,7 +80,7 @@ class ExactBox:
         return [ends[k] if low[k] > high[k] else arb(float(value)) for k, value in enumerate(point)]
 
 
-class _Block(ABC):
+class Block(ABC):
     """A block of derivatives over boxes, at points, and in balls at one point."""
 
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
@@ -152,11 +152,16 @@ class _Block(ABC):
 
     @cached_property
     def _fast(self) -> Pair:
-        return self._ready(SMOOTH if self.patterns is None else OPEN)
+        return self._ready(self._operations(proved=False))
 
     @cached_property
     def _safe(self) -> Pair:
-        return self._ready(PROVED if self.patterns is None else PROVED_OPEN)
+        return self._ready(self._operations(proved=True))
+
+    def _operations(self, proved: bool) -> Operations:
+        if self.patterns is None:
+            return PROVED if proved else SMOOTH
+        return PROVED_OPEN if proved else OPEN
 
     def _ready(self, operations: Operations) -> Pair:
         whole, alone = self._programs
@@ -255,7 +260,7 @@ class _Block(ABC):
         return np.asarray(np.sqrt(np.square(steep.reshape(len(lower), self._size, -1)).sum(axis=2)))
 
 
-class BlockNorm(_Block):
+class BlockNorm(Block):
     """The norm of a block such as "f_y", "g_xy" or "g_yyy" over unit vectors.
 
     ``aim`` is the bound that is worth an effort: see ``norm_upper``.
@@ -299,7 +304,7 @@ class BlockNorm(_Block):
             return _below(norm_lower(self.in_balls(point), self.shape))
 
 
-class Curvature(_Block):
+class Curvature(Block):
     """The smallest eigenvalue of g_yy with its sign turned, so that its maximum is -mu.
 
     >>> import sympy as sp
