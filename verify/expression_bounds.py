@@ -85,7 +85,7 @@ def bounds(
     bilevel_sym.errors.CertificateFailure: the expression has no bound that can be proved where x in [-1.8189894e-12, 0]
     try: if a pole, or the end of its domain, lies there, choose a box without it
     """
-    if isinstance(rtol, bool) or not isinstance(rtol, (int, float)) or not 0 < rtol < math.inf:
+    if not _is_positive(rtol):
         raise InvalidProblem(f"rtol={rtol!r:.40}", hint="a positive number: 0.01 is a hundredth of the width")
     budget = Budget(BOXES * scale_of(effort))
     named = _named(box, symbols)
@@ -99,6 +99,10 @@ def bounds(
     if found.place is not None:
         raise _failure(chosen, found.place)
     return _result(formula, chosen, wanted, found)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _result(formula: sp.Expr, box: Box, wanted: Sequence[sp.Symbol], found: Ranges) -> Bounds:

@@ -25,6 +25,7 @@ from bilevel_sym.tape.program import Program, build
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import Floats, Matrices
 from verify.enclosures.pencil import MOST_PARTS, Pencil
+from verify.enclosures.ridges import Ridges, ridges_of
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
 __all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
@@ -32,7 +33,7 @@ __all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
 Pair = tuple[IntervalProgram, IntervalProgram]
 BITS = 128
 _MORE = 1 + 1e-15
-_PARTS, _GUARD = "parts", "guard"
+_PARTS, _RIDGES, _GUARD = "parts", "ridges", "guard"
 _TABLE = 2**19  # numbers in a table of intervals
 _LARGEST = 20_000  # entries of a block, beyond which it is not tried
 _AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
@@ -131,6 +132,31 @@ class Block(ABC):
         return pencil if 0 < len(pencil.nodes) <= MOST_PARTS else None
 
     @cached_property
+    def ridges(self) -> Ridges | None:
+        """The block as a pencil with functions along lines, where plain intervals would lose what they are."""
+        axes = self.name.partition("_")[2]
+        if len(axes) != 2 or axes[0] != axes[1] or self.shape[0] == 1:
+            return None
+        model = self._whole
+        axis = {"x": model.x, "y": model.y, "z": range(self._size)}[axes[0]]
+        found = ridges_of(model, model.f if self.name[0] == "f" else model.g, axis)
+        return found if found is not None and found.loose else None
+
+    def eigenvalues(self, session: IntervalSession, *, proved: bool) -> tuple[Floats, Floats]:
+        """Bounds of the eigenvalues by pencils: below the smallest, above the largest; infinite where none applies."""
+        least, most = (np.full(session.lanes, end) for end in (-np.inf, np.inf))
+        if self.pencil is not None:
+            ends = session.take(_PARTS)
+            least, most = self.pencil.smallest_eigenvalue_lower(*ends), self.pencil.largest_eigenvalue_upper(*ends)
+        if self.ridges is not None:
+            box = session.inputs(0)
+            along = self.ridges.ranges(*box, proved=proved, switches=self.patterns is not None)
+            low, high = (np.hstack(pair) for pair in zip(session.take(_RIDGES), along, strict=True))
+            least = np.maximum(least, self.ridges.pencil.smallest_eigenvalue_lower(low, high))
+            most = np.minimum(most, self.ridges.pencil.largest_eigenvalue_upper(low, high))
+        return least, most
+
+    @cached_property
     def _plain(self) -> ArrayProgram:
         return ArrayProgram(self.model.program((self.name,)))
 
@@ -144,6 +170,9 @@ class Block(ABC):
         if self.pencil is not None:
             nodes = self.pencil.nodes
             outputs[_PARTS] = (len(nodes),), [model.graph.form(node) for node in nodes]
+        if self.ridges is not None:
+            nodes = self.ridges.nodes
+            outputs[_RIDGES] = (len(nodes),), [model.graph.form(node) for node in nodes]
         if self.patterns is not None:
             guards = self.patterns.guards(self._need)
             outputs[_GUARD] = (len(guards),), guards
@@ -288,11 +317,11 @@ class BlockNorm(Block):
             return np.where(np.isnan(bound), np.inf, bound)
         part = Matrices.between(lo, hi)
         bound = norm_upper(part.middle, part.radius, self.groups, aim=self.aim, thorough=proved)
-        if self.pencil is None:
+        if self.pencil is None and self.ridges is None:
             return bound
-        ends = session.take(_PARTS)
-        least, most = self.pencil.smallest_eigenvalue_lower(*ends), self.pencil.largest_eigenvalue_upper(*ends)
-        return np.minimum(bound, np.maximum(-least, most))
+        least, most = self.eigenvalues(session, proved=proved)
+        guarded = np.isnan(lo).reshape(len(lo), -1).any(axis=1)
+        return np.where(guarded, bound, np.minimum(bound, np.maximum(-least, most)))
 
     def at(self, points: Floats) -> Floats:
         """About the norm at points."""
@@ -320,9 +349,8 @@ class Curvature(Block):
         if self.model.n == 1:
             return np.asarray(np.where(np.isnan(lo), np.inf, -lo).reshape(len(lo)))
         least = Matrices.between(lo, hi).smallest_eigenvalue_lower()
-        if self.pencil is not None:
-            least = np.maximum(least, self.pencil.smallest_eigenvalue_lower(*session.take(_PARTS)))
-        return np.asarray(-least)
+        guarded = np.isnan(lo).any(axis=(1, 2))
+        return np.where(guarded, np.inf, -np.maximum(least, self.eigenvalues(session, proved=proved)[0]))
 
     def at(self, points: Floats) -> Floats:
         """About the eigenvalue at points, its sign turned."""

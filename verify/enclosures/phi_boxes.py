@@ -206,8 +206,8 @@ class PhiBoxes:
         g_y = g_y.reshaped(-1, self.n, 1)
         if split is None:
             return g_y, g_xy, g_yy
-        one = split.first
-        return _hull(g_y, split), *(Matrices(part.middle[one], part.radius[one]) for part in (g_xy, g_yy))
+        g_xy, g_yy = (Matrices(part.middle[split.first], part.radius[split.first]) for part in (g_xy, g_yy))
+        return _hull(g_y, split), g_xy, g_yy
 
     # ------------------------------------------------------------------ boxes, and the formulas that hold there
 
@@ -299,8 +299,8 @@ class PhiBoxes:
         """grad and Hess Phi at the middles, in intervals around y*(c)."""
         d, n = self.d, self.n
         y = _around(start.y, start.near[:, :, 0])
-        ends = (np.concatenate([start.middle, end], axis=1) for end in y)
-        session, split = self._put_boxes(TO_SECOND, *ends, NEED_SECOND, proved)
+        lower, upper = (np.concatenate([start.middle, end], axis=1) for end in y)
+        session, split = self._put_boxes(TO_SECOND, lower, upper, NEED_SECOND, proved)
         begun = start if split is None else start.taken(split.owner)
         lanes = len(begun.ok)
         f_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in ("f_y", "g_xy", "g_yy"))
