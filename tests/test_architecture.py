@@ -73,6 +73,7 @@ VERIFY_LAYERS = [
     "verdict",
     "statistics",
     "enclosures",
+    "expression_bounds",
     "regularity",
     "saved_constants",
     "phi_smoothness",
