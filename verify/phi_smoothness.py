@@ -9,9 +9,10 @@ Paper: Lemma A.2 [grad-Lipschitz]; Lemma 2.4 [hess-Lipschitz]; Lemma C.1 [lemC.1
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -67,6 +68,7 @@ class Smoothness:
     reasons: Mapping[str, str]
     boxes: int
     seconds: float
+    covers: Mapping[str, Cover] = field(default_factory=dict, repr=False)
 
     @property
     def ratio(self) -> Mapping[str, float]:
@@ -75,6 +77,12 @@ class Smoothness:
         return {
             name: _ratio(formula, bracket.upper) for name, (formula, bracket) in pairs.items() if formula is not None
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the brackets as a JSON file that ``recheck`` proves again; the formulas are not in it."""
+        from verify.certificates.saving import save_smoothness
+
+        save_smoothness(self, path)
 
     def __str__(self) -> str:
         formulas = {"L_phi": self.L_phi_formula, "rho_phi": self.rho_phi_formula}
@@ -139,7 +147,7 @@ def smoothness(
     return Smoothness(
         problem, region.box, **brackets, points=points, L_phi_formula=L_phi, rho_phi_formula=rho_phi,
         formula_reason=why, reasons=reasons, boxes=sum(m.boxes for m in found.values()),
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - started, covers={name: maximum.cover for name, maximum in found.items()},
     )  # fmt: skip
 
 
