@@ -120,18 +120,18 @@ class PointCertificate:
         names = [s.name for s in self.problem.x]
         places = self.digits + 6
 
-        def decimals(keys: Sequence[str], balls: Sequence[Ball]) -> dict[str, list[str]]:
-            return {key: decimal_ball(ball.value, places) for key, ball in zip(keys, balls, strict=True)}
-
-        ys = [s.name for s in self.problem.y]
+        balls = {f"{s.name}*": ball for s, ball in zip(self.problem.y, self.y_star, strict=True)}
+        balls |= {"Phi": self.phi} | {f"dPhi/d{name}": ball for name, ball in zip(names, self.grad_phi, strict=True)}
+        balls |= {
+            f"d2Phi/d{a}d{b}": ball
+            for a, row in zip(names, self.hess_phi, strict=True)
+            for b, ball in zip(names, row, strict=True)
+        }
         says = {
-            "x": {name: str(value) for name, value in zip(names, self.x, strict=True)},
-            "digits": self.digits,
-            "near": {name: repr(float(ball)) for name, ball in zip(ys, self.y_star, strict=True)},
-            "y": decimals(ys, self.y_star),
-            "phi": decimal_ball(self.phi.value, places),
-            "grad": decimals(names, self.grad_phi),
-            "hess": {name: decimals(names, row) for name, row in zip(names, self.hess_phi, strict=True)},
+            "box": {name: [str(value)] * 2 for name, value in zip(names, self.x, strict=True)},
+            "near": {s.name: repr(float(ball)) for s, ball in zip(self.problem.y, self.y_star, strict=True)},
+            "bits": 2 * self.bits + 8 * places,  # digits of a value of zero are counted twice
+            "claims": {name: decimal_ball(ball.value, places) for name, ball in balls.items()},
         }
         write_certificate(path, "point", self.problem, says)
 

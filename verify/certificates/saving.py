@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flint import fmpq
 
 from bilevel_sym.box import Box
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from bilevel_sym.saved_certificate import rounded_down, rounded_up, write_certificate
+from bilevel_sym.saved_certificate import problem_text, rounded_down, rounded_up, write_certificate
+from bilevel_sym.tape.balls import precision
+from verify.certificates import recheck
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import LEAF, Cover
 from verify.enclosures.interval_matrix import Floats
@@ -19,6 +23,7 @@ from verify.enclosures.tensor_norm import worst_directions
 
 if TYPE_CHECKING:
     from verify.phi_smoothness import Smoothness
+    from verify.points.point import StationaryPoint
     from verify.regularity import CertifiedConstants, Proof
     from verify.stationary import StationaryPoints
 
@@ -44,8 +49,14 @@ def save_constants(constants: CertifiedConstants, path: Path) -> None:
         best = max(proofs, key=lambda proof: proof.bracket.lower)
         upper = max(proof.bracket.upper for proof in proofs)
         lower = best.bracket.lower
-        ends = (rounded_down(-upper), rounded_up(-lower)) if name == "mu" else (rounded_down(max(lower, 0)), rounded_up(upper))
-        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in reversed(proofs) if proof.cover.size > 1}
+        ends = (
+            (rounded_down(-upper), rounded_up(-lower))
+            if name == "mu"
+            else (rounded_down(max(lower, 0)), rounded_up(upper))
+        )
+        covers = {
+            _row(constants.problem, proof): _cuts(proof.cover) for proof in reversed(proofs) if proof.cover.size > 1
+        }
         claims[name] = {"lower": ends[0], "upper": ends[1], **_witness(constants, best), "covers": covers}
     says = {"box": _box(constants.box), "reading": constants.reading, "claims": claims}
     write_certificate(path, "constants", constants.problem, says)
@@ -63,12 +74,20 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
     """
     kernels = found.problem.mean.kernels
     claims = {}
-    for name, tensor_at in (("grad_norm", kernels.grad_phi), ("L_phi", kernels.hess_phi), ("rho_phi", kernels.third_phi)):
+    for name, tensor_at in (
+        ("grad_norm", kernels.grad_phi),
+        ("L_phi", kernels.hess_phi),
+        ("rho_phi", kernels.third_phi),
+    ):
         bracket, point = getattr(found, name), found.points.get(name)
         claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(bracket.upper), "cover": _cuts(found.covers[name])}
         if point is not None and bracket.lower > 0:
             at = np.array([point[symbol.name] for symbol in found.problem.x])
-            claim |= {"lower": rounded_down(bracket.lower), "point": _exact(point), "directions": _directions(tensor_at(at))}
+            claim |= {
+                "lower": rounded_down(bracket.lower),
+                "point": _exact(point),
+                "directions": _directions(tensor_at(at)),
+            }
         claims[name] = claim
     says = {"box": _box(found.box), "near": _near(found.problem, found.box), "claims": claims}
     write_certificate(path, "smoothness", found.problem, says)
@@ -82,27 +101,59 @@ def save_stationary(found: StationaryPoints, path: Path) -> None:
     >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y", box={"x": (-2, 2), "y": (-3, 3)})
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
     >>> save_stationary(study_of(problem).stationary, path)
-    >>> [point["x"] for point in json.loads(path.read_text())["points"]]
-    [{'x': '0.5'}]
+    >>> [point["kind"] for point in json.loads(path.read_text())["points"]]
+    ['local minimum']
     """
     if found.problem is None or found.box is None:
         raise CertificateFailure("these stationary points do not say of which problem they are")
     problem, points = found.problem, []
     open_boxes = {str(box) for box in found.undecided}
+    near = _near(problem, found.box)
+    finder = _Finder(problem, found.box, near)
     for point in found.points:
         if str(point.box) in open_boxes:  # an exact point of a box that stays undecided
             continue
-        says: dict[str, Any] = {
-            "x": _exact(dict(zip(found.box.names or (), point.x, strict=True))), "radius": rounded_up(2 * point.radius),
-            "box": _box(point.box), "kind": point.kind,
-        }  # fmt: skip
-        if point.kind == "saddle":
-            vectors = np.linalg.eigh(problem.mean.kernels.hess_phi(np.array(point.x)))[1]
-            says["directions"] = [list(map(repr, vectors[:, k].tolist())) for k in (0, -1)]
-        points.append(says)
+        vectors = np.linalg.eigh(problem.mean.kernels.hess_phi(np.array(point.x)))[1]
+        alone, at = finder.boxes(point)
+        directions = [list(map(repr, vectors[:, k].tolist())) for k in (0, -1)]
+        points.append({"near": at, "alone": alone, "kind": point.kind, "directions": directions})
     undecided = [_box(box) for box in found.undecided]
-    says = {"box": _box(found.box), "near": _near(problem, found.box), "points": points, "undecided": undecided}
+    says = {"box": _box(found.box), "near": near, "points": points, "undecided": undecided}
     write_certificate(path, "stationary", problem, says)
+
+
+class _Finder:
+    """Boxes around stationary points in which the checker itself can prove that there is exactly one."""
+
+    def __init__(self, problem: BilevelProblem, box: Box, near: Mapping[str, str]) -> None:
+        self.names = box.names or ()
+        start = [recheck.rational(near.get(symbol.name, "0")) for symbol in problem.y]
+        self.phi = recheck.Phi(recheck.Problem(problem_text(problem)), start, {})
+
+    def boxes(self, point: StationaryPoint) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """The largest of several boxes, and one as narrow as what is known of the point."""
+        radius = 2 * Fraction(point.radius) + Fraction(1, 10**16) * (1 + max(map(abs, map(Fraction, point.x))))
+        widths = [min(Fraction(value) - Fraction(int(low.p), int(low.q)), Fraction(int(high.p), int(high.q)) - Fraction(value))
+                  for value, (low, high) in zip(point.x, point.box, strict=True)]  # fmt: skip
+        at = [(Fraction(value) - radius, Fraction(value) + radius) for value in point.x]
+        for halving in range(40):
+            reach = [max(width / 2**halving, radius) for width in widths]
+            alone = [(Fraction(value) - r, Fraction(value) + r) for value, r in zip(point.x, reach, strict=True)]
+            if self._holds_one(alone):
+                break
+        return self._named(alone), self._named(at)
+
+    def _holds_one(self, box: Sequence[tuple[Fraction, Fraction]]) -> bool:
+        exact = tuple((fmpq(a.numerator, a.denominator), fmpq(b.numerator, b.denominator)) for a, b in box)
+        with precision(recheck.BITS):
+            try:
+                image = self.phi.newton(exact)[0]
+            except ArithmeticError:
+                return False
+            return image is not None and all(a < i < b for i, (a, b) in zip(image.entries(), exact, strict=True))
+
+    def _named(self, box: Sequence[tuple[Fraction, Fraction]]) -> dict[str, list[str]]:
+        return {name: [str(low), str(high)] for name, (low, high) in zip(self.names, box, strict=True)}
 
 
 def _box(box: Box) -> dict[str, list[str]]:
@@ -137,7 +188,9 @@ def _witness(constants: CertifiedConstants, best: Proof) -> dict[str, Any]:
     if best.point is None or (best.constant != "mu" and best.bracket.lower <= 0):
         return {"at": ""}
     region = ExactBox(constants.box)
-    tensor = objective_of(instances(constants.problem)[best.row], best.constant, best.block, region).values(best.point[None])[0]
+    tensor = objective_of(instances(constants.problem)[best.row], best.constant, best.block, region).values(
+        best.point[None]
+    )[0]
     low, high = region.inside
     ends = zip(constants.box.items(), best.point.tolist(), low > high, strict=True)
     point = {name: str(least) if crossed else repr(value) for (name, (least, _)), value, crossed in ends}
@@ -158,7 +211,9 @@ def _place(problem: BilevelProblem, proof: Proof) -> int:
         return 0
     instance = instances(problem)[proof.row]
     upper = proof.block.startswith("f")
-    symbols, data, whole = (problem.xi, problem.xi_data, problem.F) if upper else (problem.zeta, problem.zeta_data, problem.G)
+    symbols, data, whole = (
+        (problem.xi, problem.xi_data, problem.F) if upper else (problem.zeta, problem.zeta_data, problem.G)
+    )
     rows: Sequence[Any] = list(dict.fromkeys(data)) or [()]
     wanted = instance.f if upper else instance.g
     return next(k for k, row in enumerate(rows) if whole.subs(dict(zip(symbols, row, strict=True))) == wanted)
