@@ -22,6 +22,7 @@ LAYERS = [
     "progress",
     "paper",
     "exact",
+    "ties",
     "functions",
     "constants",
     "expressions",
@@ -95,7 +96,7 @@ VERIFY_LAYERS = [
 ]
 
 # Rooms that handle SymPy expressions; every other module works without them.
-NUMERIC_ROOMS = {"engine", "linear_algebra", "implicit", "lower_level", "linear_system", "oracle", "batches"}
+NUMERIC_ROOMS = {"ties", "engine", "linear_algebra", "implicit", "lower_level", "linear_system", "oracle", "batches"}
 NUMERIC_ROOMS |= {
     "checks",
     "status",

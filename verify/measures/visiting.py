@@ -21,6 +21,7 @@ from bilevel_sym.schedules.inner import aid_steps, descent_rate, least_steps
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.status import Status
+from bilevel_sym.ties import first_smallest, in_order
 from verify.measures.conditions import gradient_bound
 from verify.statistics import judged_probability
 from verify.study import Floats, Study
@@ -120,7 +121,7 @@ def _starts(study: Study, smoothness: Smoothness) -> Iterator[_Start]:
         steep = np.linalg.norm(study.kernels.grad_phi(points), axis=1)
     except BilevelError:
         return
-    order = np.argsort(-steep)[:RUNS]
+    order = in_order(steep, descending=True)[:RUNS]
     if steep[order[-1]] > 0:
         yield _Start(points[order], min(0.5 * float(steep[order[-1]]), most), "steep places")
 
@@ -145,7 +146,7 @@ def _saddle(study: Study) -> tuple[Floats, float] | None:
     chosen = np.flatnonzero(inside & flat & (lowest < -1e-3 * np.abs(hess).max()))
     if not len(chosen):
         return None
-    best = chosen[np.argmin(lowest[chosen])]
+    best = chosen[first_smallest(lowest[chosen])]
     return x[best], float(-lowest[best])
 
 

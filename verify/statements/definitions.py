@@ -14,6 +14,7 @@ import sympy as sp
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
+from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
 from verify.registry import NotApplicable, claim
 from verify.statements.corollaries import calls_of
@@ -210,7 +211,7 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
 def _threshold(
     label: str, study: Study, part: str, lowest: list[tuple[Bracket, tuple[float, ...]]], rho: float
 ) -> CheckResult:
-    eigenvalue, x = min(lowest, key=lambda pair: abs(pair[0].lower))
+    eigenvalue, x = lowest[first_smallest([abs(eigenvalue.lower) for eigenvalue, _ in lowest])]
     passing = part == "minima pass"
     told = "for every eps" if passing else f"for eps < {eigenvalue.upper**2 / rho if rho else math.inf:.3g}"
     message = f"{len(lowest)} points; the smallest eigenvalue closest to zero is in {eigenvalue}: {told}"
@@ -241,7 +242,7 @@ def large_smoothness(study: Study) -> CheckResult:
     if not len(points):
         raise NotApplicable("y* lies outside the box in y at every point that was tried")
     lowest = np.linalg.eigvalsh(study.kernels.hess_phi(points))[:, 0]
-    worst = int(np.argmin(lowest))
+    worst = first_smallest(lowest)
     measured = max(0.0, -float(lowest[worst]))
     if measured == 0.0:
         raise NotApplicable("Hess Phi has no negative eigenvalue at the sampled points")

@@ -24,6 +24,7 @@ from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers.noise import uniform_in_ball
+from bilevel_sym.ties import in_order
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.regions import regions
 from verify.measures.runs import UNIT, compared
@@ -93,7 +94,8 @@ def easiest_saddle(study: Study, pace: Pace = PERTURBED) -> Saddle:
         raise NotApplicable("Phi has no stationary point with negative curvature in the box")
     made: list[Saddle] = []
     first: BilevelError | None = None
-    places = sorted((tuple(float(v) for v in point.x) for point in chosen), key=lambda x: _curvature(study, x))
+    found_at = [tuple(float(v) for v in point.x) for point in chosen]
+    places = [found_at[k] for k in in_order([_curvature(study, x) for x in found_at])]
     for part in (None, *PARTS):
         for x in places[: MOST_SADDLES if part is None else 1]:
             try:

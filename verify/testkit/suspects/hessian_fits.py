@@ -31,14 +31,15 @@ TOLD = 1e-5  # singular values of the terms, each of length one, above which the
 def wrong_inverse(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """A function of g_yy in the place of its inverse, in dy_dx and in v: damped, or a series cut off.
 
-    >>> from bilevel_sym.problem import BilevelProblem
-    >>> from verify.testkit.reference import references
-    >>> problem = BilevelProblem("x*y + y**3", "exp(y) + y**2 - x*y", "x", "y")
-    >>> at = references(problem, [[0.1], [0.2], [0.4], [2.0]])
-    >>> values = hessian_terms(Derivatives({**at.at.blocks, "g_yy": at.at["g_yy"] + 0.125})).total
-    >>> evidence = Evidence(values, at.truth("hess_phi"), at.floor("hess_phi"))
-    >>> next(wrong_inverse(at, evidence)).what
-    'g_yy + 0.125 I is inverted in the place of g_yy'
+        >>> from bilevel_sym.ties import first_largest
+    from bilevel_sym.problem import BilevelProblem
+        >>> from verify.testkit.reference import references
+        >>> problem = BilevelProblem("x*y + y**3", "exp(y) + y**2 - x*y", "x", "y")
+        >>> at = references(problem, [[0.1], [0.2], [0.4], [2.0]])
+        >>> values = hessian_terms(Derivatives({**at.at.blocks, "g_yy": at.at["g_yy"] + 0.125})).total
+        >>> evidence = Evidence(values, at.truth("hess_phi"), at.floor("hess_phi"))
+        >>> next(wrong_inverse(at, evidence)).what
+        'g_yy + 0.125 I is inverted in the place of g_yy'
     """
     look_at = "the linear systems with g_yy, for dy_dx and for v: damping, the number of terms, the step of the series"
     rows, largest = flat(evidence), float(at.eigenvalues.max())
@@ -245,10 +246,9 @@ def free_weights(terms: HessianTerms, evidence: Evidence) -> Iterator[Suspect]:
         weights = _weights(evidence, tuple(columns.values()))
         if weights is None:
             continue
-        away = {name: abs(weight - 1) for name, weight in zip(columns, weights, strict=True)}
-        cause = NAMES[max(away, key=away.__getitem__)][1]
+        what, cause = NAMES[list(columns)[first_largest(np.abs(np.asarray(weights) - 1))]]
         said = ", ".join(f"{weight:.3g} of {NAMES[name][0]}" for name, weight in zip(columns, weights, strict=True))
-        look_at = f"first {NAMES[max(away, key=away.__getitem__)][0]}, whose weight is farthest from one"
+        look_at = f"first {what}, whose weight is farthest from one"
         yield Suspect(cause, f"the weights are {said}", look_at, 0 * evidence.truth, tuple(columns.values()))
         return
 
