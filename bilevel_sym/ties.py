@@ -6,13 +6,12 @@ bit says nothing. What is shown, and what is done next, follows the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EQUAL", "first_largest", "first_smallest", "in_order", "lexicographic"]
+__all__ = ["EQUAL", "first_largest", "first_smallest", "in_order"]
 
 EQUAL = 2.0**-30  # relatively: what rounding may make of two equal values, in any computation of ours
 Ranks: TypeAlias = NDArray[np.intp]
@@ -57,30 +56,10 @@ def in_order(values: ArrayLike, error: ArrayLike | None = None, *, descending: b
     return np.argsort(-ranks if descending else ranks, kind="stable")
 
 
-def lexicographic(rows: Sequence[Sequence[float]] | NDArray[np.float64], error: ArrayLike | None = None) -> Ranks:
-    """The places of the rows in the order of their first entries, then of their second ones, and so on.
-
-    Entries that are equal to within their error do not decide: the next ones do. By default the error is EQUAL times
-    the largest size in the column, for coordinates that should be zero have no size of their own.
-
-    >>> lexicographic([(4e-17, 1.0), (0.0, -1.0), (-1.0, 5.0)]).tolist()
-    [2, 1, 0]
-    """
-    table = np.asarray(rows, dtype=np.float64)
-    if table.ndim != 2 or table.size == 0:
-        return np.arange(len(table))
-    columns = [_ranks(column, _error(column, _scale(column) if error is None else error)) for column in table.T]
-    return np.lexsort(columns[::-1])
-
-
 def _error(flat: NDArray[np.float64], error: ArrayLike | None) -> NDArray[np.float64]:
     """One error a value; none where a value is not finite."""
     given = EQUAL * np.abs(flat) if error is None else np.abs(np.asarray(error, dtype=np.float64))
     return np.where(np.isfinite(flat), given, 0.0)
-
-
-def _scale(column: NDArray[np.float64]) -> float:
-    return EQUAL * float(np.abs(column[np.isfinite(column)]).max(initial=0.0))
 
 
 def _ranks(flat: NDArray[np.float64], off: NDArray[np.float64]) -> Ranks:

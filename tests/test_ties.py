@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, zoo
-from bilevel_sym.ties import EQUAL, first_largest, first_smallest, in_order, lexicographic
+from bilevel_sym.ties import EQUAL, first_largest, first_smallest, in_order
 from verify import check_local_minimum
 from verify.bracket import Bracket
 from verify.measures.cases import Case, tightest
@@ -59,13 +59,6 @@ def test_what_is_not_a_number() -> None:
     assert first_smallest(values) == 1
     assert first_smallest(values, skip_nan=True) == 0
     assert first_largest([np.nan, np.nan], skip_nan=True) == 0
-
-
-def test_rows_go_by_the_next_entry_where_the_first_are_equal() -> None:
-    rows = [(1e-17, 1.0), (0.0, -1.0), (-3e-17, 0.0), (-1.0, 9.0)]
-    assert lexicographic(rows).tolist() == [3, 1, 2, 0]
-    assert lexicographic([]).tolist() == []
-    assert lexicographic([()]).tolist() == [0]
 
 
 @pytest.mark.parametrize("bits", [-1, 0, 1])

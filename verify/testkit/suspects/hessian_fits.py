@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.ties import first_largest
 from verify.measures.derivatives_at import Derivatives
 from verify.testkit.diagnosis import SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -31,15 +32,14 @@ TOLD = 1e-5  # singular values of the terms, each of length one, above which the
 def wrong_inverse(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """A function of g_yy in the place of its inverse, in dy_dx and in v: damped, or a series cut off.
 
-        >>> from bilevel_sym.ties import first_largest
-    from bilevel_sym.problem import BilevelProblem
-        >>> from verify.testkit.reference import references
-        >>> problem = BilevelProblem("x*y + y**3", "exp(y) + y**2 - x*y", "x", "y")
-        >>> at = references(problem, [[0.1], [0.2], [0.4], [2.0]])
-        >>> values = hessian_terms(Derivatives({**at.at.blocks, "g_yy": at.at["g_yy"] + 0.125})).total
-        >>> evidence = Evidence(values, at.truth("hess_phi"), at.floor("hess_phi"))
-        >>> next(wrong_inverse(at, evidence)).what
-        'g_yy + 0.125 I is inverted in the place of g_yy'
+    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> problem = BilevelProblem("x*y + y**3", "exp(y) + y**2 - x*y", "x", "y")
+    >>> at = references(problem, [[0.1], [0.2], [0.4], [2.0]])
+    >>> values = hessian_terms(Derivatives({**at.at.blocks, "g_yy": at.at["g_yy"] + 0.125})).total
+    >>> evidence = Evidence(values, at.truth("hess_phi"), at.floor("hess_phi"))
+    >>> next(wrong_inverse(at, evidence)).what
+    'g_yy + 0.125 I is inverted in the place of g_yy'
     """
     look_at = "the linear systems with g_yy, for dy_dx and for v: damping, the number of terms, the step of the series"
     rows, largest = flat(evidence), float(at.eigenvalues.max())
