@@ -183,7 +183,7 @@ class CompiledLoop:
     @property
     def work(self) -> int:
         """About how much one iteration of one trajectory costs, in operations: places of the table, each phase once."""
-        return ITERATION + self._plan.size * (self._method.D + self._method.N + 2)
+        return ITERATION + self._plan.size * int(self._method.D + self._method.N + 2)
 
     def advance(self, state: LoopState, steps: int, rule: Rule, record: Record | None = None) -> None:
         """Up to ``steps`` iterations of every trajectory that is running or waits for noise that has come."""
