@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import AID, Estimate, GDmax
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.kernels.choice import say_if_slow
 from bilevel_sym.oracle import in_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
@@ -85,7 +84,6 @@ class CompiledRun:
         ends: Ends | None, meter: Meter,
     ) -> None:  # fmt: skip
         """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
-        say_if_slow("trajectories")
         from bilevel_sym.tape.compiled_loop import LoopState, Rule
 
         a, loop = self.algorithm, _loop(self.kernels.problem, self.estimator)

@@ -17,7 +17,6 @@ import numpy as np
 from bilevel_sym.tape import interpreter, single
 from bilevel_sym.tape.interpreter import inlined, spliced, strict
 from bilevel_sym.tape.vectors import (
-    WIDTH,
     any_above,
     at,
     choose_le,
