@@ -19,9 +19,10 @@ from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of,
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.enclosures.branch_and_bound import SECOND, Maximum, first_largest, maximise
+from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.interval_matrix import Floats
@@ -134,7 +135,7 @@ class CertifiedConstants:
         points = {}
         for name in TABLE:
             own = [proof for proof in self.proofs if proof.constant == name]
-            best = own[first_largest(np.array([proof.bracket.lower for proof in own]))]
+            best = own[first_largest([proof.bracket.lower for proof in own])]
             if best.point is not None:
                 points[name] = _named(self.box, best.point)
         return MappingProxyType(points)

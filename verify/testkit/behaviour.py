@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.ties import first_largest
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
@@ -148,7 +149,7 @@ class _Probe:
         """Two points: the farthest of the references and a half of the way there; or next to the point."""
         x = self.at.x[self.k]
         away = self.at.x - x
-        far = away[int(np.argmax(np.linalg.norm(away, axis=1)))]
+        far = away[first_largest(np.linalg.norm(away, axis=1))]
         if not far.any():
             far = self._inward(x) / 4
         return [x + far, x + far / 2]

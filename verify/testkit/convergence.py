@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.ties import first_largest, first_smallest
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Cause, Diagnosis
 from verify.testkit.reference import EPS, Quantity, References
@@ -72,7 +73,7 @@ class Convergence:
             return self.tried[-1]
         worst = [_worst(row / self.floor) for row in self.errors]
         there = [i for i, size in enumerate(worst) if size <= 1]
-        return self.tried[there[-1] if there else int(np.argmin(worst))]
+        return self.tried[there[-1] if there else first_smallest(worst)]
 
     def __str__(self) -> str:
         worst = self.errors.max(axis=1)
@@ -218,7 +219,7 @@ class _Sweep:
         return f"a call is too slow for more; compile it, or give lambda x: candidate(x, {fixed}) with numbers that do"
 
     def _why_slow(self, found: Convergence) -> str:
-        k = int(np.argmax(found.errors[-1] / found.floor))
+        k = first_largest(found.errors[-1] / found.floor)
         if found.knobs == ("tol",):
             left = found.tried[-1]["tol"] / float(self.at.eigenvalues[k, 0])
             return f"a residual of {found.tried[-1]['tol']:.0e} leaves up to {left:.1g} in y*, and time was up"
@@ -228,7 +229,7 @@ class _Sweep:
 
     def _rate(self, found: Convergence) -> Rate:
         """From the points that are not done, the worst one."""
-        k = int(np.argmax(found.errors[-1] / found.floor))
+        k = first_largest(found.errors[-1] / found.floor)
         errors = found.errors[:, k]
         kept = errors[1:] / errors[:-1]
         if errors[-1] > BLOWN * errors[0] or (np.all(kept[-2:] > GROWS) and errors[-1] > 4 * errors[0]):
@@ -335,7 +336,7 @@ class _Sweep:
         errors = np.linalg.norm(values - self.at.truth("grad_phi"), axis=1)
         if not np.all(gaps.min(axis=0) <= np.maximum(1e-6 * errors, floor)):
             return None
-        wrong = [(k, int(np.argmin(gaps[:, k]))) for k in range(len(values)) if errors[k] > floor[k]]
+        wrong = [(k, first_smallest(gaps[:, k])) for k in range(len(values)) if errors[k] > floor[k]]
         truth = self.at.truth("grad_phi")
         last = all(_norm(iterates[min(m + 1, len(iterates) - 1), k] - truth[k]) < 1e-3 * errors[k] for k, m in wrong)
         end = "the last one is dropped" if last else "it stays there"

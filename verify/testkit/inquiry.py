@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
+from bilevel_sym.ties import first_largest, in_order
 from verify.testkit import words
 from verify.testkit.arrays import norms
 from verify.testkit.behaviour import Behaviour, behaviour
@@ -94,7 +95,7 @@ class Asked:
     @property
     def worst(self) -> int:
         """The point with the largest error in these units."""
-        return int(np.argmax(self.excess))
+        return first_largest(self.excess)
 
     @property
     def off(self) -> int:
@@ -104,7 +105,7 @@ class Asked:
     @property
     def slowest(self) -> References:
         """The points, those with the largest error first."""
-        return self.at[np.argsort(-self.excess, kind="stable")]
+        return self.at[in_order(self.excess, descending=True)]
 
     @property
     def finite(self) -> bool:

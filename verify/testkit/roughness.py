@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.ties import first_largest, in_order
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import EPS, Quantity, References
@@ -152,7 +153,7 @@ def _jump(segment: Segment, rounding: float, kappa: float, points: int) -> float
         return np.nan
     third, size = _third_differences(errors, t), norms(errors)
     nearby = np.lib.stride_tricks.sliding_window_view(size, 4).max(axis=1)
-    order = [int(np.argmax(third)), *np.argsort(-third / (nearby + rounding))[:SUSPECTED].tolist()]
+    order = [first_largest(third), *in_order(third / (nearby + rounding), descending=True)[:SUSPECTED].tolist()]
     jumps = (_halved(segment, t[i : i + 4], errors[i : i + 4], rounding, kappa) for i in dict.fromkeys(order))
     return next((jump for jump in jumps if jump > 0), 0.0)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.ties import in_order
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import Quantity
@@ -71,4 +72,4 @@ def screening(
         spent += candidate.previous.seconds if candidate.previous else 0.0
     off, size = norms(np.array(values) - truth[: len(values)]), norms(truth[: len(values)])
     share = np.where(np.isfinite(off), off / (size + 1e-3 * size.max(initial=1e-300)), np.inf)
-    return Screening(points[np.argsort(-share, kind="stable")[:KEPT]], len(values))
+    return Screening(points[in_order(share, descending=True)[:KEPT]], len(values))
