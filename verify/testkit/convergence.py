@@ -11,15 +11,18 @@ from bilevel_sym.progress import Meter
 from verify.testkit.candidate import Candidate
 from verify.testkit.knob_causes import told
 from verify.testkit.reference import Quantity, References
-from verify.testkit.sweep import POINTS, Convergence, Sweep, least_tolerance
+from verify.testkit.sweep import Convergence, Sweep, least_tolerance
 
 __all__ = ["convergence"]
 
 
-def convergence(candidate: Candidate, at: References, quantity: Quantity, *, progress: bool = False) -> Convergence:
+def convergence(
+    candidate: Candidate, at: References, quantity: Quantity, *, least: float = 1, progress: bool = False
+) -> Convergence:
     """Raise all that the candidate takes, counts twofold and tol by 1/100, until its error is rounding.
 
-    It ends earlier where more steps will change nothing, or would be more than the candidate's budget holds.
+    Counts begin with ``least``. It ends earlier where more steps will change nothing, or would be more than the
+    candidate's budget holds.
 
     >>> from bilevel_sym import AID, BilevelProblem
     >>> from verify.testkit.reference import references
@@ -34,8 +37,7 @@ def convergence(candidate: Candidate, at: References, quantity: Quantity, *, pro
     """
     if not candidate.knobs:
         raise InvalidProblem("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
-    floor = at.floor(quantity)[:POINTS]  # what rounding does at one point depends on the sizes met elsewhere
-    sweep = Sweep(candidate, at[:POINTS], quantity, least_tolerance(at), floor)
+    sweep = Sweep(candidate, at, quantity, least_tolerance(at), at.floor(quantity))
     with Meter("raising " + ", ".join(candidate.knobs), shown=progress) as meter:
-        sweep, found = sweep.joint(meter)
+        sweep, found = sweep.joint(meter, least)
         return told(sweep, found)

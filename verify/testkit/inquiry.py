@@ -23,7 +23,7 @@ from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import References, references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.screening import KEPT, calls_for, screening
-from verify.testkit.sweep import FEWEST, Convergence
+from verify.testkit.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 
@@ -31,6 +31,8 @@ __all__ = ["Inquiry"]
 
 Floats = NDArray[np.float64]
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
+MORE = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
+AMPLE = 0.6  # of what is left, for all points with more steps than were enough at some
 OWN = 0.5  # of the budget, for a candidate with its own numbers of steps
 TELLING = 1e-2  # where rounding may do more than this, an answer says nothing
 LEAVES = ("diverges", "not finite")  # what more steps may do to an answer that was right
@@ -75,10 +77,10 @@ class Inquiry:
         found = self.convergence
         if found is not None and asked.right and found.verdict in LEAVES:
             asked = self._asked(found.tried[-1], everywhere=False)  # right with few steps, and wrong with more
-        if asked.right:
-            return self._concluded(Verdict.HOLDS, words.right(asked), asked)
         if found is not None and found.verdict in SHRINKS and not (asked.single and found.verdict != SHRINKS[0]):
             return self._concluded(Verdict.INCONCLUSIVE, words.not_accurate(asked, found), asked)
+        if asked.right:
+            return self._concluded(Verdict.HOLDS, words.right(asked), asked)
         return self._wrong(asked)
 
     @property
@@ -89,25 +91,53 @@ class Inquiry:
 
     def _converged(self, asked: Asked | None = None) -> Asked:
         """The answers with what the candidate takes raised until its error is rounding, at the slowest points too."""
-        at = self.at if asked is None else asked.slowest
+        at, least = self.at if asked is None else asked.slowest, 1.0
         for _ in range(SWEEPS):
             self.missing = f"how the error falls as {' and '.join(self.candidate.knobs)} are raised"
-            self.convergence = convergence(self.candidate, at, self.subject.quantity, progress=self.progress)
+            self.convergence = convergence(
+                self.candidate, at, self.subject.quantity, least=least, progress=self.progress
+            )  # fmt: skip
             settings = self._settings(self.convergence, len(at))
-            found = self._screened(self._asked(settings, at, few=self.convergence.verdict in SHRINKS))
+            shrinks = self.convergence.verdict in SHRINKS
+            found = self._screened(self._asked(settings, at[self._first(at)] if shrinks else at, few=shrinks))
             if found.right or self.convergence.verdict != "reached":
                 break
-            at = found.slowest
+            if not self.candidate.affords(MORE, settings):  # and whether more steps help elsewhere is not known
+                note = "other points need more; a larger effort= goes on"
+                self.convergence = replace(self.convergence, verdict="still shrinking", note=note)
+                break
+            # what was enough elsewhere is not enough here: half of it and on
+            at, least = found.slowest, max(1.0, *(count / 2 for name, count in settings.items() if name != "tol"), 1.0)
         return found
+
+    def _first(self, at: References) -> NDArray[np.intp]:
+        """The points, the one that was raised furthest first."""
+        assert self.convergence is not None
+        last = self.convergence.x[worst_of(self.convergence)]
+        return np.argsort(~(at.x == last).all(axis=1), kind="stable")
 
     def _settings(self, found: Convergence, points: int) -> Settings:
         """With how many steps the points are asked: the most of those that do with which all of them can be."""
-        options = found.enough if found.verdict == "reached" else found.tried
-        within = [s for s in options if self.candidate.affords(points + 1, s)] or [options[0]]
         if found.verdict == "reached":
-            return within[-1]
-        best = found.settings
-        return best if self.chosen or best in within else within[-1]
+            return self._ample(found, points)
+        least = 1 if found.verdict in SHRINKS else FEWEST
+        least = min(points, least) if self.chosen else points
+        best = found.tried.index(found.settings)
+        options = [s for s in found.tried[: best + 1] if self.candidate.affords(least + 1, s)]
+        return options[-1] if options else found.tried[0]
+
+    def _ample(self, found: Convergence, points: int) -> Settings:
+        """More steps than were enough, for other points may need more: as many as were seen to do no harm, or twice."""
+        first, last = found.enough[0], found.enough[-1]
+        counts = {name: count for name, count in first.items() if name != "tol"}
+        if not counts:
+            return last
+        most = max(2.0, *(last[name] / count for name, count in counts.items()))
+        more = {m: {**last, **{n: int(m * c) for n, c in counts.items()}} for m in (8, 4, 2) if m <= most}
+        within = (m for m in more if (points + 1) * self.candidate.cost(more[m]) <= AMPLE * self.candidate.budget.left)
+        m = next(within, 2)
+        enough = FEWEST * self.candidate.cost(more[m]) <= self.candidate.budget.work
+        return more[m] if enough else {**last, **counts}
 
     def _screened(self, asked: Asked) -> Asked:
         """With the most doubtful of very many other points, if it was right so far."""

@@ -43,15 +43,16 @@ class _Knobs:
         dropped = self._dropped(found)
         if dropped is not None or found.verdict == "reached":
             return replace(found, diagnosis=dropped)
-        few = self._few(found)
-        idle = [name for name in found.knobs if len(found.knobs) > 1 and few._idle(found, name)]
+        few, several = self._few(found), len(found.knobs) > 1
+        several = several and self.sweep.candidate.affords(len(found.knobs) + FEWEST + 1, found.tried[-1])
+        idle = [name for name in found.knobs if several and few._idle(found, name)]
         return replace(found, note=f"{' and '.join(idle)} changes nothing" if idle else "")
 
     def _few(self, found: Convergence) -> _Knobs:
         """The same, at its worst point alone where the budget holds no more."""
         many = len(self.sweep.at) * len(self.sweep.candidate.knobs) + FEWEST + 1
         enough = self.sweep.candidate.affords(many, found.tried[-1])
-        return self if enough else _Knobs(self.sweep.at_one(worst_of(found)))
+        return self if enough else _Knobs(self.sweep.at_rows(np.array([worst_of(found)])))
 
     def _diverging(self, found: Convergence) -> Diagnosis:
         """The linear system is to blame if fewer of its steps cure it, others being raised; else the lower level."""

@@ -22,12 +22,14 @@ __all__ = ["FEWEST", "POINTS", "Convergence", "Rate", "Sweep", "largest", "least
 
 Floats = NDArray[np.float64]
 Rate = Literal["reached", "as theory says", "still shrinking", "plateau", "diverges", "not finite"]
-POINTS = 3
+POINTS = 3  # the worst, which are asked with more steps than all of them
+ALL, SOME = 0.01, 0.04  # of the budget: what one level may take at all points, and at the worst three; then at one
+ONWARD = 0.1  # of the budget: what one call may take that only shows that what was reached stays
 FEWEST = 4  # points at which a candidate is asked once the steps are found that it needs
 MOST = 2**20  # steps
 TOLERANCES = tuple(10.0 ** -(2 * k) for k in range(1, 15))
 LITTLE = 100  # times the least tolerance: it leaves little of an error
-BEYOND = 3  # doublings, after which it must still be right: conjugate gradients may divide by nothing
+BEYOND = 3  # doublings at most, after which it must still be right: conjugate gradients may divide by nothing
 AGAIN = 4  # levels; even an error of 1/sqrt(steps) falls to a quarter by so many doublings
 FLAT = 0.9  # of the error is left by a doubling: no progress
 LONG = 8  # times kappa steps of size 1/ell, or sqrt(kappa) of conjugate gradients: theory leaves little of an error
@@ -42,7 +44,7 @@ BLOWN = 1e12
 class Convergence:
     """``errors`` is (levels, points), one row for each of ``tried``; ``settings`` are the best of these.
 
-    ``values`` are the answers with the last of them.
+    ``values`` are the answers with the last of them, and ``x`` the points.
 
     >>> seen = Convergence(("D",), ({"D": 1}, {"D": 2}), np.array([[1.0], [0.5]]), np.array([1e-12]), "still shrinking")
     >>> seen.settings, print(seen)
@@ -58,6 +60,7 @@ class Convergence:
     diagnosis: Diagnosis | None = None
     note: str = ""
     values: Floats = field(default_factory=lambda: np.zeros(0))
+    x: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def enough(self) -> tuple[Settings, ...]:
@@ -135,13 +138,15 @@ class Sweep:
     least: float
     floor: Floats
 
-    def at_one(self, k: int) -> Sweep:
-        """The same at one of the points."""
-        return replace(self, at=self.at[k : k + 1], floor=self.floor[k : k + 1])
+    def at_rows(self, rows: NDArray[np.intp]) -> Sweep:
+        """The same at some of the points."""
+        return replace(self, at=self.at[rows], floor=self.floor[rows])
 
     def _affords(self, settings: Settings) -> bool:
-        """Whether the budget holds these settings here, once more for each knob, at FEWEST points and once again."""
-        return self.candidate.affords(len(self.at) + len(self.candidate.knobs) + FEWEST, settings)
+        """Whether the budget holds these settings here, and twice more in the end; at several points, a share of it."""
+        cost, points = self.candidate.cost(settings), len(self.at)
+        share = 1.0 if points == 1 else SOME if points <= POINTS else ALL
+        return points * cost <= share * self.candidate.budget.work and self.candidate.affords(points + 2, settings)
 
     @property
     def _counts(self) -> list[str]:
@@ -157,47 +162,55 @@ class Sweep:
         errors = self.at.errors(self.quantity, np.where(np.isfinite(values), values, 0.0))
         return np.where(np.isfinite(values.reshape(len(values), -1)).all(axis=1), errors, np.nan)
 
-    def _levels(self) -> list[dict[str, float]]:
-        """Settings, each beyond the last."""
-        least = self.least
-        tolerances = [*(tol for tol in TOLERANCES if tol > least), least]
-        counts = [2**i for i in range(MOST.bit_length())] if self._counts else [0] * len(tolerances)
+    def _levels(self, least: float) -> list[dict[str, float]]:
+        """Settings, each beyond the last, from that number of steps."""
+        tolerances = [*(tol for tol in TOLERANCES if tol > self.least), self.least]
+        counts = [2**i for i in range(MOST.bit_length()) if 2**i >= least] if self._counts else [0] * len(tolerances)
         tolerances += [tolerances[-1]] * (len(counts) - len(tolerances))
         levels = zip(counts, tolerances, strict=False)
         return [{n: tol if n == "tol" else count for n in self.candidate.knobs} for count, tol in levels]
 
-    def joint(self, meter: Meter) -> tuple[Sweep, Convergence]:
-        """All knobs together, and in the end, where the budget holds no more, at the worst of the points alone."""
-        sweep, levels, i = self, self._levels(), 0
-        found = Convergence(
-            self.candidate.knobs, (), np.zeros((0, len(self.floor))), self.floor, "still shrinking"
-        )  # fmt: skip
-        was_there = False
+    def joint(self, meter: Meter, least: float = 1) -> tuple[Sweep, Convergence]:
+        """All knobs together: at all points with few steps, with more at the worst of them, in the end at one."""
+        sweep, levels, i, was_there = self, self._levels(least), 0, False
+        found = Convergence(self.candidate.knobs, (), np.zeros((0, len(self.at))), self.floor, "still shrinking")
         while i < len(levels):
+            sweep, found = sweep._narrowed(found, levels[i])
             if found.tried and not sweep._affords(levels[i]):
-                k = worst_of(found)
-                alone = sweep.at_one(k)
-                if len(sweep.at) == 1 or not alone._affords(levels[i]):
-                    break
-                sweep, found = alone, replace(found, errors=found.errors[:, k : k + 1], floor=alone.floor)
+                break
             meter.at(0, f" ({_shown(levels[i])})")
             found = sweep._raised(found, levels[i])
             there = bool(np.all(found.errors[-1] <= found.floor))
             if (there and was_there) or sweep._hopeless(found):
                 break
-            i, was_there = i + (sweep._beyond(levels[i + 1 :]) if there else 1), there
+            further = sweep._beyond(levels[i + 1 :]) if there else 1
+            if not further:
+                break
+            i, was_there = i + further, there
         return sweep, sweep._judged(found)
+
+    def _narrowed(self, found: Convergence, settings: Settings) -> tuple[Sweep, Convergence]:
+        """The same at the worst points so far, where the budget does not hold these settings at all of them."""
+        sweep = self
+        for count in (POINTS, 1):
+            if len(sweep.at) > count and not sweep._affords(settings):
+                off = found.errors[-1] / found.floor if found.tried else np.zeros(len(sweep.at))
+                rows = np.argsort(-off, kind="stable")[:count]
+                sweep = sweep.at_rows(rows)
+                found = replace(found, errors=found.errors[:, rows], floor=sweep.floor)
+        return sweep, found
 
     def _raised(self, found: Convergence, settings: Settings) -> Convergence:
         values = self.values(settings)
         errors = np.vstack([found.errors, self.errors(values)])
-        return replace(found, tried=(*found.tried, settings), errors=errors, values=values)
+        return replace(found, tried=(*found.tried, settings), errors=errors, values=values, x=self.at.x)
 
     def _beyond(self, levels: list[dict[str, float]]) -> int:
-        """How far to go where the error is rounding, to see it stay so: as far as the budget holds."""
+        """How far to go where the error is rounding, to see it stay so; 0 where that is too much to ask."""
         if not self._counts:
             return 1
-        return max((n for n in range(1, BEYOND + 1) if levels[n - 1 : n] and self._affords(levels[n - 1])), default=1)
+        most = ONWARD * self.candidate.budget.work
+        return sum(self.candidate.cost(settings) <= most for settings in levels[:BEYOND])
 
     def _hopeless(self, found: Convergence) -> bool:
         """More steps will change nothing."""
@@ -269,16 +282,15 @@ class Sweep:
         return bool(long and errors[-1] > errors[-1 - AGAIN] / 2)
 
     def _creeps(self, errors: Floats, floor: float) -> bool:
-        """Whether each doubling takes about twice the share that the last one took, as with steps that are too short.
+        """Whether each doubling takes a larger share of the error than the last one, as with steps that are too short.
 
         What is left of (1 - q)^D falls by a share of about q D/2 while that is small; where a bias is left, the share
         goes to zero.
         """
-        if not self._counts or len(errors) < 4:
+        if not self._counts:
             return False
-        shares = -np.diff(errors[-4:]) / errors[-4:-1]
-        seen = shares * errors[-4:-1] > floor / 100
-        return bool(seen.all() and np.all(shares[1:] > 1.5 * shares[:-1]) and np.all(shares[1:] < 2.5 * shares[:-1]))
+        falls, before = -np.diff(errors[-4:]), errors[-4:-1]
+        return bool(np.all(falls > floor / 100) and np.all(np.diff(falls / before) > 0))
 
     def _theory(self, settings: Settings, k: int) -> float:
         """What the next level leaves of the error, at most: the slowest of the loops decides.
