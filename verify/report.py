@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
+from bilevel_sym.budget import EFFORTS
 from bilevel_sym.constants import Variant
 from verify.verdict import CheckResult, Verdict
 
@@ -36,7 +37,7 @@ class Report:
     True
     >>> print(report.to_text())
     toy over {}
-    corrected formulas, seed 0, 0.1 s
+    corrected formulas, seed 0, effort default, 0.1 s
     <BLANKLINE>
         verdict  measured  bound  tightness  evidence   remark
     Lemma 2.8 [lem:descent]: inexact descent lemma
@@ -52,6 +53,7 @@ class Report:
     seconds: float
     results: tuple[CheckResult, ...]
     interrupted: bool = False
+    effort: float = 1.0
 
     @property
     def ok(self) -> bool:
@@ -97,6 +99,7 @@ class Report:
             "box": self.box,
             "variant": self.variant,
             "seed": self.seed,
+            "effort": self.effort,
             "seconds": round(self.seconds, 3),
             "ok": self.ok,
             "interrupted": self.interrupted,
@@ -128,7 +131,9 @@ class Report:
 
     def _circumstances(self) -> str:
         stopped = ", interrupted" if self.interrupted else ""
-        return f"{self.variant} formulas, seed {self.seed}, {self.seconds:.1f} s{stopped}"
+        names = {scale: name for name, scale in EFFORTS.items()}
+        effort = names.get(self.effort, f"{self.effort:g} times the default")
+        return f"{self.variant} formulas, seed {self.seed}, effort {effort}, {self.seconds:.1f} s{stopped}"
 
     def _summary(self) -> str:
         """How many there are of each verdict; what holds by definition is counted apart, as nothing was tested."""

@@ -22,8 +22,8 @@ from bilevel_sym.kernels.choice import say_if_slow
 from bilevel_sym.oracle import in_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ends, Team
-from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
@@ -182,7 +182,7 @@ class CompiledRun:
         need = -(-size // (a.T_escape + 1))
         for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)).tolist():
             left = state.noise[s, state.used[s] :]
-            fresh = [uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
+            fresh = [noise.uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
             state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])
             state.used[s] = NOISE - need
 

@@ -93,6 +93,12 @@ class _Block(ABC):
         self._forms = forms
         self.is_zero = all(form.is_constant and form.constant == 0 for form in forms)
 
+    @cached_property
+    def cost(self) -> float:
+        """Units of work that one box takes: see ``branch_and_bound``."""
+        entries = math.prod(self.shape)
+        return 1.0 + self._programs[0].size / 20 + (entries if entries > 1 else 0)
+
     @property
     def _slope(self) -> str:
         """The name of the derivative in (x, y)."""

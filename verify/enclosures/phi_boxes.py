@@ -33,6 +33,7 @@ __all__ = ["PhiBoxes", "PhiEnclosure"]
 Mask = NDArray[np.bool_]
 
 ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
+UNSOLVED = 5e5  # units of work that a lower level takes that cannot be solved
 WIDER = 1.1  # how much wider than its own image the next Y is
 _UP = 1 + 4e-16
 _MORE = 1 + 1e-14
@@ -88,6 +89,7 @@ class PhiBoxes:
     def __init__(self, problem: BilevelProblem) -> None:
         self.problem = problem
         self.d, self.n = problem.d, problem.n
+        self._asked = self._unsolved = 0
         self._formulas = PhiFormulas(problem)
         self._programs = lru_cache(None)(self._formulas.program)
         self._ready = lru_cache(None)(self._prepare)
@@ -110,6 +112,11 @@ class PhiBoxes:
     def _open_affine(self, names: tuple[str, ...], proved: bool, lanes: int) -> AffineSession:
         return self._affine_ready(names, proved).session(lanes, self.d)
 
+    def cost(self, *, third: bool = False) -> float:
+        """Units of work that ``enclose`` takes for one box, as seen so far: see ``branch_and_bound``."""
+        hopeless = UNSOLVED * self._unsolved / max(self._asked, 1)
+        return 15.0 + self._programs(TO_THIRD if third else TO_SECOND).size / 2 + hopeless
+
     # ------------------------------------------------------------------ y*
 
     def solve(self, x: Floats) -> tuple[Floats, Mask]:
@@ -118,6 +125,7 @@ class PhiBoxes:
             return self.problem.kernels.y_star(x), np.ones(len(x), dtype=np.bool_)
         except BilevelError:
             if len(x) == 1:
+                self._unsolved += 1
                 return np.zeros((1, self.n)), np.zeros(1, dtype=np.bool_)
         half = len(x) // 2
         (first, ok), (second, good) = self.solve(x[:half]), self.solve(x[half:])
@@ -125,6 +133,7 @@ class PhiBoxes:
 
     def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False, third: bool = False) -> PhiEnclosure:
         """Enclosures over the boxes [lower, upper], (lanes, d) each. ``proved``: nothing is assumed of libraries."""
+        self._asked += len(lower)
         with np.errstate(all="ignore"):
             start = self._krawczyk(lower, upper, proved)
             return self._derivatives(start, TO_THIRD if third else TO_SECOND, proved)

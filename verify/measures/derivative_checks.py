@@ -26,8 +26,8 @@ from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = [
-    "Bound", "bracket_of", "by_bracket", "by_sample", "by_structure", "ends_of", "exact", "is_constant", "is_zero",
-    "lipschitz", "no_curvature", "of_phi", "settled", "steady_hessian", "steady_response", "u",
+    "Bound", "Still", "bracket_of", "by_bracket", "by_sample", "by_structure", "ends_of", "exact", "is_constant",
+    "is_zero", "lipschitz", "no_curvature", "of_phi", "settled", "steady_hessian", "steady_response", "u",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ __all__ = ["Region", "decided_over", "lower_levels", "regions", "tightest_of"]
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
 PARTS = (1 / 24, 1 / 400)  # of the box's width, for the half width of a region
-SECONDS = 0.5  # to certify the constants of one region
+CONSTANTS = 0.05  # of the default effort, to certify the constants of one region
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,7 @@ def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckR
         found.append(result if result.region else replace(result, region=region.name))
         if result.decided and result.evidence == "proved":
             break
+        study.deadline.check()
     if not found:
         raise trouble or BilevelError("no region could be studied")
     return tightest_of(found)
@@ -179,8 +180,6 @@ def _local(study: Study, part: float) -> Region:
 
 
 def _local_once(study: Study, part: float) -> Region:
-    from verify.regularity import constants
-
     low, high = _ends(study)
     if not np.isfinite(high - low).all():
         raise BilevelError("the box does not say how far y goes", hint="give intervals for y too")
@@ -191,7 +190,7 @@ def _local_once(study: Study, part: float) -> Region:
     lower, upper = np.maximum(low, centre - radius), np.minimum(high, centre + radius)
     names = [s.name for s in (*study.exact.x, *study.exact.y)]
     box = Box({name: (float(a), float(b)) for name, a, b in zip(names, lower, upper, strict=True)})
-    certified = constants(study.exact, box, seconds=min(SECONDS, max(0.1, study.left / 20)))
+    certified = study.constants_over(box, CONSTANTS)
     where = ", ".join(f"{name}={value:.3g}" for name, value in study.named(centre[: study.exact.d]).items())
     return Region(
         lower, upper, study.exact.d, _floats(certified.valid), f"a box of {2 * part:.2g} of the width about {where}"

@@ -129,8 +129,6 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
     Paper: Assumption 3.5 [assu:minimax]
     Deviation: the print asks for it everywhere; constants belong to a box.
     """
-    from verify.regularity import constants
-
     label = "assu:minimax"
     try:
         certified = study.constants
@@ -139,7 +137,7 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
         return
     mu = certified.brackets["mu"]
     yield by_definition(label, f"the smallest eigenvalue of -f_yy is in {mu}", variant=study.variant, part="(i) mu")
-    joint = constants(study.exact, study.box, reading="joint", seconds=min(2.0, 0.1 * study.left + 0.1))
+    joint = study.joint
     yield _bounded(label, study, "(ii) ell", joint.brackets["ell"])
     yield _bounded(label, study, "(iii) rho", certified.brackets["rho"])
     yield inconclusive(label, NOT_ON_R_D, variant=study.variant, part="(iv)")
