@@ -7,6 +7,7 @@ less does not. What is corrected in the print is corrected here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -105,6 +106,13 @@ def of_constants(c: Constants) -> Iterator[Agreement]:
             "printed L_phi": (c.L_phi(variant="printed"), L_phi + rho * M * (M - 1) / mu),
             "rho_phi": (c.rho_phi(), rho_phi),
             "printed rho_phi": (c.rho_phi(variant="printed"), rho_phi + 2 * M * (rho * u / mu) ** 2),
+            "sharp joint L_phi": (replace(c, reading="joint").L_phi(variant="sharp"), kappa**2 * slope),
+            "sharp joint rho_phi": (
+                replace(c, reading="joint").rho_phi(variant="sharp"),
+                (kappa / u) ** 3 * rho_phi,
+            ),
+            "sharp L_phi": (c.L_phi(variant="sharp"), L_phi),
+            "sharp rho_phi": (c.rho_phi(variant="sharp"), rho_phi),
             "drift": (c.drift, drift),
             "hypergradient bound": (c.hypergradient_bound, M * u),
             "Gamma_1": (c.gamma_1(0.25, 1.5, gradient_bound=0.75), gamma),
