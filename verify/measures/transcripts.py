@@ -317,7 +317,7 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     mu, ell, M, sigma = (mpf(float(value)) for value in (c.mu, c.ell, c.M, c.sigma))
     smooth = Smoothness(float(c.L_phi()), float(c.rho_phi()))
     goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=1.5, gap=1.0, episodes=1)
-    found = stocbio_steps(c, smooth, goal)
+    found, escaping = stocbio_steps(c, smooth, goal), stocbio_steps(c, smooth, goal, longest=10.0)
     kappa, beta, sixth = ell / mu, 1 / (4 * mpf(smooth.L_phi)), mpf(goal.eps) ** 2 / (2400 * mpf(smooth.L_phi))
     rho = mpf(float(c.rho))
     away = (1 + kappa) * (ell + M * rho / mu)
@@ -334,6 +334,9 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
+    farther = mpf("1.5") ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
+    after = max(mpf("1.5") * beta * away**2 * farther, 4 * sixth)
+    pairs["D after an escape"] = (escaping.D, steps_needed(after / near, sixth, q**2) if q else 1)
     for name, (term, n) in terms.items():
         pairs[f"{name} suffices"] = (bool(term(n) <= sixth * near), True)
         if n > 1:
