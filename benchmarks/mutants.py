@@ -95,7 +95,7 @@ class Copy:
         by_verify, by_tests = known.by_verify, known.by_tests
         try:
             if by_verify is None and "verify" in wanted:
-                by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store))
+                by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store)))
             if by_tests is None and "tests" in wanted:
                 by_tests = self._tested(mutant, tests)
         finally:
@@ -107,7 +107,7 @@ class Copy:
         """The examples of the module and the nearest tests first, as collecting all of them takes longer than those."""
         for some in ([mutant.path, *tests[:2]], tests[2:6], tests[6:]):
             if some:
-                code, last = self.run("-m", "pytest", *TEST_OPTIONS, *some
+                code, last = self.run("-m", "pytest", *TEST_OPTIONS, *some)
                 if code not in (0, NOTHING_COLLECTED):
                     return last if code is not None else "no end"
         return ""
@@ -233,7 +233,7 @@ def measured(mutants: Sequence[Mutant], folder: Path, jobs: int, wanted: Sequenc
 def _verdicts(copies: Queue[Copy], store: Path) -> Path:
     """What is said without a mutant."""
     first = copies.get()
-    code, last = first.run("-m", "benchmarks.mutants_probe", str(store)
+    code, last = first.run("-m", "benchmarks.mutants_probe", str(store))
     copies.put(first)
     if code != 0:
         raise SystemExit(f"without a mutant the probe fails: {last}")
