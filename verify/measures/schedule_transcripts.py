@@ -45,8 +45,8 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
                 found = stocbio(c, **asked, variant=variant)
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
-        found = perturbed_gdmax(unknown, **asked)
-        yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, found), f"{unknown}")
+        gdmax = perturbed_gdmax(unknown, **asked)
+        yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
 
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
