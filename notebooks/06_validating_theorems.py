@@ -534,8 +534,9 @@ print("\n".join(rows))
 #
 # # What was not looked at?
 #
-# `coverage()` accounts for every statement of the paper that has a label, and for those without one that say something. A *proof step* is evaluated in
-# the check of the claim that it leads to, or stands behind its conclusion; "open" would be what nobody has looked at.
+# `coverage()` links every statement of the paper that has a label, and those without one that say something, to what computes it: a *claim* or a part of one, a
+# *finding* (recomputed and found right), an *erratum*, or a *definition* in code that cites it. What is linked to nothing is called *open*. The ledger of all
+# statements, with verdicts, is [here](../.github/docs/coverage.md): `bilevel-sym verify --coverage`.
 
 # %%
 accounts = coverage()
@@ -553,7 +554,7 @@ ax.set(
 plt.show()
 
 # %%
-for label in ("thm:aid", "eq:qprelation", "eq:aid-step2", "unlabelled:remark-nonasymptotic"):
+for label in ("lem:descent", "eq:qprelation", "eq:aid-step2", "unlabelled:remark-nonasymptotic"):
     print(f"{cite(label):50} {accounts[label].how:11} {accounts[label].text}")
 
 # %% [markdown]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import CertificateFailure
-from verify.enclosures.branch_and_bound import first_largest, maximise, proved_upper
+from bilevel_sym.ties import first_largest
+from verify.enclosures.branch_and_bound import maximise, proved_upper
 from verify.enclosures.cover import Cover
 from verify.enclosures.tensor_norm import largest_values, norm3_upper, norm_lower, norm_upper, worst_directions
 

@@ -520,8 +520,8 @@ def test_the_six_errors_of_a_stocbio_step_share_the_budget(
             "batch_g": lambda size: beta / 4 * 4 * k**2 * M**2 / size,
             "batch_f": lambda size: beta / 4 * (8 * k**2 + 2) * M**2 / size,
             "B": lambda size: beta / 4 * 16 * (1 / mpmath.mpf(ell)) ** 2 * mpmath.mpf(ell) ** 4 * M**2 / mu**2 / size,
-            "S": lambda size: 3 * beta / 2 * of_y**2 * noise / size,
-            "D": lambda D: 3 * beta / 2 * of_y**2 * w * q ** (2 * D),
+            "S": lambda size: 19 * beta / 15 * of_y**2 * noise / size,
+            "D": lambda D: 19 * beta / 15 * of_y**2 * w * q ** (2 * D),
         }
         budget = min(mpmath.mpf(eps) ** 2 / (400 * mpmath.mpf(smoothness.L_phi)), mpmath.mpf(rise))
         close = 1 + mpmath.mpf(10) ** -12

@@ -20,6 +20,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.ties import first_smallest
 from verify import stationary
 from verify.bracket import Bracket
 from verify.points.balls import BITS, eigenvalue_balls, refine
@@ -135,7 +136,8 @@ def _nearby(
         return found, "undecided", "an eigenvalue of Hess Phi is too near zero"
     result = stationary.search(problem, box, effort=NEARBY)
     if result.points:
-        nearest = min(result.points, key=lambda p: max(abs(a - float(b)) for a, b in zip(p.x, x, strict=True)))
+        away = [max(abs(a - float(b)) for a, b in zip(p.x, x, strict=True)) for p in result.points]
+        nearest = result.points[first_smallest(away)]
         return nearest, nearest.kind, ""
     if result.complete:
         return None, "not stationary", ""

@@ -9,8 +9,9 @@ Paper: Lemma A.2 [grad-Lipschitz]; Lemma 2.4 [hess-Lipschitz]; Lemma C.1 [lemC.1
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -69,6 +70,7 @@ class Smoothness:
     boxes: int
     seconds: float
     cut: bool = False
+    covers: Mapping[str, Cover] = field(default_factory=dict, repr=False)
 
     @property
     def ratio(self) -> Mapping[str, float]:
@@ -77,6 +79,12 @@ class Smoothness:
         return {
             name: _ratio(formula, bracket.upper) for name, (formula, bracket) in pairs.items() if formula is not None
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the brackets as a JSON file that ``recheck`` proves again; the formulas are not in it."""
+        from verify.certificates.saving import save_smoothness
+
+        save_smoothness(self, path)
 
     def __str__(self) -> str:
         formulas = {"L_phi": self.L_phi_formula, "rho_phi": self.rho_phi_formula}
@@ -146,6 +154,7 @@ def smoothness(
         problem, region.box, **brackets, points=points, L_phi_formula=L_phi, rho_phi_formula=rho_phi,
         formula_reason=why, reasons=reasons, boxes=sum(m.boxes for m in found.values()),
         seconds=watch.elapsed, cut=cut or any(m.cut for m in found.values()),
+        covers={name: maximum.cover for name, maximum in found.items()},
     )  # fmt: skip
 
 

@@ -19,14 +19,15 @@ from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of,
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.enclosures.branch_and_bound import SECOND, Maximum, first_largest, maximise
+from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.interval_matrix import Floats
 
-__all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants", "recheck"]
+__all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants"]
 
 Reading = Literal["block", "joint"]
 BLOCKS: Mapping[Reading, Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -134,7 +135,7 @@ class CertifiedConstants:
         points = {}
         for name in TABLE:
             own = [proof for proof in self.proofs if proof.constant == name]
-            best = own[first_largest(np.array([proof.bracket.lower for proof in own]))]
+            best = own[first_largest([proof.bracket.lower for proof in own])]
             if best.point is not None:
                 points[name] = _named(self.box, best.point)
         return MappingProxyType(points)
@@ -165,10 +166,10 @@ class CertifiedConstants:
         return max(_width(bracket) for bracket in self.brackets.values())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that ``recheck`` proves again without search."""
-        from verify.saved_constants import write
+        """Write the brackets as a JSON file that ``recheck`` proves again without search."""
+        from verify.certificates.saving import save_constants
 
-        write(self, path)
+        save_constants(self, path)
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} in [{low}, {high}]" for name, (low, high) in self.box.items())
@@ -216,22 +217,6 @@ def constants(
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
         proofs = tuple(search.run())
     return CertifiedConstants(problem, region.box, reading, proofs, watch.elapsed, search.cut)
-
-
-def recheck(path: str | os.PathLike[str]) -> CertifiedConstants:
-    """Prove again, without search, what ``CertifiedConstants.save`` wrote; what is not proved raises.
-
-    >>> import pathlib, tempfile
-    >>> from bilevel_sym import BilevelProblem
-    >>> problem = BilevelProblem("x*y", "y**2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
-    >>> constants(problem).save(path)
-    >>> recheck(path).brackets["nu"].upper
-    1.0
-    """
-    from verify.saved_constants import read
-
-    return read(path)
 
 
 def instances(problem: BilevelProblem) -> tuple[BilevelProblem, ...]:

@@ -8,6 +8,7 @@ a kink, or the end of the budget, is returned as it is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -77,11 +78,19 @@ class StationaryPoints:
     seconds: float
     cut: bool = False
     clusters: tuple[StationaryPoint, ...] = field(default=(), repr=False)
+    problem: BilevelProblem | None = field(default=None, repr=False)
+    box: Box | None = field(default=None, repr=False)
 
     @property
     def complete(self) -> bool:
         """Whether the points are proved to be all in the box."""
         return not self.undecided
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the points, and that there are no others, as a JSON file that ``recheck`` proves again."""
+        from verify.certificates.saving import save_stationary
+
+        save_stationary(self, path)
 
     def __iter__(self) -> Iterator[StationaryPoint]:
         return iter(self.points)
@@ -195,6 +204,8 @@ class _Search:
             seconds=watch.elapsed,
             cut=TIME in self.reasons,
             clusters=tuple(c for c in clusters if not c.proved),
+            problem=self.given,
+            box=self.box,
         )
 
     # ---- where float64 finds something ------------------------------------------------------------

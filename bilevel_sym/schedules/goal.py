@@ -25,6 +25,9 @@ class Goal:
     """What a schedule is for: an eps-local minimum in dimension d, with probability 1 - delta.
 
     ``episodes`` of None are as many as ``gap`` allows, which depends on iota: ``escape.Count`` says how.
+    ``initial_error`` bounds |y^0 - y*(x_0)| + |v^0 - v*_0|.
+
+    Paper: Equation B.20 [def-hatDelta-AID]
 
     >>> goal_of(eps=0.1, delta=0.2, d=3, initial_error=1, gap=1, episodes=2).episode_delta
     0.1
@@ -46,6 +49,8 @@ class Goal:
 @dataclass(frozen=True, slots=True)
 class Smoothness:
     """Lipschitz constants of the gradient and the Hessian of Phi, as floats.
+
+    Paper: Equation 1.7 [def-rho-phi-intro]
 
     >>> Smoothness(L_phi=2.0, rho_phi=16.0).curvature(eps=0.25)
     2.0

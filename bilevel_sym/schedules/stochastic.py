@@ -247,7 +247,7 @@ def stocbio_steps(
     of it. With beta = 1/(4 L_phi),
     c = ell + ell^2/mu + M rho/mu + ell M rho/mu^2 and q = (ell - mu)/(ell + mu) they are
     5 beta kappa^2 M^2 (1 - 1/kappa)^(2 Q), beta kappa^2 M^2/batch_g, beta (2 kappa^2 + 1/2) M^2/batch_f,
-    4 beta kappa^2 M^2/B, 3/2 beta c^2 sigma^2/(ell mu S) and 3/2 beta c^2 w q^(2 D) with
+    4 beta kappa^2 M^2/B, 19/15 beta c^2 sigma^2/(ell mu S) and 19/15 beta c^2 w q^(2 D) with
     w = initial_error^2 + 4 kappa^2 move^2 + 4 sigma^2/(ell mu S) and move = max(beta (M + kappa M), ``longest``).
     D also makes q^(2 D) <= 1/4, so that the warm-start distance stays bounded.
 
@@ -255,24 +255,24 @@ def stocbio_steps(
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound], constants as floats, eta_neumann = 1/ell.
     Deviation: the print gives orders only. It has L for ell and M tau/mu for M rho/mu in c, drops beta^2 in w, and
     bounds D by a logarithm of (1 - kappa)/(1 + kappa), which is negative. Its 5/4 rests on a mean square error with
-    c^2 where 2 c^2 is needed [le:variancc], which makes it 3/2. ``longest`` covers the steps along iNEON's direction.
-    ``rise`` is F/2, where F is what such a step gains: the erratum on Case 2 of the theorem.
+    c^2 where 16/15 c^2 is needed [le:variancc], which makes it 19/15. ``longest`` covers the steps along iNEON's
+    direction. ``rise`` is F/2, where F is what such a step gains: the erratum on Case 2 of the theorem.
 
     >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1.0, episodes=1)
     >>> stocbio_steps(Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0), Smoothness(27.0, 297.0), goal)
-    StocBiOSteps(D=8, Q=11, S=3645000, B=960000, batch_f=510000, batch_g=240000)
+    StocBiOSteps(D=8, Q=11, S=3078000, B=960000, batch_f=510000, batch_g=240000)
     """
     mu, ell, rho, M, sigma = constants.mu, constants.ell, constants.rho, constants.M, constants.sigma
     kappa = constants.kappa
     eps = min(goal.eps, math.sqrt(400 * smoothness.L_phi * rise))  # as if this were asked for: eps^2/(400 L_phi)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
     move = max(constants.hypergradient_bound / (4 * smoothness.L_phi), longest)
-    S = _size(900 * _square(of_y * sigma / eps) / (ell * mu))
+    S = _size(760 * _square(of_y * sigma / eps) / (ell * mu))
     start = goal.initial_error**2 + 4 * _square(kappa * move) + 4 * sigma**2 / (ell * mu * S)
     keeps = sgd_rate(mu, ell)
     return StocBiOSteps(
         D=max(
-            least_steps(900 * _square(of_y) * start, eps**2, keeps, per_step=_TWO),
+            least_steps(760 * _square(of_y) * start, eps**2, keeps, per_step=_TWO),
             least_steps(1.0, 0.25, keeps, per_step=_TWO),
         ),
         Q=least_steps(3000 * _square(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),

@@ -50,6 +50,8 @@ class INeon:
     sqrt(eps/rho_phi)/(40 iota) = sqrt(eta T_escape F_escape)/4; that is the default.
 
     Paper: Algorithm 2 [alg:iNEON], Lemma 4.1 [lem:neon]
+    Paper: Algorithm 2, step 14 [unlabelled:algorithm-2-step-14]
+    Paper: Algorithm 2, step 15 [unlabelled:algorithm-2-step-15]
     Deviation: T_escape steps, as the lemma has, and y and v are carried on from the estimate at x. ``as_printed=True``
     takes T_escape + 1 steps (k = 0, ..., T) and D + 1 lower-level steps (t = 0, ..., D), begins at x + u_0 from y_0 and
     v_0 once more, as at x, and draws the sign of the escape step.

@@ -115,6 +115,7 @@ class Perturbed:
     curvature by.
 
     Paper: Algorithm 1 [alg:perturbedalg], Lemma 2.9 [lem:escapesaddle]
+    Paper: Algorithm 1, step 5 [unlabelled:algorithm-1-step-5]
     Deviation: a perturbation takes an iteration of its own, so that the descent that follows starts at the perturbed
     point with its own gradient, as the lemma has it, and the first one may come at k = 0. ``as_printed=True`` follows
     the printed lines: the gradient of before the perturbation is used in the same iteration, none is allowed while

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
 from bilevel_sym.progress import Meter
+from bilevel_sym.ties import EQUAL, first_largest, in_order
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
 
-__all__ = ["SECOND", "Maximum", "Objective", "first_largest", "maximise", "proved_upper"]
+__all__ = ["SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -31,7 +32,6 @@ _CHUNK = 256  # lanes at a time
 _FEW = 32  # boxes without a bound at a time: one that stays so is enough to know
 _LEAST = 32  # boxes: fewer at a time cost as much
 _SAMPLES = 384
-_TIE = 1e-9  # relatively: values this close are the same, and the first of them counts
 _PROOF = 4.0  # what a box costs in the proof, in boxes of the search
 _SEARCH = 1 / 3  # of the time of people in a hurry; the rest is for the proof
 SECOND = 1e6  # units of work that an ordinary core does in about a second: budgets are sized by it, and spent in boxes
@@ -135,17 +135,6 @@ def maximise(
     return Maximum(Bracket(best, top), search.point, cover, search.boxes, interrupted, place, cut)
 
 
-def first_largest(values: Floats) -> int:
-    """The first of the values that equal the largest to within rounding: a tie is never decided by last bits.
-
-    >>> first_largest(np.array([1.0, 2.0 - 1e-15, 2.0])), first_largest(np.array([-np.inf, -np.inf]))
-    (1, 0)
-    """
-    largest = float(values.max())
-    margin = _TIE * abs(largest) if math.isfinite(largest) else 0.0
-    return int(np.argmax(values >= largest - margin))
-
-
 def proved_upper(objective: Objective, cover: Cover) -> Floats:
     """The proved bounds over the leaves of a cover, (leaves,); inf where nothing is known."""
     lower, upper = cover.leaves()
@@ -154,15 +143,6 @@ def proved_upper(objective: Objective, cover: Cover) -> Floats:
         for start in range(0, len(lower), _CHUNK)
     ]
     return _known(np.concatenate(parts))
-
-
-def _leading(values: Floats, count: int) -> list[int]:
-    """The places of the largest values, each the first of those that equal it."""
-    rest, found = values.copy(), []
-    for _ in range(min(count, len(values))):
-        found.append(first_largest(rest))
-        rest[found[-1]] = -np.inf
-    return found
 
 
 def _coarse(values: Floats) -> NDArray[np.float32]:
@@ -293,15 +273,15 @@ class _Search:
     def consider(self, points: Floats, *, keep: int = 1) -> None:
         """Improve the best of the points, and certify them where they are better than what is known."""
         values = self._values(points)
-        order = _leading(values, keep)
+        order = in_order(values, descending=True)[:keep]
         enough = self.guess if math.isinf(self.guess) else self.guess + 1e-3 * self.rtol * abs(self.guess)
         if not values[order[0]] > enough:
             if self.point is None:
                 self._certify(points[order[0]], values[order[0]])
             return
         improved, values = self._climb(points[order], values[order])
-        for index in _leading(values, keep):
-            if math.isinf(self.guess) or values[index] > self.guess + _TIE * abs(self.guess):
+        for index in in_order(values, descending=True)[:keep]:
+            if math.isinf(self.guess) or values[index] > self.guess + EQUAL * abs(self.guess):
                 self._certify(improved[index], values[index])
 
     def _certify(self, point: Floats, value: float) -> None:
@@ -326,7 +306,7 @@ class _Search:
             found = self._values(trial.reshape(-1, points.shape[1])).reshape(len(points), -1)
             chosen = np.array([first_largest(row) for row in found])
             lanes = np.arange(len(points))
-            better = found[lanes, chosen] > values + _TIE * np.abs(values)
+            better = found[lanes, chosen] > values + EQUAL * np.abs(values)
             points[better], values[better] = trial[lanes, chosen][better], found[lanes, chosen][better]
             step[~better] /= 4  # down to 1e-5 of the box: for a smooth maximum that is ten digits
             if step.max() < 1e-5:

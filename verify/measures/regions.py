@@ -19,6 +19,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.ties import first_smallest
 from verify.enclosures.interval_matrix import Floats
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict
@@ -211,7 +212,7 @@ def _centre(study: Study) -> Floats:
     if not inside.any():
         raise BilevelError("y* is not inside the box at any of the points tried", hint="a larger box in y")
     x, y = x[inside], y[inside]
-    return np.asarray(np.concatenate([x, y], axis=1)[int(np.argmin(_conditions(kernels, x, y)))])
+    return np.asarray(np.concatenate([x, y], axis=1)[first_smallest(_conditions(kernels, x, y))])
 
 
 def _conditions(kernels: Kernels, x: Floats, y: Floats) -> Floats:

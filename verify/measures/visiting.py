@@ -20,6 +20,7 @@ from bilevel_sym.schedules.goal import Smoothness
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import LocalMinimum, solve
 from bilevel_sym.status import Status
+from bilevel_sym.ties import in_order
 from verify.measures.saddles import DELTA, MOST_SADDLES, places
 from verify.registry import NotApplicable
 from verify.statistics import corrected, judged_probability
@@ -142,7 +143,7 @@ def _steep(study: Study, smooth: Smoothness) -> _Start | None:
     low, high = study.x_ends
     points = (low + high) / 4 + study.points(256, "visits") / 2
     steep = np.linalg.norm(study.kernels.grad_phi(points), axis=1)
-    order = np.argsort(-steep, kind="stable")[:RUNS]
+    order = in_order(steep, descending=True)[:RUNS]
     least = float(steep[order[-1]])
     most = smooth.L_phi**2 / smooth.rho_phi  # beyond it every point with a small gradient is a minimum
     return _Start(points[order], min(0.5 * least, most), STEEP) if least > 0 else None

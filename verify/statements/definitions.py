@@ -17,6 +17,7 @@ from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.solvers import Descent, solve
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.status import Status
+from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
 from verify.measures.agreement import Agreement, agreed
 from verify.measures.plain import engines
@@ -208,7 +209,7 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
 def _threshold(
     label: str, study: Study, part: str, lowest: list[tuple[Bracket, tuple[float, ...]]], rho: float
 ) -> CheckResult:
-    eigenvalue, _ = min(lowest, key=lambda pair: abs(pair[0].lower))
+    eigenvalue, _ = lowest[first_smallest([abs(eigenvalue.lower) for eigenvalue, _ in lowest])]
     passing = part == "minima pass"
     told = "for every eps" if passing else f"for eps < {eigenvalue.upper**2 / rho if rho else math.inf:.3g}"
     message = f"{len(lowest)} points; the smallest eigenvalue closest to zero is in {eigenvalue}: {told}"
@@ -267,7 +268,7 @@ def large_smoothness(study: Study) -> CheckResult:
     if not len(points):
         raise NotApplicable("y* lies outside the box in y at every point that was tried")
     lowest = np.linalg.eigvalsh(study.kernels.hess_phi(points))[:, 0]
-    worst = int(np.argmin(lowest))
+    worst = first_smallest(lowest)
     measured = max(0.0, -float(lowest[worst]))
     if measured == 0.0:
         raise NotApplicable("Hess Phi has no negative eigenvalue at the sampled points")

@@ -12,6 +12,7 @@ import numpy as np
 
 from bilevel_sym.constants import Constants
 from bilevel_sym.tape.model import Model
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
@@ -141,7 +142,7 @@ def _split(study: Study, region: Region) -> CheckResult:
     size = np.max([largest_values(part)[[left, right]].max(axis=0) for part in parts], axis=0)
     noise = 2.0**-44 * (1 + sample.kappa) ** 2 * size
     with np.errstate(over="ignore"):  # where nothing changes, the noise of large numbers is divided by nothing
-        worst = int(np.argmax((change - noise) / np.maximum(total, 1e-300)))
+        worst = first_largest((change - noise) / np.maximum(total, 1e-300))
     if not change[worst] - noise[worst] > total[worst]:
         reached = float(min(change[worst] / max(total[worst], 1e-300), 1.0))
         message = f"it is the triangle inequality, over {region.name}; the two sides come as close as {reached:.3g}"

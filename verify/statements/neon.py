@@ -17,6 +17,7 @@ from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.schedules.escape import NEON
 from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.runs import UNIT, compared
@@ -145,7 +146,7 @@ def _decreased(study: Study, saddle: Saddle) -> CheckResult:
         falls.append(_mean_fall(study, ends))
     if not falls:
         return inconclusive("lem:saddle-decrease", f"the step leaves the box; {saddle}", variant=study.variant)
-    worst = min(falls, key=lambda fall: fall.lower)
+    worst = falls[first_smallest([fall.lower for fall in falls])]
     return judged(
         "lem:saddle-decrease", claimed, worst, evidence="certified", n_points=len(falls), seed=study.seed,
         variant=study.variant, worst_point=study.named(saddle.x),

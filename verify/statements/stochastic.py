@@ -14,7 +14,7 @@ from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
 from verify.measures.batch_moments import failure_probability, second_moment
 from verify.measures.cases import Case, tightest
-from verify.measures.samples import BITS, Samples, ends, mean, samples_of, spread, squares
+from verify.measures.samples import BITS, Samples, ends, samples_of, spread, squares
 from verify.measures.stocbio_bounds import solved_points
 from verify.registry import Kind, claim
 from verify.study import Study
@@ -117,12 +117,14 @@ def batch_gradients(study: Study) -> CheckResult:
 
     Paper: Lemma D.2 [lem:err-grad]
     Assumes: Assumption 4.3 [ass:stoc]; F may be scaled, so that eps in (0, 1) is no restriction.
-    Deviation: the print divides the sum by n and adds up F; by the batch size, and grad F, are meant. It takes the
-    dimension d of x also for derivatives in y. It applies the lemma to g_y, which M does not bound. "sharp": D >=
+    Deviation: the print divides the sum by n and adds up F; by the batch size, and grad F, are meant, and so read. It
+    takes the dimension d of x also for derivatives in y. It applies the lemma to g_y, which M does not bound (see the
+    erratum): as printed it is judged for F alone, and otherwise with the largest sample for M. "sharp": D >=
     8 M^2 log(2/delta)/eps^2 in any dimension, as the sum of D vectors of norm at most 2 M exceeds t with probability at
     most 2 exp(-t^2/(8 D M^2)) (Pinelis).
     """
-    return _concentration(study, "lem:err-grad", ("f_x", "f_y", "g_y"))
+    names = ("f_x", "f_y") if study.variant == "printed" else ("f_x", "f_y", "g_y")
+    return _concentration(study, "lem:err-grad", names)
 
 
 @claim("lem:err-hess", kinds=KINDS, also=("unlabelled:batch-hessian",))
@@ -133,7 +135,8 @@ def batch_hessians(study: Study) -> CheckResult:
 
     Paper: Lemma D.1 [lem:err-hess]
     Assumes: Assumption 4.3 [ass:stoc]; F may be scaled, so that eps in (0, 1) is no restriction.
-    Deviation: the print divides the sum by n, has L for ell, and d for blocks in y. "sharp": D >=
+    Deviation: the print divides the sum by n, where the batch size is meant, and so read; it has L for ell, and d for
+    blocks in y, which fails for large n (see the erratum). "sharp": D >=
     (2 ell^2 + 4 ell eps/3) log(2 m/delta)/eps^2, the matrix Bernstein inequality with |E X^2| <= ell^2, |X| <= 2 ell.
     """
     return _concentration(study, "lem:err-hess", ("f_xx", "f_xy", "f_yy", "g_xy", "g_yy"))
@@ -147,8 +150,9 @@ def batch_third_derivatives(study: Study) -> CheckResult:
 
     Paper: Lemma D.3 [lem:err-third]
     Assumes: Assumption 4.3 [ass:stoc]; G may be scaled, so that eps in (0, 1) is no restriction.
-    Deviation: the print divides the sum by n. Its proof is said to be that for matrices, which does not extend to the
-    norm of tensors in high dimension; here it is checked by second moments in the sum of squares, which bounds it.
+    Deviation: the print divides the sum by n, where the batch size is meant, and so read. Its proof is said to be that
+    for matrices, which does not extend to the norm of tensors in high dimension (see the erratum); here it is checked
+    by second moments in the sum of squares, which bounds it.
     """
     return _concentration(study, "lem:err-third", ("g_xxy", "g_xyy", "g_yyy"))
 
@@ -194,15 +198,11 @@ def _concentration_case(
     furthest = max(float(squares(row)) for row in spread(rows)) ** 0.5
     eps = 0.9 * furthest if furthest > 0 else largest / 2
     dimension = max(samples.problem.d, samples.problem.n)
-    if variant == "printed":
-        size = concentration(largest, eps, delta, samples.problem.d)
-        size, failure = _divided_by_n(rows, size, samples.problem.n, eps)
-    elif variant == "sharp":
+    if variant == "sharp":
         size = _sharp_size(name, largest, eps, delta, dimension)
-        failure = failure_probability(rows, size, eps)
     else:
-        size = concentration(largest, eps, delta, dimension)
-        failure = failure_probability(rows, size, eps)
+        size = concentration(largest, eps, delta, samples.problem.d if variant == "printed" else dimension)
+    failure = failure_probability(rows, size, eps)
     # where the second moment is enough, nothing finer is claimed
     chebyshev = second_moment(rows) / size / eps**2
     if failure.upper <= chebyshev <= delta:
@@ -216,22 +216,6 @@ def _sharp_size(name: str, norm: float, eps: float, delta: float, dimension: int
     if len(name) == len("f_xx"):
         return math.ceil((2 * norm**2 + 4 * norm * eps / 3) * math.log(2 * dimension / delta) / eps**2)
     return concentration(norm, eps, delta, dimension)
-
-
-def _divided_by_n(rows: list[arb_mat], size: int, n: int, eps: float) -> tuple[int, Bracket]:
-    """The failure probability of (1/n) times a sum of rows, for a batch that is large enough to see it fail.
-
-    With probability 1 - 4 V/(size |m|^2) the mean of a batch is within |m|/2 of the mean m; then (size/n) times it is
-    off by (size/(2 n) - 1) |m| at least.
-    """
-    middle = _norm_below(mean(rows))
-    if not middle > 0:
-        return size, Bracket(0.0, 1.0)
-    variance = second_moment(rows)
-    size = max(size, math.ceil(400 * variance / middle**2), math.ceil(4 * n * (1 + eps / middle)))
-    off = (size / (2 * n) - 1) * middle
-    least = max(0.0, 1 - 4 * variance / size / middle**2 - 1e-12)
-    return size, Bracket(least, 1.0) if off > eps else Bracket(0.0, 1.0)
 
 
 def _norm_below(matrix: arb_mat) -> float:
