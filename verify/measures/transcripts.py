@@ -329,13 +329,13 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
         "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g),
         "batch_f": (lambda n: beta * (2 * kappa**2 + mpf("0.5")) * M**2 / n, found.batch_f),
         "B": (lambda n: 4 * beta * (kappa * M) ** 2 / n, found.B),
-        "S": (lambda n: mpf("1.5") * beta * away**2 * sigma**2 / (ell * mu * n), found.S),
-        "D": (lambda n: max(mpf("1.5") * beta * away**2 * start, 4 * sixth) * q ** (2 * n), found.D),
+        "S": (lambda n: mpf(19) / 15 * beta * away**2 * sigma**2 / (ell * mu * n), found.S),
+        "D": (lambda n: max(mpf(19) / 15 * beta * away**2 * start, 4 * sixth) * q ** (2 * n), found.D),
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
     farther = mpf("1.5") ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
-    after = max(mpf("1.5") * beta * away**2 * farther, 4 * sixth)
+    after = max(mpf(19) / 15 * beta * away**2 * farther, 4 * sixth)
     pairs["D after an escape"] = (escaping.D, steps_needed(after / near, sixth, q**2) if q else 1)
     for name, (term, n) in terms.items():
         pairs[f"{name} suffices"] = (bool(term(n) <= sixth * near), True)
