@@ -219,15 +219,12 @@ def test_every_citation_exists_and_carries_its_number() -> None:
         assert f"{cited} [{label}]" == paper.cite(label), file
 
 
-def test_import_is_quick_and_leaves_heavy_packages_alone() -> None:
-    code = "import sys, time; t = time.process_time(); import bilevel_sym; print(time.process_time() - t, *sys.modules)"
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(3)
-    ]
-    assert min(float(run[0]) for run in runs) < 1
-    heavy = {"scipy", "matplotlib", "hypothesis", "pytest", "jax", "numba", "flint.test"}
-    assert heavy.isdisjoint(runs[0][1:])
+def test_import_leaves_heavy_packages_alone() -> None:
+    code = "import sys, bilevel_sym; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"sympy", "numpy", "scipy", "matplotlib", "hypothesis", "pytest", "jax", "numba", "flint"}
+    assert "bilevel_sym" in loaded
+    assert heavy.isdisjoint(loaded)
 
 
 @pytest.mark.parametrize("package", ["bilevel_sym", "verify"])
