@@ -48,6 +48,7 @@ LAYERS = [
     "lower_level",
     "kernels",
     "ball",
+    "saved_certificate",
     "certificate",
     "zoo",
     "checks",
@@ -74,7 +75,7 @@ VERIFY_LAYERS = [
     "statistics",
     "enclosures",
     "regularity",
-    "saved_constants",
+    "certificates",
     "phi_smoothness",
     "points",
     "stationary",
@@ -122,7 +123,8 @@ NUMPY_ROOMS = {
 # Imports that point upward on purpose: conveniences of a problem, imported when first used.
 ALLOWED = {("problem", "derivation"), ("problem", "kernels"), ("solution", "plotting")}
 # a proof is written to a file, and read back, by the module that knows files
-VERIFY_ALLOWED = {("regularity", "saved_constants"), ("report", "plotting")}  # and a report draws itself
+VERIFY_ALLOWED = {(room, "certificates") for room in ("regularity", "phi_smoothness", "stationary")}
+VERIFY_ALLOWED |= {("report", "plotting")}  # and a report draws itself
 
 
 def imports_of(path: Path) -> Iterator[str]:
