@@ -182,10 +182,13 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
                 if holds(piece, at):
                     return evaluate(piece.elts[0], at)
             raise ArithmeticError("no condition of a Piecewise holds")
-        case ast.Call(func=ast.Name(id="abs" | "min" | "max" as name), args=[first, *others], keywords=[]):
+        case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
+            value = evaluate(inner, at)
+            return zero.plus(value, -1) if below(value, True) else value
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
             best = evaluate(first, at)
-            for other in [zero.plus(best, -1)] if name == "abs" else [evaluate(term, at) for term in others]:
-                best = other if below(other.plus(best, -1), name != "abs", at) is (name == "min") else best
+            for other in (evaluate(term, at) for term in (second, *others)):
+                best = other if below(other.plus(best, -1), True) is (name == "min") else best
             return best
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
@@ -198,18 +201,17 @@ def holds(piece: Any, at: Mapping[str, Any]) -> bool:
             return True
         case ast.Tuple(elts=[_, ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op])]):
             gap = evaluate(left, at).plus(evaluate(piece.elts[1].comparators[0], at), -1)
-            return below(gap, isinstance(op, (ast.Lt, ast.GtE)), at) is isinstance(op, (ast.Lt, ast.LtE))
+            return below(gap, isinstance(op, (ast.Lt, ast.GtE))) is isinstance(op, (ast.Lt, ast.LtE))
     raise Refused("a piece is (value, condition), and a condition one comparison")
 
 
-def below(gap: Jet, strict: bool, at: Mapping[str, Any]) -> bool:
-    """Whether gap < 0 (<= 0, if not strict) all over a box; where a single point is meant ("."), zero is a kink."""
-    closed = "." not in at or not any(gap.parts[1:])
-    if gap.value < 0 or (closed and not strict and gap.value <= 0):
-        return True
-    if gap.value > 0 or (closed and strict and gap.value >= 0):
-        return False
-    raise ArithmeticError("a switch (abs, min, max, Piecewise) is open")
+def below(gap: Jet, strict: bool) -> bool:
+    """Whether gap < 0 (of a constant, if not strict, <= 0) all over a box; where it may be zero is no smooth place."""
+    if gap.value < 0 or gap.value > 0:
+        return bool(gap.value < 0)
+    if any(gap.parts[1:]) or not isinstance(gap.value, fmpq):
+        raise ArithmeticError("a switch (abs, min, max, Piecewise) is open")
+    return not strict
 
 
 class Problem:
@@ -332,13 +334,13 @@ def overlap(box: Box, other: Box) -> bool:
 class Phi:
     """The jets of Phi over boxes in x; ``near`` is where Newton's method for y* begins, which may be anywhere."""
 
-    def __init__(self, problem: Problem, near: Mapping[str, Any], marks: Mapping[str, Any]) -> None:
-        self.problem, self.d, self.own, self.marks = problem, len(problem.x), range(len(problem.x), len(problem.names)), marks
+    def __init__(self, problem: Problem, near: Mapping[str, Any]) -> None:
+        self.problem, self.d, self.own = problem, len(problem.x), range(len(problem.x), len(problem.names))
         self.near, self.eye = arb_mat([[rational(near.get(name, 0))] for name in problem.y]), eye(len(problem.y))
 
     def lower(self, x: Sequence[Any], y: Any) -> tuple[Any, Any, Any]:
         """grad_y g, g_yx and g_yy."""
-        at = variables(self.problem.names, [*x, *y.entries()], 2) | self.marks
+        at = variables(self.problem.names, [*x, *y.entries()], 2)
         jet = self.problem.value(self.problem.rows["g"], at)
         hess = (arb_mat([[jet.at(j, k) for k in group] for j in self.own]) for group in (range(self.d), self.own))
         return arb_mat([[jet.at(j)] for j in self.own]), *hess
@@ -366,7 +368,7 @@ class Phi:
         """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
         x, y = balls(box), [[{0: v}, *({} for _ in range(order + 1))] for v in self.y_star(box).entries()]
         for k in range(1, order + 1):
-            at = variables(self.problem.names, [*x, *(fmpq(0) for _ in self.own)], k + 1) | self.marks
+            at = variables(self.problem.names, [*x, *(fmpq(0) for _ in self.own)], k + 1)
             at |= {name: at[name].plus(Jet(0, 0, parts[: k + 2])) for name, parts in zip(self.problem.y, y, strict=True)}
             g = self.problem.value(self.problem.rows["g"], at)
             g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
@@ -379,7 +381,7 @@ class Phi:
                 found = (inverse * g_yy).solve(right) if len(y) > 1 else right
                 for parts, value in zip(y, found.entries(), strict=True):
                     parts[k] |= {} if value == 0 else {key: -value}
-        at = variables(self.problem.x, x, order) | self.marks
+        at = variables(self.problem.x, x, order)
         at |= {name: Jet(0, 0, parts[: order + 1]) for name, parts in zip(self.problem.y, y, strict=True)}
         return self.problem.value(self.problem.rows["f"], at)
 
@@ -401,7 +403,7 @@ class Checker:
         self.problem, self.content, self.kind, self.boxes = problem, content, content["kind"], 0
         self.sentences, self.numbers = list[str](), dict[str, Any]()
         self.names = problem.names if self.kind in ("block", "joint") else problem.x
-        self.phi = Phi(problem, content["near"], {".": None} if self.kind == "point" else {})
+        self.phi = Phi(problem, content["near"])
         self.box = self.region(content["box"])
 
     def region(self, table: Mapping[str, Any]) -> Box:
@@ -416,7 +418,7 @@ class Checker:
         while waiting:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
             word = "." if deeper else next(words, "none")
-            where = test(box) if word == "." else (rational(word).p, None)
+            where = test(box) if word == "." else (int(word), None)
             if where is None:
                 continue
             if self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box):

@@ -123,7 +123,7 @@ class _Finder:
 
     def __init__(self, problem: BilevelProblem, box: Box, near: Mapping[str, str]) -> None:
         self.names = box.names or ()
-        self.phi = recheck.Phi(recheck.Problem(problem_text(problem)), near, {})
+        self.phi = recheck.Phi(recheck.Problem(problem_text(problem)), near)
 
     def boxes(self, point: StationaryPoint) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """The largest of several boxes, and one as narrow as what is known of the point."""
