@@ -50,6 +50,7 @@ LAYERS = [
     "lower_level",
     "kernels",
     "ball",
+    "saved_certificate",
     "certificate",
     "zoo",
     "checks",
@@ -77,7 +78,7 @@ VERIFY_LAYERS = [
     "enclosures",
     "expression_bounds",
     "regularity",
-    "saved_constants",
+    "certificates",
     "phi_smoothness",
     "points",
     "stationary",
@@ -125,7 +126,8 @@ NUMPY_ROOMS = {
 # Imports that point upward on purpose: conveniences of a problem, imported when first used.
 ALLOWED = {("problem", "derivation"), ("problem", "kernels"), ("solution", "plotting")}
 # a proof is written to a file, and read back, by the module that knows files
-VERIFY_ALLOWED = {("regularity", "saved_constants"), ("report", "plotting")}  # and a report draws itself
+VERIFY_ALLOWED = {(room, "certificates") for room in ("regularity", "phi_smoothness", "stationary")}
+VERIFY_ALLOWED |= {("report", "plotting")}  # and a report draws itself
 
 
 def imports_of(path: Path) -> Iterator[str]:
