@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
 import sympy as sp
 
-from bilevel_sym import MinimaxConstants, zoo
+from bilevel_sym import Constants, MinimaxConstants, zoo
 from bilevel_sym.schedules.batches import Term, batch_sizes, concentration, tensor_concentration
 from verify.measures import stocbio_bounds
+from verify.measures.batch_moments import Estimator
 from verify.referee import concentration as lemmas
 from verify.referee import errata, readings, steps
 from verify.referee import stochastic as moments
-from verify.referee.finding import Finding
 from verify.referee.right import found_right
 from verify.statements import corollaries, stochastic
 from verify.study import study_of
@@ -72,9 +72,7 @@ def test_the_matrix_of_a_tensor_has_at_most_the_root_of_the_dimension_times_its_
     for m in (2, 3, 4):
         for _ in range(20):
             raw = rng.normal(size=(m, m, m))
-            tensor = sum(
-                np.transpose(raw, axes) for axes in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
-            )
+            tensor = np.sum([np.transpose(raw, axes) for axes in permutations(range(3))], axis=0)
             v = rng.normal(size=(400, m))
             for _ in range(200):
                 v = np.einsum("ijk,lj,lk->li", tensor, v, v)
@@ -140,9 +138,6 @@ def test_the_factor_of_the_mean_square_error_is_the_least() -> None:
 
 
 def test_the_bound_of_the_verifier_has_the_factor_of_the_erratum() -> None:
-    from bilevel_sym import Constants
-    from verify.measures.batch_moments import Estimator
-
     c, estimator = Constants(1.0, 2.0, 0.0, 0.0, 1.0), Estimator(0.5, 1, 1, (1,))
     at = [float(stocbio_bounds.error_bound(c, estimator, 1, away, "corrected")) for away in (0.0, 1.0)]
     assert at[1] - at[0] == pytest.approx(16 / 15, rel=1e-12)
@@ -154,7 +149,7 @@ PLANTED: list[tuple[str, Any, str, Any]] = [
     ("err_hess", lemmas, "_off", lambda rows, eps: Fraction(0)),
     ("err_hess", lemmas, "_WIDE", 10),
     ("err_third", lemmas, "_matrix_norm", lambda tensor, m: sp.Integer(1)),
-    ("which_rho_phi", readings.Constants, "rho_phi", lambda self, *, variant="corrected": Fraction(1)),
+    ("which_rho_phi", Constants, "rho_phi", lambda self, *, variant="corrected": Fraction(1)),
     ("missing_n", readings, "conjugate_gradients", lambda diagonal, right, start, N: right),
     ("variance", moments, "_least_beside_16", lambda factor: True),
 ]
@@ -172,14 +167,17 @@ def test_a_planted_defect_moves_the_verdict_or_the_check(
         assert ERRATA[name].check().verdict is Verdict.VIOLATED
 
 
-def test_findings_rest_on_the_numbers_of_the_theory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong radius, time or noise turns the steps of proofs that use it red."""
-    monkeypatch.setattr(steps, "RADIUS", steps.RADIUS / 2)
-    assert not FINDINGS["first_decrease"].holds()
-    monkeypatch.setattr(steps, "NEON_TIME", steps.NEON_TIME * 2)
-    assert not FINDINGS["contradiction"].holds()
-    monkeypatch.setattr(steps, "RHO_PHI", steps.RHO_PHI / 4)
-    assert not FINDINGS["contradiction"].holds()
+@pytest.mark.parametrize(
+    ("name", "symbol", "factor"),
+    [("first_decrease", "RADIUS", 2), ("contradiction", "NEON_TIME", 2), ("contradiction", "RHO_PHI", 4)],
+)
+def test_findings_rest_on_the_numbers_of_the_theory(
+    monkeypatch: pytest.MonkeyPatch, name: str, symbol: str, factor: int
+) -> None:
+    """A wrong radius, time or constant turns a step of a proof that uses it red."""
+    assert FINDINGS[name].holds()
+    monkeypatch.setattr(steps, symbol, getattr(steps, symbol) / factor)
+    assert not FINDINGS[name].holds()
 
 
 def test_a_wrong_bound_of_gdmax_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,4 +189,4 @@ def test_a_wrong_bound_of_gdmax_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_finding_is_named_once() -> None:
     names = [finding.name for finding in found_right()]
     assert len(set(names)) == len(names) >= 35
-    assert all(isinstance(finding, Finding) and finding.text for finding in found_right())
+    assert all(finding.text for finding in found_right())
