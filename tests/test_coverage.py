@@ -249,6 +249,13 @@ def test_without_a_problem_and_without_coverage_there_is_nothing_to_verify(capsy
     assert "PROBLEM is missing" in capsys.readouterr().err
 
 
+def test_coverage_goes_with_a_problem_and_a_format_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", "--coverage", "--variant", "printed"])
+    assert caught.value.code == 2
+    assert "--coverage takes a PROBLEM and --format" in capsys.readouterr().err
+
+
 def test_severities_are_those_of_a_referee() -> None:
     """What a reader mends is no false theorem."""
     said = {name: entry.severity for name, entry in sources().errata.items()}

@@ -95,6 +95,8 @@ def _results(labels: Sequence[str], problems: Sequence[BilevelProblem] | None, t
             break
         told(0, f"claims on {problem.name or 'the problem'}")
         report = run(problem, claims=left, rng=0)
+        if report.interrupted:
+            raise KeyboardInterrupt
         for label in left:
             here = [result for result in report.results if result.label == label]
             decided = [result for result in here if result.decided]

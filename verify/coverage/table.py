@@ -152,13 +152,12 @@ def _markdown(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> It
 def _disagreements(found: Sequence[Judgement]) -> Iterator[str]:
     yield "## Where this ledger and the audit by hand differ"
     yield ""
-    yield "| # | the audit | computed | who is right |"
-    yield "| --- | --- | --- | --- |"
-    yield from (
-        f"| {item.row.number} | {item.row.audit} | {item.word} | {_plain(item.row.why)} |"
-        for item in found
-        if not item.agrees
-    )
+    yield "| # | the audit | computed | by | who is right |"
+    yield "| --- | --- | --- | --- | --- |"
+    for item in found:
+        if not item.agrees:
+            by = "; ".join(map(_plain, item.row.links))
+            yield f"| {item.row.number} | {item.row.audit} | {item.word} | {by} | {_plain(item.row.why)} |"
     yield ""
 
 
