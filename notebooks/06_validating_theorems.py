@@ -254,7 +254,7 @@ def judge(*labels: str) -> None:
 
 
 # %% [markdown]
-# # What is wrong
+# # What is wrong, missing, or can be read in two ways
 #
 # ## The Hessian of Φ is not symmetric
 #
@@ -447,10 +447,20 @@ print("iota =", round(schedule.iota, 1), "|", said[0].message)
 #
 # Lemma D.9 bounds $\mathbb{E}\|\widehat\nabla\Phi - \nabla\Phi\|^2$ by batch terms, $16 b^2$ with $b = \frac{\ell M}{\mu} (1 - 1/\kappa)^Q$, and $a^2$ with
 # $a = (1 + \kappa)(\ell + \rho M/\mu)\,\|y^D - y^*\|$. But the two systematic errors can add up: $(a + b)^2 > a^2 + 16 b^2$ once
-# $a > 7.5\,b$. On a problem without any noise they do:
+# $a > 7.5\,b$. On a problem without any noise they do. With $\frac{16}{15} a^2$ the lemma is true: $(a + b)^2 = \frac{16}{15} a^2 + 16 b^2 - \frac{1}{15}(a - 15 b)^2$, and the
+# variances of the batches are below the printed terms (the erratum has the proof).
 
 # %%
 judge("le:variancc")
+
+# %% [markdown]
+# ## Batches that are too small
+#
+# How many rows make a mean of derivatives exact to ε? For $n \times n$ matrices $n$ belongs into the logarithm, and the print has $d$. For gradients of $G$ nothing is bounded but the
+# variance, and then no logarithm of $1/\delta$ is enough. For tensors the proof for matrices does not say what is claimed. The probabilities are exact:
+
+# %%
+judge("lem:err-hess", "lem:err-grad", "lem:err-third")
 
 # %% [markdown]
 # ## A theorem without a minimum
