@@ -244,7 +244,7 @@ for name in ("D", "N"):
 print(f"the eigenvalue that an eps-local minimum may have: {-np.sqrt(schedule.rho_phi * schedule.eps):.0f}")
 
 # %% [markdown]
-# $10^{14}$ iterations are out of reach. Worse, they would be in vain: with the theory's own $\rho_\phi$ a point counts as an $\varepsilon$-local minimum as long as its smallest eigenvalue is above the number in the last line. Ours is $-1$, so by that
+# $10^{15}$ iterations are out of reach. Worse, they would be in vain: with the theory's own $\rho_\phi$ a point counts as an $\varepsilon$-local minimum as long as its smallest eigenvalue is above the number in the last line. Ours is $-1$, so by that
 # yardstick the saddle point *is* an $\varepsilon$-local minimum, and the theorem promises nothing. One escape with exactly these parameters shows it:
 
 # %%

@@ -66,7 +66,7 @@ class Order:
     @classmethod
     def of(cls, expression: sp.Expr) -> Order:
         """The leading exponents of an expression in t and s: its growth in each of them, the other held fixed."""
-        return cls(_degree(sp.sympify(expression), T), _degree(sp.sympify(expression), S_EPS))
+        return cls(_degree(expression, T), _degree(expression, S_EPS))
 
     def __mul__(self, other: Order) -> Order:
         return Order(self.kappa + other.kappa, self.eps + other.eps)
@@ -199,7 +199,7 @@ def _concentrated(level: str) -> Iterator[sp.Expr]:
     for terms, each, logarithm in groups:
         for term in (term for term in terms if term.level == level):
             third = len(term.derivative) == len("g_xxy")
-            size = 16 * (sp.nsimplify(term.coefficient) * term.norm / each) ** 2
+            size = 16 * (sp.S.One * term.coefficient * term.norm / each) ** 2
             yield size * (LOG_THIRD if third else logarithm)
 
 
