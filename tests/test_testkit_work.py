@@ -17,6 +17,7 @@ from bilevel_sym.errors import InvalidProblem
 from verify import gallery
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
+from verify.testkit.local_minimum import check_local_minimum
 from verify.testkit.result import CandidateCheck
 from verify.testkit.trajectory.check import check_trajectory
 from verify.verdict import Verdict
@@ -215,8 +216,8 @@ def test_steps_that_are_short_are_slow_and_not_wrong(tau: float) -> None:
 # ---- (c) a clock that runs a thousand seconds at each look moves no verdict
 
 
-def outcomes(items: list[gallery.Defect]) -> list[tuple[Any, ...]]:
-    found = []
+def outcomes(items: list[gallery.Defect]) -> list[Any]:
+    found: list[Any] = []
     for item in items:
         problem = item.showcase()
         if item.kind == "trajectory":
@@ -461,3 +462,21 @@ def test_a_run_that_is_cut_by_seconds_holds_nothing_that_was_not_looked_at(monke
     for bad in wrong:
         with pytest.raises(InvalidProblem):
             check_trajectory(run, TOY, **bad)
+
+
+# ---- local minima
+
+
+def test_local_minima_that_were_not_looked_at_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = BilevelProblem("x1*y + x2**2", "y**2/2 - x1*y", "x1 x2", "y")  # Phi = x1^2 + x2^2
+    near, far = [[1e-4 * k, 0.0] for k in range(5)], [[1.0, 0.0]]
+    assert check_local_minimum(near, problem, eps=0.01, seconds=1e4).verdict is Verdict.HOLDS
+    for points, verdict in ((near, Verdict.INCONCLUSIVE), (far + near, Verdict.VIOLATED)):
+        clocks(monkeypatch, jump=1.0)
+        result = check_local_minimum(points, problem, eps=0.01, seconds=3.5)
+        assert result.verdict is verdict
+        if verdict is Verdict.INCONCLUSIVE:
+            assert "undecided: cut by time" in result.message
+            assert "left out: 2 of 5 points" in result.message
+    with pytest.raises(InvalidProblem):
+        check_local_minimum(near, problem, eps=0.01, effort=-1.0)
