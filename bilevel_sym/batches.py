@@ -30,6 +30,10 @@ class Batch:
     rows: Floats
     weights: Floats
 
+    def of(self, lanes: slice) -> Batch:
+        """The batches of some lanes."""
+        return Batch(self.rows[lanes], self.weights[lanes])
+
 
 class Data:
     """The data of a stochastic problem, and F and G with data as inputs.

@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["Constants", "MinimaxConstants", "Variant"]
+__all__ = ["Constants", "MinimaxConstants", "Reading", "Variant"]
 
 Variant = Literal["corrected", "printed", "sharp"]
+Reading = Literal["block", "joint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,10 @@ class Constants:
     standard deviation of Assumption 4.4. ``reading`` says how the assumption was read: "block" bounds each partial
     derivative block on its own, as the paper's proofs do, "joint" bounds the derivatives in (x, y) together.
 
-    Every formula has ``variant``: "corrected" is what its derivation gives, "printed" is the print, and "sharp"
-    the best that is known in these constants; where nothing better is known, it is the corrected one.
+    Every formula has ``variant``: "corrected" is what its derivation gives, "printed" is the print, and "sharp" the
+    best that is proved in these constants under their reading. Read block by block the corrected formulas are the
+    sharp ones: over a box they are attained (``zoo.get("block_extremal")``). Read jointly they are not, because
+    (x, y*(x)) moves at most kappa times as fast as x, where the blocks one by one allow 1 + kappa (``stretch``).
 
     Paper: Assumption 2.1 [assu:bilevel]; Assumption 4.4 [ass:variance-bound]
 
@@ -38,37 +41,61 @@ class Constants:
     nu: Any
     M: Any
     sigma: Any = field(default=None, kw_only=True)
-    reading: Literal["block", "joint"] = field(default="block", kw_only=True)
+    reading: Reading = field(default="block", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_curvature(self.mu, self.ell)
         _check_bounds(rho=self.rho, nu=self.nu, M=self.M, sigma=0 if self.sigma is None else self.sigma)
-        if self.reading not in ("block", "joint"):
-            raise InvalidProblem(f"reading must be 'block' or 'joint', but is {self.reading!r}")
+        _check_reading(self.reading)
 
     @property
     def kappa(self) -> Any:
         """The condition number ell/mu of the lower level."""
         return self.ell / self.mu
 
+    @property
+    def stretch(self) -> Any:
+        """How much faster than x the pair (x, y*(x)) moves, at most: 1 + kappa read block by block, kappa read jointly.
+
+        Block by block, the norms 1 and kappa of the two blocks of Z = (I, dy/dx) are added. Jointly, |Z| <= kappa: for
+        a unit vector a let w = (dy/dx)'a and c = w'g_yy w/|w|^2, so that c >= mu. The Hessian of g has, between
+        (0, w/|w|) on one side and (a, 0), (0, w/|w|) on the other, the entries a'g_xy w/|w| = -c |w| and c, because
+        g_xy + (dy/dx) g_yy = 0. It maps a unit vector to one of length at most ell, hence c^2 (|w|^2 + 1) <= ell^2,
+        and |Za|^2 = 1 + |w|^2 <= (ell/c)^2 <= kappa^2.
+
+        Paper: Lemma 2.4 [hess-Lipschitz]
+        Assumes: Assumption 2.1 [assu:bilevel], in the reading of these constants.
+
+        >>> Constants(mu=1, ell=2, rho=1, nu=1, M=1).stretch, Constants(1, 2, 1, 1, 1, reading="joint").stretch
+        (3.0, 2.0)
+        """
+        return self.kappa if self.reading == "joint" else 1 + self.kappa
+
     def L_phi(self, *, variant: Variant = "corrected") -> Any:
         """A Lipschitz constant of grad Phi.
 
         L_phi = ell + (2 ell^2 + rho M)/mu + (ell^3 + 2 rho ell M)/mu^2 + rho ell^2 M/mu^3
 
+        That is (ell + rho M/mu) (1 + kappa)^2: Hess Phi = Z'HZ with H the Hessian of the Lagrangian f - v'grad_y g and
+        Z = (I, dy/dx). "sharp" has ``stretch`` for 1 + kappa. Read block by block it is attained over a box; read
+        jointly it is attained where rho = 0, and otherwise approached over small boxes.
+
         Paper: Lemma A.2 [grad-Lipschitz]
-        Assumes: Assumption 2.1 [assu:bilevel], read block by block.
+        Assumes: Assumption 2.1 [assu:bilevel], read block by block; "sharp" in the reading of these constants.
         Deviation: the print has rho M^2/mu where the derivation gives rho M/mu; with M < 1 the printed
-        value is too small (``zoo.get("lphi_witness")``). ``variant="printed"`` gives the print; "sharp" is the
-        corrected value.
+        value is too small (``zoo.get("lphi_witness")``). ``variant="printed"`` gives the print.
 
         >>> Constants(mu=1, ell=1, rho=40, nu=0, M=0.5).L_phi()
         84.0
         >>> Constants(mu=1, ell=1, rho=40, nu=0, M=0.5).L_phi(variant="printed")
         74.0
+        >>> Constants(mu=1, ell=1, rho=40, nu=0, M=0.5, reading="joint").L_phi(variant="sharp")
+        21.0
         """
         mu, ell, rho, M = self.mu, self.ell, self.rho, self.M
-        rho_term = rho * M**2 if _checked(variant) == "printed" else rho * M
+        if _checked(variant) == "sharp":
+            return (ell + rho * M / mu) * self.stretch**2
+        rho_term = rho * M**2 if variant == "printed" else rho * M
         return ell + (2 * ell**2 + rho_term) / mu + (ell**3 + 2 * rho * ell * M) / mu**2 + rho * ell**2 * M / mu**3
 
     def rho_phi(self, *, variant: Variant = "corrected") -> Any:
@@ -78,10 +105,12 @@ class Constants:
 
         The first summand bounds D^3 of the Lagrangian f - v'grad_y g along Z = (I, dy/dx), whose blocks have norms
         1 and at most kappa; the second bounds the three placements of (v' a)' D^2(grad_y g)[Zb, Zc], where v' is at
-        most (ell + rho M/mu) u/mu and the rest at most rho u^2. Both "corrected" and "sharp" are this value.
+        most (ell + rho M/mu) u/mu and the rest at most rho u^2. "sharp" has ``stretch`` for u: read block by block it
+        is this value, which is attained over a box; read jointly u is kappa, and the value is approached over small
+        boxes as kappa grows.
 
         Paper: Lemma 2.4 [hess-Lipschitz]; Equation B.17 [def-rho-phi]
-        Assumes: Assumption 2.1 [assu:bilevel], read block by block.
+        Assumes: Assumption 2.1 [assu:bilevel], read block by block; "sharp" in the reading of these constants.
         Deviation: the print is larger by 2 M rho^2 u^2/mu^2. It bounds the change of (dy/dx) g_yxy like term (II) of
         its proof, but keeps the factor 2 that stands before term (II): 2 rho^2/mu where rho^2/mu follows.
 
@@ -89,10 +118,12 @@ class Constants:
         56.0
         >>> Constants(mu=1, ell=1, rho=1, nu=0, M=1).rho_phi(variant="printed")
         64.0
+        >>> Constants(mu=1, ell=1, rho=1, nu=0, M=1, reading="joint").rho_phi(variant="sharp")
+        7.0
         """
         mu, ell, rho, nu, M = self.mu, self.ell, self.rho, self.nu, self.M
-        u = 1 + self.kappa
-        if _checked(variant) != "printed":
+        u = self.stretch if _checked(variant) == "sharp" else 1 + self.kappa
+        if variant != "printed":
             return (rho + nu * M / mu + 3 * rho / mu * (ell + rho * M / mu)) * u**3
         first = (
             rho + (2 * ell * rho + M * nu) / mu + (2 * M * ell * nu + rho * ell**2) / mu**2 + M * ell**2 * nu / mu**3
@@ -213,7 +244,9 @@ class MinimaxConstants:
 
     ``mu``: f is mu-strongly concave in y. ``ell`` and ``rho`` bound its second and third derivatives in (x, y).
     ``M_x`` bounds the norm of f_x, where that is known. The assumption does not ask for it, but the error of
-    GDmax depends on how far a step can move x.
+    GDmax depends on how far a step can move x. ``reading`` is "joint" where ell and rho bound the derivatives in (x, y)
+    together; "block" where each block is bounded on its own, and then nothing sharper than the print is known. The
+    assumption prints ell jointly and rho block by block: only ell is then at hand for the sharp formulas.
 
     Paper: Assumption 3.5 [assu:minimax]
 
@@ -225,10 +258,12 @@ class MinimaxConstants:
     ell: Any
     rho: Any
     M_x: Any = field(default=None, kw_only=True)
+    reading: Reading = field(default="joint", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_curvature(self.mu, self.ell)
         _check_bounds(rho=self.rho, M_x=0 if self.M_x is None else self.M_x)
+        _check_reading(self.reading)
 
     @property
     def kappa(self) -> Any:
@@ -236,12 +271,10 @@ class MinimaxConstants:
         return self.ell / self.mu
 
     def L_phi(self, *, variant: Variant = "corrected") -> Any:
-        """A Lipschitz constant of grad Phi: L_phi = ell (1 + kappa); "sharp" is ell kappa, which is attained.
+        """A Lipschitz constant of grad Phi: L_phi = ell (1 + kappa); "sharp", read jointly, is ell kappa; attained.
 
-        Sharp: for a unit vector u let w = -f_yy^-1 f_yx u. On the span of (u, 0) and (0, w) the Hessian of f is
-        [[a, b], [b, -c]] with c >= mu and no eigenvalue beyond ell, and u' Hess Phi u = a + b^2/c. The two
-        determinants (ell - a)(ell + c) - b^2 and (ell + a)(ell - c) - b^2 are not negative, so that a + b^2/c
-        is largest at a = c, where it is ell^2/c.
+        Sharp: with Z = (I, dy/dx), the Hessian of f maps Za to (Hess Phi a, 0), because f_yx + f_yy (dy/dx)' = 0; so
+        |Hess Phi a| <= ell |Za| <= ell kappa for a unit vector a (``Constants.stretch``).
 
         Paper: Lemma C.1 [lemC.1]
         Assumes: Assumption 3.5 [assu:minimax]; "sharp" its ell, which bounds the whole Hessian of f at once.
@@ -251,23 +284,28 @@ class MinimaxConstants:
         >>> MinimaxConstants(mu=1, ell=2, rho=1).L_phi(variant="sharp")
         4.0
         """
-        if _checked(variant) == "sharp":
+        if _checked(variant) == "sharp" and self.reading == "joint":
             return self.ell * self.kappa
         return self.ell * (1 + self.kappa)
 
     def rho_phi(self, *, variant: Variant = "corrected") -> Any:
-        """A Lipschitz constant of the Hessian of Phi: rho_phi = rho (1 + kappa)^3. The variants agree.
+        """A Lipschitz constant of the Hessian of Phi: rho (1 + kappa)^3; "sharp", read jointly, is rho kappa^3.
 
-        It is the bilevel formula with v = 0 and v' = 0, because f_y vanishes along y*(x).
+        It is the bilevel formula with v = 0 and v' = 0, because f_y vanishes along y*(x): D^3 Phi = D^3 f[Z, Z, Z]
+        with Z = (I, dy/dx), and |Z| <= kappa where ell bounds the whole Hessian of f (``Constants.stretch``). "sharp"
+        is approached over small boxes.
 
         Paper: Lemma C.1 [lemC.1]
-        Assumes: Assumption 3.5 [assu:minimax].
+        Assumes: Assumption 3.5 [assu:minimax]; "sharp" a rho that bounds the third derivatives in (x, y) together;
+        the assumption prints the blocks.
 
         >>> MinimaxConstants(mu=1, ell=2, rho=1).rho_phi()
         27.0
+        >>> MinimaxConstants(mu=1, ell=2, rho=1).rho_phi(variant="sharp")
+        8.0
         """
-        _checked(variant)
-        return self.rho * (1 + self.kappa) ** 3
+        joint = _checked(variant) == "sharp" and self.reading == "joint"
+        return self.rho * (self.kappa if joint else 1 + self.kappa) ** 3
 
     def gdmax_error(self, D: int, *, eta: Any, initial_error: Any, gradient_bound: Any = None) -> float:
         """A bound on the error of the GDmax hypergradient with warm start, at every iteration.
@@ -325,6 +363,11 @@ def _check_bounds(**bounds: Any) -> None:
     for name, value in bounds.items():
         if not value >= 0:
             raise InvalidProblem(f"{name} is a bound on a norm and cannot be {value}", hint="a number, at least 0")
+
+
+def _check_reading(reading: object) -> None:
+    if reading not in get_args(Reading):
+        raise InvalidProblem(f"reading must be 'block' or 'joint', but is {reading!r}")
 
 
 def _checked(variant: Variant) -> Variant:

@@ -71,7 +71,7 @@ plt.rcParams.update({"figure.figsize": (7.0, 4.0), "axes.spines.top": False, "ax
 
 # %%
 names = ("saddle", "minimax_not_nash", "stochastic_noise")
-reports = {name: verify.run(zoo.get(name).problem, rng=0, seconds=300) for name in names}
+reports = {name: verify.run(zoo.get(name).problem, rng=0) for name in names}
 for name, report in reports.items():
     print(f"{name:17} over {report.box}: {'nothing' if report.ok else 'something'} is violated")
 
@@ -112,7 +112,7 @@ for kind in ("verdict", "evidence"):
 # %%
 examples = [
     reports["saddle"]["lem:descent"],
-    verify.run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed", seconds=300).results[0],
+    verify.run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed").results[0],
     next(r for r in reports["stochastic_noise"].results if r.label == "thm:stocneon" and r.part == "visits"),
     reports["saddle"]["lemC.1"],
 ]
@@ -182,7 +182,7 @@ witnesses = {
 for label, name in witnesses.items():
     print(f"{cite(label)} on {name}")
     for variant in ("printed", "corrected"):
-        result = verify.run(zoo.get(name).problem, claims=[label], variant=variant, rng=0, seconds=300)[label]
+        result = verify.run(zoo.get(name).problem, claims=[label], variant=variant, rng=0)[label]
         print(f"    {variant:10} {result.verdict:9} measured {result.measured:.4g}, bound {result.bound:.4g}")
 
 # %% [markdown]
@@ -203,7 +203,7 @@ def as_smooth_as_f_and_g(study):
 
 
 for name in ("quadratic", "implicit_cubic", "minimax_nash", "minimax_not_nash", "lphi_witness"):
-    (result,) = as_smooth_as_f_and_g(study_of(zoo.get(name).problem, seconds=300))
+    (result,) = as_smooth_as_f_and_g(study_of(zoo.get(name).problem))
     print(f"{name:17} {result.verdict:9} {result.measured:.4g} against {result.bound:.4g}")
 
 # %% [markdown]

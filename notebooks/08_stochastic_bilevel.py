@@ -106,7 +106,7 @@ plt.show()
 # Lemmas D.8 and D.9 bound bias and mean square error. The verifier does not sample them: batches are independent, so both moments follow from a linear recursion over the rows, and it computes them exactly, in ball arithmetic. On this problem the bounds hold by five orders of magnitude:
 
 # %%
-for result in verify.run(rows, claims=["le:first_m", "le:variancc"], seconds=300).results:
+for result in verify.run(rows, claims=["le:first_m", "le:variancc"]).results:
     numbers = f"{result.measured:.3g} against {result.bound:.3g}"
     print(f"{paper.cite(result.label)}: {result.verdict} ({result.evidence}), {numbers}; {result.message}")
 
@@ -253,10 +253,10 @@ labels += [
     "eq:expect-phi",
     "lem:stocbio-decrease",
 ]
-report = verify.run(additive, claims=labels, seconds=300)
+report = verify.run(additive, claims=labels)
 report.plot()
 plt.show()
-theorem = verify.run(additive, claims=["thm:stocneon"], seconds=300)
+theorem = verify.run(additive, claims=["thm:stocneon"])
 for result in theorem.results:
     if result.part == "visits":
         print(f"{paper.cite(result.label)}: {result.verdict}: {result.message}")

@@ -220,17 +220,18 @@ def test_runs_that_leave_the_box_decide_nothing() -> None:
 
 def test_runs_that_do_not_arrive_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     run = visiting._run
-    monkeypatch.setattr(visiting, "_run", lambda study, ready, start: run(study, replace(ready, steps=1), start))
+    monkeypatch.setattr(visiting, "_run", lambda study, s, start, y0, steps: run(study, s, start, y0, 1))
     result = visiting.visits("thm:aid", studied("saddle"))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "did not get there" in result.message
 
 
-def test_one_run_that_leaves_the_box_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visiting, "_stayed", lambda study, run: np.arange(visiting.RUNS) > 0)
+def test_runs_that_leave_the_box_count_as_failures_where_it_is_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visiting, "_stayed", lambda study, run: np.arange(visiting.RUNS) > 7)
     result = visiting.visits("thm:aid", studied("saddle"))
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert "1 left the box" in result.message
+    assert "8 left the box" in result.message
+    assert "of which 8 decide nothing" in result.message
 
 
 def test_a_linear_phi_has_nothing_to_visit() -> None:
@@ -239,6 +240,7 @@ def test_a_linear_phi_has_nothing_to_visit() -> None:
     study.__dict__["_smoothness"] = types.SimpleNamespace(L_phi=Bracket(0, 0), rho_phi=Bracket(0, 0))
     study.__dict__["_constants"] = types.SimpleNamespace(valid=Constants(1, 1, 0, 0, 1))
     assert visiting.visits("thm:aid", study).verdict is Verdict.INCONCLUSIVE
+    assert visiting.descends("thm:aid", study).verdict is Verdict.INCONCLUSIVE
     assert results("thm:aid", study)["step"].verdict is Verdict.HOLDS
 
 

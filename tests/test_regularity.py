@@ -131,7 +131,7 @@ def holds(certified: CertifiedConstants, best: dict[str, float]) -> None:
 
 @pytest.fixture(scope="module")
 def curved() -> CertifiedConstants:
-    return constants(CURVED, seconds=3)
+    return constants(CURVED, effort=0.3)
 
 
 # --- truth ---------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_the_zoos_exact_constants_lie_in_the_brackets(name: str) -> None:
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 1), (1, 2)])
 def test_brackets_hold_what_sampling_and_optimisation_reach(d: int, n: int, reading: Reading) -> None:
     problem = random_problem(0, d, n)
-    certified = constants(problem, reading=reading, seconds=4)
+    certified = constants(problem, reading=reading, effort=0.4)
     holds(certified, reached(problem, reading, polish=reading == "block"))
     assert certified.rtol_reached < 0.05
 
@@ -167,7 +167,7 @@ def test_brackets_hold_what_sampling_and_optimisation_reach(d: int, n: int, read
 def test_brackets_hold_on_many_random_problems(seed: int, d: int, n: int) -> None:
     problem = random_problem(seed, d, n)
     reading: Reading = "block" if seed % 2 else "joint"
-    holds(constants(problem, reading=reading, seconds=0.7), reached(problem, reading, polish=seed < 3))
+    holds(constants(problem, reading=reading, effort=0.07), reached(problem, reading, polish=seed < 3))
 
 
 def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> None:
@@ -187,7 +187,7 @@ def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> 
 
 def test_the_joint_reading_bounds_more() -> None:
     for problem in (random_problem(3, 1, 1), zoo.get("scalar").problem, zoo.get("quadratic").problem):
-        block, joint = (constants(problem, reading=reading, seconds=1) for reading in ("block", "joint"))
+        block, joint = (constants(problem, reading=reading, effort=0.1) for reading in ("block", "joint"))
         for name in ("ell", "rho", "nu", "M"):
             assert joint.brackets[name].upper >= block.brackets[name].lower
         assert joint.valid.reading == "joint"
@@ -208,9 +208,9 @@ def test_joint_constants_by_hand() -> None:
     assert (joint["nu"].upper, block["nu"].upper) == (0.0, 0.0)
 
 
-def test_with_more_time_the_bracket_does_not_grow() -> None:
+def test_with_more_effort_the_bracket_does_not_grow() -> None:
     problem = zoo.get("logistic").problem
-    short, long = (constants(problem, reading="joint", seconds=s, rtol=1e-3).brackets for s in (0.0, 1.0))
+    short, long = (constants(problem, reading="joint", effort=e, rtol=1e-3).brackets for e in (0.0, 0.1))
     for name in short:
         assert long[name].upper <= short[name].upper * (1 + 1e-12)
         assert long[name].lower >= short[name].lower
@@ -228,10 +228,9 @@ def test_readings_and_ends(curved: CertifiedConstants) -> None:
     assert "reading='block'" in repr(certified)
 
 
-def test_quadratics_are_exact_and_quick() -> None:
+def test_quadratics_are_exact() -> None:
     problem = BilevelProblem("x*y1 + 3*y2", "y1**2 + y2**2 + x*y1", "x", ("y1", "y2"), box={"x": (-1, 1), "y1": (-1, 1), "y2": (-1, 1)})  # fmt: skip
     certified = constants(problem)
-    assert certified.seconds < 5.0
     assert (certified.brackets["rho"].upper, certified.brackets["nu"].upper) == (0.0, 0.0)
     assert certified.brackets["mu"].lower == pytest.approx(2, abs=1e-12)
     assert certified.valid.kappa == pytest.approx(1, abs=1e-12)  # isotropic
@@ -330,8 +329,8 @@ def test_curvature_holds_eigenvalues() -> None:
 def test_a_jump_is_not_bridged_by_its_slopes() -> None:
     """f_x = 2 sign(x) - 1 has slope zero on both sides of its jump from -3 to 1, which is not in the middle."""
     problem = BilevelProblem("2*abs(x) - x + y", "y**2 - x*y", "x", "y", box={"x": (-1, 2), "y": (1, 2)})
-    with pytest.raises(CertificateFailure, match="f_x has no bound"):
-        constants(problem, seconds=3)
+    with pytest.raises(CertificateFailure, match="f_xx has no bound"):
+        constants(problem, effort=0.3)
     aside = constants(problem, Box({"x": (-1, "-1/10"), "y": (1, 2)}))
     assert 3.0 in aside.brackets["M"]
 
@@ -354,14 +353,14 @@ def test_an_eigenvalue_of_exactly_zero_is_refused() -> None:
         constants(problem)
 
 
-def test_convexity_that_is_not_proved_in_time_is_a_failure() -> None:
+def test_convexity_that_is_not_proved_is_a_failure() -> None:
     # g_yy = (y - 1/3)^2 + 1e-20, multiplied out: no sample is negative, and no bound in reach is positive
     g = "y**4/12 - y**3/9 + y**2/18 + y**2/200000000000000000000 - x*y"
     problem = BilevelProblem("x*y", g, "x", "y", box={"x": (-1, 1), "y": (0, 1)})
     with pytest.raises(BilevelError) as caught:
-        constants(problem, seconds=0.2)
+        constants(problem, effort=0.02)
     assert isinstance(caught.value, CertificateFailure)
-    assert "more seconds" in str(caught.value)
+    assert "more effort" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +375,7 @@ def test_convexity_that_is_not_proved_in_time_is_a_failure() -> None:
 def test_places_without_derivatives_are_named(f: str, g: str, block: str) -> None:
     problem = BilevelProblem(f, g, "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
     with pytest.raises(CertificateFailure, match=f"{block}.* has no bound that can be proved where x in") as caught:
-        constants(problem, seconds=3)
+        constants(problem, effort=0.3)
     assert "y in [" in str(caught.value)
 
 
@@ -391,7 +390,9 @@ def test_boxes_that_are_no_boxes_are_refused() -> None:
         constants(problem, Box({"x": (0, 1), "z": (0, 1)}))
 
 
-@pytest.mark.parametrize("wrong", [{"reading": "both"}, {"seconds": -1}, {"rtol": math.nan}, {"seconds": "soon"}])
+@pytest.mark.parametrize(
+    "wrong", [{"reading": "both"}, {"seconds": -1}, {"rtol": math.nan}, {"seconds": "soon"}, {"effort": "much"}]
+)
 def test_arguments_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidProblem, match=next(iter(wrong))):
         constants(CURVED, **wrong)
@@ -423,8 +424,7 @@ def test_an_interrupt_leaves_a_true_bracket(monkeypatch: pytest.MonkeyPatch) -> 
         return plain(self, lower, upper, proved=proved)
 
     monkeypatch.setattr(BlockNorm, "over", interrupted)
-    certified = constants(CURVED, seconds=60, rtol=1e-6)
-    assert certified.seconds < 20
+    certified = constants(CURVED, effort=6, rtol=1e-6)
     monkeypatch.undo()
     holds_upper = reached(CURVED, "block", polish=False)
     assert all(holds_upper[k] <= certified.brackets[k].upper * (1 + 1e-9) for k in ("ell", "rho", "nu", "M"))
@@ -468,7 +468,7 @@ def test_a_file_is_proved_again(saved: Path, curved: CertifiedConstants) -> None
 
 def test_every_zoo_kind_survives_a_file(tmp_path: Path) -> None:
     for name in ("minimax_nash", "stochastic_noise", "lphi_witness", "ridge"):
-        certified = constants(zoo.get(name).problem, seconds=2)
+        certified = constants(zoo.get(name).problem, effort=0.2)
         certified.save(tmp_path / "x.json")
         again = recheck(tmp_path / "x.json")
         assert again.brackets == certified.brackets
@@ -538,15 +538,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path, text: str) -> None:
         recheck(tmp_path / "none.json")
 
 
-# --- the zoo, in time ------------------------------------------------------------------------------------
+# --- the zoo ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["hyper_cleaning", "robust_regression", "logistic", "ridge", "stochastic_rows"])
-def test_learning_problems_have_finite_brackets_in_time(name: str) -> None:
+def test_learning_problems_have_finite_brackets(name: str) -> None:
     problem = zoo.get(name).problem
-    certified = constants(problem, seconds=4)
-    assert certified.seconds < 30  # of a busy machine
+    certified = constants(problem, effort=0.4)
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
     points, _, _ = points_of(exact, 40)
     for constant, block in (("M", "f_y"), ("ell", "g_yy"), ("rho", "g_yyy")):

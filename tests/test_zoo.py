@@ -149,7 +149,7 @@ def test_the_contract_is_kept() -> None:
         "scalar", "quadratic", "saddle", "implicit_cubic", "ridge", "logistic", "hyper_cleaning",
         "tube", "tube_printed", "tube_coupled", "minimax_nash", "minimax_not_nash",
         "minimax_degenerate", "robust_regression", "lphi_witness", "stochastic_noise",
-        "stochastic_rows",
+        "stochastic_rows", "block_extremal",
     }  # fmt: skip
 
 
@@ -248,6 +248,12 @@ BAD = {
     "robust_regression,penalty=0": "penalty must be positive",
     "lphi_witness,delta=1": "at most 1/5",
     "lphi_witness,rho=0": "rho must be positive",
+    "block_extremal,nu=0": "nu must be positive",
+    "block_extremal,nu=600": "nu*width is too large beside rho",
+    "block_extremal,nu=1/9,width=1/10": "mu + 11*rho*width must be at most ell",
+    "block_extremal,M=1/50": "ell*width is too large beside M",
+    "block_extremal,ell=6": "ell must be at most 10*mu",
+    "block_extremal,ell=5,M=11/200": "Phi might be stationary",
     "stochastic_noise,noise=-1": "noise must be positive",
 }
 
@@ -332,7 +338,7 @@ def test_stationary_points_and_their_kinds(spec: str) -> None:
 
 ONE_DIMENSIONAL = [
     "scalar", "implicit_cubic", "saddle,d=1", "quadratic,d=1,n=4", "minimax_nash",
-    "minimax_not_nash", "minimax_degenerate", "tube_printed,d=1", "lphi_witness",
+    "minimax_not_nash", "minimax_degenerate", "tube_printed,d=1", "lphi_witness", "block_extremal",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@ from . import gallery, plotting, strategies
 from .bracket import Bracket
 from .classification import Classification, classify
 from .erratum import Erratum
+from .expression_bounds import Bounds, bounds
 from .phi_smoothness import Smoothness, smoothness
 from .referee import errata
 from .registry import Claim, NotApplicable, claim
@@ -18,6 +19,7 @@ from .testkit.trajectory.check import check_trajectory
 from .verdict import CheckResult, Verdict, judged
 
 __all__ = [
+    "Bounds",
     "Bracket",
     "CandidateCheck",
     "CertifiedConstants",
@@ -33,6 +35,7 @@ __all__ = [
     "Study",
     "Verdict",
     "assert_ok",
+    "bounds",
     "check_hessian",
     "check_hypergradient",
     "check_local_minimum",

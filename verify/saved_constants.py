@@ -12,7 +12,6 @@ import json
 import math
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Stopwatch
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from verify.bracket import Bracket
@@ -74,12 +74,12 @@ def read(path: str | os.PathLike[str]) -> CertifiedConstants:
         ...
     bilevel_sym.errors.CertificateFailure: ... is not a file of certified constants: its format is None
     """
-    started = time.monotonic()
+    watch = Stopwatch()
     content = _content(path)
     try:
         problem, box = _rebuilt(content)
         proofs = tuple(_proofs(problem, ExactBox(box), content))
-        return CertifiedConstants(problem, box, content["reading"], proofs, time.monotonic() - started)
+        return CertifiedConstants(problem, box, content["reading"], proofs, watch.elapsed)
     except CertificateFailure:
         raise
     except (BilevelError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

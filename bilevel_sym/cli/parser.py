@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bilevel_sym import __version__
-from bilevel_sym.cli import certify, derive, errata, reproduce, solve, verify, zoo
+from bilevel_sym.cli import certify, compiling, derive, errata, reproduce, solve, verify, zoo
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.screen import tell
 
@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "parse"]
 
 COMMANDS: tuple[Command, ...] = (
     derive.COMMAND, solve.COMMAND, verify.COMMAND, certify.COMMAND, zoo.COMMAND, errata.COMMAND, reproduce.COMMAND,
+    compiling.COMMAND,
 )  # fmt: skip
 
 OVERVIEW = f"""\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +58,13 @@ class StocBiO:
     Paper: Algorithm 3 [alg:INEONstocbio], Equation 4.7 [est-vq], Equation 4.8 [estG]
     Paper: Algorithm 3, step 6 [unlabelled:algorithm-3-step-6]
     Paper: Algorithm 3, step 10 [unlabelled:algorithm-3-step-10]
-    Deviation: the step of the series is eta_neumann, not the outer eta of the print. The escape step carries the
+    Deviation: the step of the series is eta_neumann, not the outer eta of the print. D_F and D_G are drawn anew for the
+    check, because the lemmas about them are for a point that does not depend on them. The escape step carries the
     factor 1/iota that the lemma's decrease needs and the print lacks, and takes the side with the lower phi_hat on
-    the frozen batch (the lemma's expectation is over a random sign). ``as_printed=True`` takes sqrt(eps/rho_phi)/80
-    with a random sign, and makes no check at x_0.
+    the frozen batch (the lemma's expectation is over a random sign). ``as_printed=True`` checks x_k with the D_F and
+    D_G of the step that led to it, from the y and v of that step, and nothing is drawn; it takes sqrt(eps/rho_phi)/80
+    with a random sign, and makes no check at x_0. Where the print leaves a point by an escape, the estimate of the next
+    step has been made there already; it is counted, and not used.
 
     >>> from bilevel_sym import solve, zoo
     >>> problem = zoo.get("stochastic_noise").problem
@@ -161,12 +164,23 @@ class StocBiO:
         return _StocBiORun(self, Data(problem), kernels)
 
 
+class _Left(NamedTuple):
+    """What a check begins with: D_F and D_G of one trajectory, and y and v, (n, 1)."""
+
+    batch_f: Batch
+    batch_g: Batch
+    y: Floats
+    v: Floats
+
+
 class _StocBiORun:
     """``team.clock`` is 0 after an escape: the next point is reached by descent before it is looked at again."""
 
     def __init__(self, algorithm: StocBiO, data: Data, kernels: Kernels) -> None:
         self._algorithm, self._data, self._kernels = algorithm, data, kernels
         self.clock = 0 if algorithm.as_printed else 1
+        self._before: dict[int, _Left] = {}  # what the step to where a trajectory stands left behind, and
+        self._now: dict[int, _Left] = {}  # what the step from there will leave
 
     # ---- the stochastic hypergradient ---------------------------------------------------------------------
 
@@ -182,6 +196,10 @@ class _StocBiORun:
         session.inputs(1)[:] = v
         session.perform(1)
         grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
+        if a.as_printed and a.escape is not None:
+            lanes = (slice(lane, lane + 1) for lane in range(team.size))
+            left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in lanes)
+            self._before, self._now = self._now, dict(zip(team.members.tolist(), left, strict=True))
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
         return judged(team.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
 
@@ -238,9 +256,9 @@ class _StocBiORun:
         a, data = self._algorithm, self._data
         if a.escape is None or a.eps is None:
             return
-        stream = team.streams[team.members[lane]]
-        oracle = BatchOracle(data, *(data.draw(k, [stream], size) for k, size in (("f", a.batch_f), ("g", a.batch_g))))
-        points = [np.repeat(part[:, lane : lane + 1], oracle.width, axis=1) for part in (team.x, team.y, team.v)]
+        left = self._frozen(team, lane)
+        oracle = BatchOracle(data, left.batch_f, left.batch_g)
+        points = [np.repeat(part, oracle.width, axis=1) for part in (team.x[:, lane : lane + 1], left.y, left.v)]
         here = a.escape.estimator.in_lanes(oracle, *points)
         _add(calls, lane, here.calls, a)
         if here.failed[0]:
@@ -254,6 +272,15 @@ class _StocBiORun:
         move = escape.escape(oracle, alone, None if a.as_printed else here, points[0].copy(), only)
         _add(calls, lane, {name: np.asarray(c)[0] for name, c in move.calls.items()}, a)
         x[:, lane], moved[lane], finished[lane] = move.x[:, 0], move.perturbed[0], move.finished[0]
+
+    def _frozen(self, team: Team, lane: int) -> _Left:
+        """The batches for the check of one trajectory, and where it begins: new ones, or as printed those of before."""
+        a, member, here = self._algorithm, int(team.members[lane]), slice(lane, lane + 1)
+        if a.as_printed:
+            return self._before[member]
+        stream = [team.streams[member]]
+        batch_f, batch_g = self._data.draw("f", stream, a.batch_f), self._data.draw("g", stream, a.batch_g)
+        return _Left(batch_f, batch_g, team.y[:, here], team.v[:, here])
 
 
 def _session(

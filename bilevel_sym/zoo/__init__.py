@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.zoo import learning, minimax, quadratic, small, stochastic, tube
+from bilevel_sym.zoo import extremal, learning, minimax, quadratic, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry
 from bilevel_sym.zoo.example import Example, KnownPoint
@@ -26,7 +26,7 @@ __all__ = [
 _ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
         item.name: item
-        for module in (small, quadratic, minimax, tube, learning, stochastic)
+        for module in (small, quadratic, minimax, tube, learning, stochastic, extremal)
         for name in module.__all__
         if isinstance(item := getattr(module, name), Entry)
     }

@@ -26,7 +26,10 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.autodiff import adjoints, directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.tape.patterns import PARTS
 from bilevel_sym.tape.program import Program, build
+from bilevel_sym.tape.rewriting import rewritten
+from bilevel_sym.tape.seams import Seams
 
 __all__ = ["PhiFormulas"]
 
@@ -50,25 +53,42 @@ class PhiFormulas:
     def __init__(self, problem: BilevelProblem) -> None:
         d, n = problem.d, problem.n
         self.d, self.n = d, n
-        self.graph = Graph(d + 2 * n + 2 * n * d)
+        seams = None if problem.tape.patterns is None else problem.tape.patterns.seams
+        count = 0 if seams is None else 2 * len(seams.edges)
+        self.graph = Graph(d + 2 * n + 2 * n * d + count)
         self.x, self.y, self.v = range(d), range(d, d + n), range(d + n, d + 2 * n)
         start = d + 2 * n
         self.W, self.V = range(start, start + n * d), range(start + n * d, start + 2 * n * d)
-        known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
-        self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
+        self.switches = range(start + 2 * n * d, start + 2 * n * d + count)
+        if seams is None:
+            known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
+            self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
+        else:
+            self.f, self.g = self._with_switches(seams)
+        self._model = problem.tape
+
+    def _with_switches(self, seams: Seams) -> list[Form]:
+        """f and g with the switches of their seams as further variables."""
+        graph, places = seams.graph, {v: k for k, v in enumerate((*self.x, *self.y))}
+        places |= {seams.first + k: switch for k, switch in enumerate(self.switches)}
+        functions = [seams.functions[PARTS.index((function, ""))] for function in "fg"]
+        return rewritten(
+            graph, functions, self.graph,
+            lambda node, _: self.graph.variables[places[node]] if graph.op[node] == "var" else None,
+        )  # fmt: skip
 
     @property
     def active(self) -> tuple[int, ...]:
         """The variables of x that occur in f or g."""
-        support = 0
-        for node in (*self.f.terms, *self.g.terms):
-            support |= self.graph.support[node]
+        model, support = self._model, 0
+        for node in (*model.f.terms, *model.g.terms):
+            support |= model.graph.support[node]
         return tuple(i for i, x in enumerate(self.x) if support >> x & 1)
 
     def program(self, names: Sequence[str]) -> Program:
-        """The program of these blocks; its stages are (x, y), v, W and V."""
+        """The program of these blocks; its stages are (x, y) and the switches, v, W and V."""
         blocks = {name: self._block(name) for name in names}
-        return build(self.graph, [(*self.x, *self.y), self.v, self.W, self.V], blocks)
+        return build(self.graph, [(*self.x, *self.y, *self.switches), self.v, self.W, self.V], blocks)
 
     def _block(self, name: str) -> Block:
         d, n = self.d, self.n
@@ -257,29 +277,8 @@ def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:
     small = Graph(1)
     (t,) = small.variables
     form = small.power(t, *parameter) if op in ("ipow", "rpow") else small.apply(op, t)
-    derivatives = []
+    argument, derivatives = _closed(graph.args[node][0]), []
     for _ in range(order):
         form = directional(small, form, {0: UNIT})
-        derivatives.append(_carried(small, form, graph, _closed(graph.args[node][0])))
+        derivatives += rewritten(small, [form], graph, lambda k, _: None if k else argument)
     return derivatives
-
-
-def _carried(small: Graph, form: Form, graph: Graph, argument: Form) -> Form:
-    """A form of one variable with the argument put in, on another graph."""
-    there: dict[int, Form] = {}
-
-    def carry(some: Form) -> Form:
-        return total([Form(some.constant, {}), *(there[k].scaled(c) for k, c in some.terms.items())])
-
-    for node in small.reachable(form.terms):
-        op, args = small.op[node], small.args[node]
-        match op:
-            case "var":
-                there[node] = argument
-            case "lin":
-                there[node] = carry(small.form(node))
-            case "ipow" | "rpow":
-                there[node] = graph.power(there[args[0]], *small.parameter[node])
-            case _:
-                there[node] = graph.apply(op, *(there[arg] for arg in args))
-    return carry(form)

@@ -8,19 +8,16 @@ Each bound is a formula of certified constants. What it bounds is certified over
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from bilevel_sym.constants import MinimaxConstants, Variant
+from bilevel_sym.constants import MinimaxConstants
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
-    bracket_of,
-    by_bracket,
-    by_sample,
     ends_of,
     exact,
     is_zero,
@@ -29,8 +26,9 @@ from verify.measures.derivative_checks import (
 )
 from verify.measures.derivatives_at import block_values
 from verify.measures.norm_calculus import derived
-from verify.measures.regions import Region, decided_over, regions
+from verify.measures.regions import Region, decided_over
 from verify.measures.responses import responses
+from verify.measures.sharp_bounds import of_phi_best
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, judged
@@ -107,7 +105,7 @@ def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str,
     else:
         values = np.max([largest_values(blocks[name]) for name in names], axis=0)
         bound = getattr(constants, constant)
-    worst = int(np.nanargmax(values))
+    worst = first_largest(values, skip_nan=True)
     value, ends, noise = float(values[worst]), ends_of(bound), ROUNDING * float(values[worst])
     contradicted = value - noise > ends.upper
     certified: Evidence = "proved" if is_zero(study.exact.tape, *names) else "certified"
@@ -130,7 +128,7 @@ def _lower_gradient(study: Study, region: Region) -> CheckResult:
     """|g_y| <= M, as printed. Nothing certifies it, except that g = -f in a minimax problem."""
     x, y, blocks = _around(study, region)
     values = largest_values(blocks["g_y"])
-    worst = int(np.nanargmax(values))
+    worst = first_largest(values, skip_nan=True)
     value, ends = float(values[worst]), ends_of(exact(region.constants).M)
     minimax = study.problem.kind == "minimax"
     return judged(
@@ -157,14 +155,15 @@ def grad_lipschitz(study: Study) -> CheckResult:
     Paper: Lemma A.2 [grad-Lipschitz]
     Assumes: Assumption 2.1 [assu:bilevel] over the box, read block by block.
     Deviation: the print has rho M^2/mu where rho M/mu follows; with M < 1 it is too small. L_phi = (ell + rho M/mu)(1 +
-    kappa)^2 is attained (one variable on each level, every derivative at its bound), so that "sharp" is this one.
+    kappa)^2 is attained over a box (``zoo.get("block_extremal")``). "sharp" also takes (ell + rho M/mu) kappa^2 from
+    constants that are read jointly, which follows from |(I, dy_dx)| <= kappa, and judges by the smaller of the two.
 
     >>> grad_lipschitz.title
     'grad Phi is Lipschitz with constant L_phi'
     """
-    return of_phi(
+    return of_phi_best(
         study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant=study.variant),
-        lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=derived()["hess"].norm,
+        lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=("hess", "norm"),
     )  # fmt: skip
 
 
@@ -175,50 +174,24 @@ def grad_lipschitz(study: Study) -> CheckResult:
 def lemma_c1(study: Study) -> Iterator[CheckResult]:
     """Phi of a minimax problem is smooth, and its Hessian is Lipschitz.
 
-    L_phi = ell (1 + kappa) and rho_phi = rho (1 + kappa)^3; sharp: L_phi = ell kappa
+    L_phi = ell (1 + kappa) and rho_phi = rho (1 + kappa)^3; sharp: L_phi = ell kappa and rho_phi = rho kappa^3
 
     Paper: Lemma C.1 [lemC.1]
     Assumes: Assumption 3.5 [assu:minimax] over the box. The constants are those of the blocks, which is less than the
     joint ell of the assumption.
-    Deviation: "sharp" takes the assumption at its word: where all of the Hessian of f is at most ell, ell kappa holds
-    (``MinimaxConstants.L_phi``). Both hold, and the smaller one is taken.
+    Deviation: "sharp" takes the assumption at its word: where all of the Hessian of f is at most ell, and all of its
+    third derivatives at most rho, ell kappa and rho kappa^3 hold (``MinimaxConstants``). Both hold, and the smaller
+    one is taken.
 
     >>> lemma_c1.title
     'Phi of a minimax problem is smooth, and its Hessian is Lipschitz'
     """
-    if study.variant == "sharp":
-        yield _sharp_minimax(study)
-    else:
-        yield of_phi(
-            study, "lemC.1", "L_phi", _minimax_l_phi,
-            lambda s: s.largest(s.hess_phi), part="L_phi", what="|Hess Phi|", proof=derived()["minimax hess"].norm,
-        )  # fmt: skip
-    yield of_phi(
-        study, "lemC.1", "rho_phi", _minimax_rho_phi,
-        lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
-        still=steady_hessian, proof=derived()["minimax hess"].lipschitz,
+    yield of_phi_best(
+        study, "lemC.1", "L_phi", lambda c: MinimaxConstants.L_phi(cast(Any, c), variant=study.variant),
+        lambda s: s.largest(s.hess_phi), part="L_phi", what="|Hess Phi|", proof=("minimax hess", "norm"),
     )  # fmt: skip
-
-
-def _minimax_l_phi(c: Any, variant: Variant = "corrected") -> Any:
-    return MinimaxConstants.L_phi(
-        c, variant=variant
-    )  # the formula wants ell and kappa, which both kinds of constants have
-
-
-def _minimax_rho_phi(c: Any) -> Any:
-    return MinimaxConstants.rho_phi(c)
-
-
-def _sharp_minimax(study: Study) -> CheckResult:
-    from verify.regularity import constants
-
-    joint: Any = exact(constants(study.exact, study.box, reading="joint", seconds=min(2.0, study.left / 4)).valid)
-    # the blocks may be so much smaller than the whole Hessian that their formula is the better one
-    bound = min(_minimax_l_phi(joint, "sharp"), _minimax_l_phi(exact(study.constants.valid)))
-    found = by_bracket(study, "lemC.1", *bracket_of(study, "L_phi"), bound, part="L_phi", what="|Hess Phi|")
-    if found is not None:
-        return found
-    region = replace(next(iter(regions(study))), constants=joint)
-    sample = responses(study, region)
-    return by_sample(study, "lemC.1", sample.largest(sample.hess_phi), bound, region, part="L_phi", what="|Hess Phi|")
+    yield of_phi_best(
+        study, "lemC.1", "rho_phi", lambda c: MinimaxConstants.rho_phi(cast(Any, c), variant=study.variant),
+        lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
+        still=steady_hessian, proof=("minimax hess", "lipschitz"),
+    )  # fmt: skip

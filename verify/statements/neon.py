@@ -17,18 +17,20 @@ from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.schedules.escape import NEON
 from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.runs import UNIT, compared
+from verify.measures.saddles import DELTA, Saddle, saddles, slopes
 from verify.registry import NotApplicable, claim
-from verify.statements.escape import DELTA, Saddle, easiest_saddle, rounding_of_phi
-from verify.statistics import judged_probability
+from verify.statements.escape import CONFIDENCE, rounding_of_phi, worst_of
+from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = ["neon", "saddle_decrease"]
 
-RUNS = 64
+RUNS = 100
 MOST_STEPS = 4000
 DIGITS = 45  # of Phi, whose differences are compared
 PRINTED = 1 / 40
@@ -45,17 +47,25 @@ def neon(study: Study) -> Iterator[CheckResult]:
 
     Paper: Lemma 4.1 [lem:neon]; Equation 4.5 [eq:phi-dec-highprob]; Equation D.23 [unlabelled:neon-rayleigh]
     Assumes: L_phi and rho_phi are Lipschitz constants over the box, here the certified ones; estimates as exact as
-    eq:est-error-neon asks. That may be finer than float64 can be; the message gives both numbers.
+    eq:est-error-neon asks. That may be finer than float64 can be; the message gives both numbers. Starts: every saddle
+    point of the box, and points beside each with 0 < |grad Phi| <= eps.
     Deviation: iota's condition has L_phi and rho_phi for ell and rho (judged by ``stuck_probability``). The sharp form
     has 0.0633/iota for 1/(40 iota): the proof has |u|^2 <= 9^(2/3) S^2 and uses 9 S^2.
 
     >>> neon.citation
     'Lemma 4.1 [lem:neon]'
     """
-    saddle = easiest_saddle(study, NEON)
-    label, e = "lem:neon", saddle.escape
-    if e.straightforward:
+    found = saddles(study, NEON)
+    hard = [saddle for saddle in found.found if not saddle.escape.straightforward]
+    if not hard:
         raise NotApplicable("L_phi < sqrt(rho_phi eps): there is nothing to escape from")
+    starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle, NEON))]
+    said = f"{found.words}, {len(starts) - len(hard)} starts beside them"
+    return worst_of((result for start in starts for result in _searched(study, start, len(starts))), said)
+
+
+def _searched(study: Study, saddle: Saddle, starts: int) -> Iterator[CheckResult]:
+    label, e = "lem:neon", saddle.escape
     if e.T_escape > MOST_STEPS:
         yield inconclusive(label, f"{e.T_escape} steps are too many here; {saddle}", variant=study.variant)
         return
@@ -74,8 +84,9 @@ def neon(study: Study) -> Iterator[CheckResult]:
     )  # fmt: skip
     failures = int((~returned | (-curvature < wanted)).sum())
     yield judged_probability(
-        label, failures, RUNS, DELTA, message=said, seed=study.seed, variant=study.variant, part="probability"
-    )
+        label, failures, RUNS, DELTA, corrected(CONFIDENCE, starts), message=said, seed=study.seed,
+        variant=study.variant, part="probability",
+    )  # fmt: skip
 
 
 def directions(study: Study, saddle: Saddle) -> Floats:
@@ -117,7 +128,11 @@ def saddle_decrease(study: Study) -> CheckResult:
     >>> saddle_decrease.citation
     'Lemma D.6 [lem:saddle-decrease]'
     """
-    saddle = easiest_saddle(study, NEON)
+    found = saddles(study, NEON)
+    return next(worst_of((_decreased(study, saddle) for saddle in found.found), found.words))
+
+
+def _decreased(study: Study, saddle: Saddle) -> CheckResult:
     e, rho_phi = saddle.escape, saddle.smooth.rho_phi
     length = math.sqrt(saddle.goal.eps / rho_phi)
     step = length / 80 if study.variant == "printed" else length / (80 * e.iota)
@@ -131,7 +146,7 @@ def saddle_decrease(study: Study) -> CheckResult:
         falls.append(_mean_fall(study, ends))
     if not falls:
         return inconclusive("lem:saddle-decrease", f"the step leaves the box; {saddle}", variant=study.variant)
-    worst = min(falls, key=lambda fall: fall.lower)
+    worst = falls[first_smallest([fall.lower for fall in falls])]
     return judged(
         "lem:saddle-decrease", claimed, worst, evidence="certified", n_points=len(falls), seed=study.seed,
         variant=study.variant, worst_point=study.named(saddle.x),

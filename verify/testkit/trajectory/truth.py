@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
-from verify.enclosures.branch_and_bound import maximise
+from verify.enclosures.branch_and_bound import SECOND, maximise
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import HessNorm
@@ -32,7 +33,7 @@ from verify.testkit.trajectory.record import Flags, Record
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
 
 SECONDS = 1.0  # for exact values along the run
-STUDY_SECONDS, SHARE = 6.0, 0.12  # of which the constants and L_phi each take a share
+EFFORT, L_PHI_WORK = 0.15, 0.7 * SECOND  # of a study of the hull; and for L_phi
 RTOL = 0.02  # to which L_phi is certified, if that takes no longer
 FIRST, MOST = 64, 20_000  # iterates that are looked at to see how long one takes, and at most
 ROOM = 1e-6  # by which the hull of a run is widened, relatively
@@ -120,9 +121,7 @@ class Truth:
         y_low, y_high = _hull(self.y_star[use], np.where(np.isfinite(reach), reach, 0.0)[use][:, None])
         symbols = (*self.record.problem.x, *self.record.problem.y)
         ends = zip(np.concatenate([low, y_low]).tolist(), np.concatenate([high, y_high]).tolist(), strict=True)
-        return Study(
-            self.record.problem, Box(dict(zip((s.name for s in symbols), ends, strict=True))), 0, STUDY_SECONDS
-        )
+        return Study(self.record.problem, Box(dict(zip((s.name for s in symbols), ends, strict=True))), 0, EFFORT)
 
     @cached_property
     def L_phi(self) -> tuple[Bracket, str]:
@@ -136,7 +135,7 @@ class Truth:
             return Bracket(0.0, float(self.given.L_phi())), "by the formula from the constants given"
         hull = ExactBox(self.study.x_box)
         found = maximise(
-            HessNorm(PhiBoxes(self.record.problem)), hull.lower, hull.upper, seconds=SHARE * STUDY_SECONDS,
+            HessNorm(PhiBoxes(self.record.problem)), hull.lower, hull.upper, budget=Budget(L_PHI_WORK),
             rtol=RTOL, floor=NOTHING, inside=hull.inside,
         )  # fmt: skip
         return Bracket(max(0.0, found.bracket.lower), found.bracket.upper), "certified over the hull of the run"

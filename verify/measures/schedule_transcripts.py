@@ -1,0 +1,143 @@
+"""Schedule transcripts: how the schedules put rates, scales and accuracies together, written down once more."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import mpmath
+
+from bilevel_sym.constants import Constants, MinimaxConstants, Variant
+from bilevel_sym.schedules import ineon, perturbed_aid, perturbed_gdmax, stocbio
+from bilevel_sym.schedules.aid import perturbed_accuracy
+from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, escape_of
+from bilevel_sym.schedules.goal import Goal, Smoothness
+from bilevel_sym.schedules.inner import aid_steps
+from verify.measures.agreement import Agreement
+from verify.measures.transcripts import DIGITS, compared_items, steps_needed
+
+__all__ = ["of_schedules"]
+
+mpf = mpmath.mpf
+
+
+def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]:
+    """The four schedules put their parts together as the theorems say, for a single escape.
+
+    >>> c, m = Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0), MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0)
+    >>> max(item.ratio for item in of_schedules(c, m)) <= 1
+    True
+    """
+    asked: dict[str, Any] = {"eps": 0.5, "delta": 0.1, "d": 3, "initial_error": 1.5, "gap": 2.0, "episodes": 1}
+    goal = Goal(**asked)
+    with warnings.catch_warnings(action="ignore"), mpmath.workdps(DIGITS):  # they cannot be run, which is no fault
+        variants: tuple[Variant, ...] = ("corrected", "printed")
+        for variant in variants:
+            smooth = _smoothness(c, variant)
+            aid, neon = perturbed_aid(c, **asked, variant=variant), ineon(c, **asked, variant=variant)
+            gdmax = perturbed_gdmax(minimax, **asked, variant=variant)
+            yield from compared_items(_of_aid(c, smooth, goal, aid), f"perturbed_aid, {variant}, for {c}")
+            yield from compared_items(_of_neon(c, smooth, goal, neon), f"ineon, {variant}, for {c}")
+            of_max = _smoothness(minimax, variant)
+            yield from compared_items(_of_gdmax(minimax, of_max, goal, gdmax), f"perturbed_gdmax, {variant}, {minimax}")
+        if c.sigma is not None:
+            found = stocbio(c, **asked)
+            yield from compared_items(_of_stocbio(c, _smoothness(c, "corrected"), goal, found), f"stocbio for {c}")
+
+
+def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
+    return Smoothness(float(c.L_phi(variant=variant)), float(c.rho_phi(variant=variant)))
+
+
+def _iterations(smooth: Smoothness, goal: Goal, escape: Any, decrease: Any, found: Any) -> int:
+    """gap (T + 1)/decrease + 25 L_phi gap/(3 eps^2), rounded up; the print has T for T + 1."""
+    flat = 25 * mpf(smooth.L_phi) * mpf(goal.gap) / (3 * mpf(goal.eps) ** 2)
+    more = 0 if escape.straightforward else mpf(goal.gap) * (escape.T_escape + (found.variant != "printed")) / decrease
+    return int(mpmath.ceil(flat + more))
+
+
+def _near(shipped: int, wanted: int) -> tuple[bool, bool]:
+    """Whole numbers that come from a rounded quotient, up to that rounding."""
+    return abs(shipped - wanted) <= 1 + 1e-9 * wanted, True
+
+
+def _of_aid(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
+    escape = escape_of(smooth, goal, PERTURBED)
+    accuracy = perturbed_accuracy(goal, escape)
+    longest = float(c.hypergradient_bound)
+    if found.variant != "printed":
+        longest = max(longest + accuracy, escape.r)
+    D, N = aid_steps(c, eta=escape.eta, initial_error=1.5, gradient_bound=longest, accuracy=accuracy)
+    algorithm: Any = found.algorithm()
+    return {
+        "D": (found.D, D), "N": (found.N, N), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
+        "accuracy": (found.accuracy, accuracy), "L_phi": (found.L_phi, smooth.L_phi),
+        "K": _near(found.K, _iterations(smooth, goal, escape, mpf(escape.F_escape) / 2, found)),
+        "the step that is run": (algorithm.eta, escape.eta), "the D that is run": (algorithm.estimator.D, D),
+        "the T that is run": (getattr(algorithm, "T_escape", escape.T_escape), escape.T_escape),
+    }  # fmt: skip
+
+
+def _of_gdmax(c: MinimaxConstants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
+    escape = escape_of(smooth, goal, PERTURBED)
+    accuracy = perturbed_accuracy(goal, escape)
+    kappa, q = mpf(float(c.kappa)), 1 - mpf(float(c.mu)) / mpf(float(c.ell))
+    longest = max(float(c.M_x), escape.r) if found.variant != "printed" else (1 + kappa) * mpf(float(c.M_x))
+    error = mpf(float(c.ell)) * (mpf("1.5") + 2 * mpf(escape.eta) * kappa * longest)
+    rate = mpmath.sqrt(q)
+    D = max(steps_needed(error, accuracy, rate), steps_needed(1, mpf("0.5"), rate)) if q else 1
+    return {
+        "D": (found.D, D), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
+        "accuracy": (found.accuracy, accuracy), "eta": (found.eta * smooth.L_phi, 1.0),
+        "K": _near(found.K, _iterations(smooth, goal, escape, mpf(escape.F_escape) / 2, found)),
+    }  # fmt: skip
+
+
+def _neon_accuracies(c: Constants, smooth: Smoothness, goal: Goal, escape: Escape, decrease: Any) -> tuple[Any, Any]:
+    """What iNEON asks of its estimates: the error of the gradient, and the distance of y."""
+    eps, iota = mpf(goal.eps), mpf(escape.iota)
+    parts = (
+        mpmath.sqrt(17) / (40 * iota**2), 1 / (16 * iota**2 * mpf(2) ** (iota / 4)),
+        (mpmath.cbrt(9) - 2) / (8 * iota), 1 / (750 * iota**2),
+    )  # fmt: skip
+    of_phi = min(eps**2 / (750 * iota**3 * mpf(smooth.L_phi)), decrease / 4)
+    return min(parts) * eps, of_phi / mpf(float(c.M))
+
+
+def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
+    printed = found.variant == "printed"
+    from_blocks = Smoothness(float(c.ell), float(c.rho)) if printed else None
+    escape = escape_of(smooth, goal, NEON, iota_from=from_blocks)
+    iota, length = mpf(escape.iota), mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi))
+    step, decrease = length / (40 * iota), mpf(goal.eps) * length / (3 * 40**3 * iota**3)
+    accuracy, of_y = _neon_accuracies(c, smooth, goal, escape, mpf("inf") if printed else decrease)
+    start, longest = mpf("1.5"), mpf(float(c.hypergradient_bound))
+    if not printed:
+        start += mpf(escape.eta) * mpf(float(c.drift)) * mpf(escape.r)
+        longest = 2 * (longest + accuracy)
+    D, N = aid_steps(
+        c, eta=escape.eta, initial_error=float(start), gradient_bound=float(longest), accuracy=float(accuracy),
+        accuracy_y=float(of_y),
+    )  # fmt: skip
+    sure = decrease if printed else decrease / 2
+    return {
+        "step": (found.step, step), "decrease": (found.decrease, decrease), "accuracy": (found.accuracy, accuracy),
+        "accuracy of y": (found.accuracy_y, of_y), "D": (found.D, D), "N": (found.N, N), "iota": (found.iota, iota),
+        "T": (found.T_escape, escape.T_escape), "F": (found.F_escape, escape.F_escape),
+        "K": _near(found.K, _iterations(smooth, goal, escape, sure, found)),
+        "the step of an escape": (found.escape().escape_step, step),
+    }  # fmt: skip
+
+
+def _of_stocbio(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
+    """Steps and depths that do not depend on how delta is shared."""
+    mu, ell = float(c.mu), float(c.ell)
+    algorithm: Any = found.algorithm()
+    return {
+        "alpha": (found.alpha * (ell + mu), 2.0), "beta": (found.beta * smooth.L_phi, 0.25),
+        "the step of the series": (found.eta_neumann * ell, 1.0), "tau": (found.tau * ell, 1.0),
+        "step": (found.step * found.iota, mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi)) / 80),
+        "batches of the series": (len(found.neumann_batches), found.Q),
+        "the D that is run": (algorithm.D, found.D), "the Q that is run": (algorithm.Q, found.Q),
+    }  # fmt: skip
