@@ -125,7 +125,8 @@ def _crossed(found: Sequence[Judgement], edge: str) -> Iterator[str]:
 
 def _markdown(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> Iterator[str]:
     yield INTRODUCTION
-    yield f"The problems on which claims are judged here: {', '.join(f'`zoo:{name}`' for name in REFERENCES)}."
+    names = ", ".join(f"`zoo:{name}`" for name in REFERENCES)
+    yield f"A claim is judged on the first of these problems that decides it: {names}, and one with noise in g\\_xxy."
     yield ""
     yield from _crossed(found, "|")
     yield ""
