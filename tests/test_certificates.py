@@ -287,7 +287,6 @@ HOSTILE: list[Callable[[dict[str, Any]], object]] = [
     lambda c: c["claims"]["rho"].update(directions="xyz"),
     lambda c: c["claims"]["mu"].update(covers={"g_yy 0": "9 . ."}),
     lambda c: c["claims"]["mu"].update(covers={"g_yy 0": "0 ."}),
-    lambda c: c["claims"]["mu"].update(covers={"g_yy 0": ". ."}),
     lambda c: c["claims"]["mu"].update(covers={"g_yy 0": "-1 . ."}),
     lambda c: c["claims"]["mu"].update(covers={"g_yy 0": "1/2 . ."}),
     lambda c: c["claims"]["mu"].update(covers={"g_yy 0": 7}),

@@ -12,6 +12,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,8 @@ def alterations(original: Content, seed: int) -> Content:
     rng = random.Random(f"{original['kind']} {seed}")
     content = copy.deepcopy(original)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        alter(content, rng)
+        with suppress(LookupError, TypeError, ValueError, AttributeError):  # what an alteration before it has spoilt
+            alter(content, rng)
     return content
 
 
