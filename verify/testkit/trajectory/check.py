@@ -91,5 +91,5 @@ def _whole(result: CheckResult, truth: Truth, deadline: Deadline) -> CheckResult
     """The same, or, where time was up before or while it was found, no HOLDS."""
     if not deadline.passed or result.verdict is not Verdict.HOLDS:
         return result
-    left_out = truth.remark or f"what was still to be done after {deadline.seconds:g} s"
+    left_out = truth.remark or "what was still to be done when the time was up"
     return replace(result, verdict=Verdict.INCONCLUSIVE, message=f"{CUT}; {left_out}; so far: {result.message}")
