@@ -74,15 +74,16 @@ for name in ("mu", "ell", "M"):
     print(name, certified.brackets[name], "at", {k: round(v, 4) for k, v in certified.points[name].items()})
 
 # %% [markdown]
-# ## Time buys width, never truth
+# ## Effort buys width, never truth
 #
-# A bracket is true whenever the search stops. `seconds=0` takes one look at the whole box; more time splits it where
-# that helps, and some constants need none. `rtol` says when to stop early.
+# A bracket is true whenever the search stops. `effort=0` takes one look at the whole box; more effort splits it where
+# that helps, and some constants need none. Effort counts boxes, not seconds: a slow or busy machine finds the same
+# bracket, later. `rtol` says when to stop early.
 
 # %%
 hasty = verify.constants(toy, effort=0)
 for name in ("rho", "M"):
-    print(f"{name:3} at once {hasty.brackets[name]!s:20}  with time {certified.brackets[name]}")
+    print(f"{name:3} at once {hasty.brackets[name]!s:20}  with effort {certified.brackets[name]}")
 for rtol in (1, 0.3, 0.1):
     print(f"rtol = {rtol:<3} sup |Hess Phi| in {verify.smoothness(toy, rtol=rtol).L_phi}")
 

@@ -66,8 +66,8 @@ plt.rcParams.update({"figure.figsize": (7.0, 4.0), "axes.spines.top": False, "ax
 # ## Every statement on three problems
 #
 # A bilevel problem whose $\Phi$ has a saddle point at 0 and two minima; a minimax problem ($\min_x \max_y f$, the case $g = -f$); and a stochastic problem, whose $f$ and $g$
-# are means over data. `verify.run` puts every statement of the theory to the test on each. (`seconds` is the most that it may take, so large here that nothing
-# depends on the clock.)
+# are means over data. `verify.run` puts every statement of the theory to the test on each. How much work it does is a
+# count (`effort`), never a time, so that a slow or busy machine gives the same report.
 
 # %%
 names = ("saddle", "minimax_not_nash", "stochastic_noise")
