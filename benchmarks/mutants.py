@@ -35,7 +35,8 @@ __all__ = ["Outcome", "main", "reaching"]
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("bilevel_sym", "verify", "tests", "benchmarks")
 COUNT, SEED = 240, 0
-ENDLESS = 300.0  # seconds for a probe that takes some twenty, and for tests: a mutant may loop for ever
+ENDLESS = 300  # seconds of a processor, for a probe that takes some twenty, and for tests: a mutant may loop for ever
+ASLEEP = 20  # times that by the clock, for what waits without working
 TARGET_VERIFY, TARGET_TESTS = 0.90, 0.97
 NOT_REACHING = ("test_notebooks.py", "test_documentation.py", "test_packaging.py", "test_reference.py")
 
@@ -64,23 +65,25 @@ class Copy:
         for cache in (ROOT / "bilevel_sym").rglob("__pycache__"):
             shutil.copytree(cache, folder / cache.relative_to(ROOT), dirs_exist_ok=True)
 
-    def run(self, *command: str, seconds: float) -> tuple[int | None, str]:
+    def run(self, *command: str) -> tuple[int | None, str]:
         """The exit code (None where there was no end) and the last line that a Python command printed."""
         environment = os.environ | {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        limited = ["/bin/sh", "-c", f'ulimit -t {ENDLESS}; exec "$@"', "sh", sys.executable, *command]
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [sys.executable, *command], cwd=self.folder, env=environment, stdout=output, stderr=subprocess.STDOUT,
+                limited, cwd=self.folder, env=environment, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
             try:
-                code: int | None = process.wait(seconds)
+                code: int | None = process.wait(ASLEEP * ENDLESS)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 code = None
             output.seek(0)
             lines = [line.strip() for line in output.read().splitlines() if line.strip()]
-        return code, lines[-1] if lines else ""
+        ended = None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
+        return ended, lines[-1] if lines else ""
 
     def outcome(
         self, mutant: Mutant, store: Path, tests: Sequence[str], known: Outcome, wanted: Sequence[str]
@@ -92,7 +95,7 @@ class Copy:
         by_verify, by_tests = known.by_verify, known.by_tests
         try:
             if by_verify is None and "verify" in wanted:
-                by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store), seconds=ENDLESS))
+                by_verify = _noticed(*self.run("-m", "benchmarks.mutants_probe", str(store)))
             if by_tests is None and "tests" in wanted:
                 by_tests = self._tested(mutant, tests)
         finally:
@@ -104,7 +107,7 @@ class Copy:
         """The examples of the module and the nearest tests first, as collecting all of them takes longer than those."""
         for some in ([mutant.path, *tests[:2]], tests[2:6], tests[6:]):
             if some:
-                code, last = self.run("-m", "pytest", *TEST_OPTIONS, *some, seconds=ENDLESS)
+                code, last = self.run("-m", "pytest", *TEST_OPTIONS, *some)
                 if code not in (0, NOTHING_COLLECTED):
                     return last if code is not None else "no end"
         return ""
@@ -230,7 +233,7 @@ def measured(mutants: Sequence[Mutant], folder: Path, jobs: int, wanted: Sequenc
 def _verdicts(copies: Queue[Copy], store: Path) -> Path:
     """What is said without a mutant."""
     first = copies.get()
-    code, last = first.run("-m", "benchmarks.mutants_probe", str(store), seconds=2 * ENDLESS)
+    code, last = first.run("-m", "benchmarks.mutants_probe", str(store))
     copies.put(first)
     if code != 0:
         raise SystemExit(f"without a mutant the probe fails: {last}")

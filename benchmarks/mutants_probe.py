@@ -28,7 +28,7 @@ BAD = ("VIOLATED", "INCONCLUSIVE")
 
 def verdicts(name: str, claims: Sequence[str] | None) -> dict[str, str]:
     """What is said of each statement, or of some, about a problem of the zoo."""
-    report = verify.run(zoo.get(name).problem, claims=claims, rng=0)
+    report = verify.run(zoo.get(name).problem, claims=claims, rng=0, effort="quick")
     return {f"{result.label} {result.part}".strip(): str(result.verdict) for result in report.results}
 
 

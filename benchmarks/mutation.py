@@ -46,7 +46,7 @@ TURNED: Mapping[type, type] = MappingProxyType(
 OTHER_CALL: Mapping[str, str] = MappingProxyType({"min": "max", "max": "min", "ceil": "floor", "floor": "ceil"})
 REFUSALS = (
     "__post_init__", "__repr__", "__str__", "check", "_raise", "require_estimator", "require_escape", "auto",
-    "goal_of", "smoothness_of", "_checked", "_check_bounds", "_is_seed",
+    "goal_of", "smoothness_of", "_is_seed", "require_chance", "positive_accuracy", "float_of", "floats_of",
 )  # fmt: skip
 FEWEST = 4  # mutants of a file
 
@@ -105,7 +105,7 @@ class _Walker(ast.NodeVisitor):
     # ---- what is left alone
 
     def _inside(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        if node.name in REFUSALS:
+        if node.name in REFUSALS or node.name.startswith("_check"):
             return
         self._names.append(node.name)
         for child in node.body:  # neither decorators nor annotations nor defaults

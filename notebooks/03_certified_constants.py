@@ -155,9 +155,23 @@ for name, truth in (("toy", found), ("witness", verify.smoothness(witness, rtol=
 # thing it bounds exceeds. (The table further up says 50.3 for the formula of `toy`, because `smoothness` is content
 # with constants to two percent.)
 #
-# For bilevel problems nothing sharper than the corrected formula is proved here. For minimax problems there is:
-# $\ell\kappa$ in the place of $\ell(1 + \kappa)$, with $\ell$ read jointly. It is attained by a quadratic in two
-# variables.
+# Read block by block, nothing sharper than the corrected formulas exists: `block_extremal` attains both, over a box, at
+# a corner of it.
+
+# %%
+extremal = zoo.get("block_extremal")
+print(f"formulas {extremal.constants.L_phi()} and {extremal.constants.rho_phi()}")
+certified = verify.smoothness(extremal.problem)
+print(f"truth in {certified.L_phi} and {certified.rho_phi}")
+
+# %% [markdown]
+# Read jointly, where $\ell$ bounds the whole Hessian of $g$ and $\rho$, $\nu$, $M$ whole derivatives too, $(x, y^*(x))$
+# moves at most $\kappa$ times as fast as $x$: $|(I, \mathrm{d}y/\mathrm{d}x)| \le \kappa$. So $1 + \kappa$ becomes
+# $\kappa$,
+# $$L_\phi = \kappa^2\Big(\ell + \frac{\rho M}{\mu}\Big), \qquad \rho_\phi = \kappa^3\Big(\rho + \frac{\nu M}{\mu} +
+# \frac{3\rho}{\mu}\Big(\ell + \frac{\rho M}{\mu}\Big)\Big) .$$
+# For minimax problems these are $\ell\kappa$ in the place of $\ell(1 + \kappa)$, and $\rho\kappa^3$. The first is attained
+# by a quadratic in two variables.
 
 # %%
 attained = MinimaxProblem("x**2/2 + 2*x*y - y**2/2", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})

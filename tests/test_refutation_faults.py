@@ -114,7 +114,7 @@ def perturbs_too_soon(patch: Patch) -> None:
 
 
 def noise_too_long(patch: Patch) -> None:
-    patch.setattr(perturbed, "uniform_in_ball", lambda rng, d, r: 1.01 * BALL(rng, d, r))
+    patch.setattr(noise, "uniform_in_ball", lambda rng, d, r: 1.01 * BALL(rng, d, r))
 
 
 def noise_on_the_sphere(patch: Patch) -> None:
@@ -122,7 +122,7 @@ def noise_on_the_sphere(patch: Patch) -> None:
         u = BALL(rng, d, r)
         return r * u / np.linalg.norm(u)
 
-    patch.setattr(ineon, "uniform_in_ball", sphere)
+    patch.setattr(noise, "uniform_in_ball", sphere)
 
 
 def cold_start(patch: Patch) -> None:

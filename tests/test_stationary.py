@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from itertools import combinations_with_replacement, product
 from typing import Any
@@ -187,9 +186,7 @@ def test_boxes_by_name_by_position_and_with_y() -> None:
 
 
 def test_a_singular_hessian_is_one_cluster_quickly() -> None:
-    started = time.process_time()
     result = search(zoo.get("minimax_degenerate").problem)
-    assert time.process_time() - started < 2
     assert not result.complete
     assert len(result.undecided) == 1
     assert result.boxes < 1000
@@ -207,9 +204,8 @@ def test_an_irrational_singular_point_stays_undecided() -> None:
 
 def test_a_curve_of_stationary_points_does_not_take_for_ever() -> None:
     problem = BilevelProblem("(x1 - x2)**2 + y**2", "y**2/2", "x1 x2", "y")
-    started = time.monotonic()
     result = search(problem, Box([-1, -1], [1, 1]), effort=0.4)
-    assert time.monotonic() - started < 10
+    assert result.boxes < 100_000
     assert len(result.undecided) <= 3
     covered = [dict(box.items()) for box in result.undecided]
     for t in np.linspace(-1, 1, 21):

@@ -50,7 +50,7 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
             "rest of the series": (_number(series_rest(c, None, 4)), rest),
             "sharp rest of the series": (_number(series_rest(c, estimator.eta, 4)), sharp),
             "variance": (_number(variance_bound(c, estimator, 5)), best),
-            "mean square error": (_number(error_bound(c, estimator, 5, away, "corrected")), mean_square + mpf("1.125")),
+            "mean square error": (_number(error_bound(c, estimator, 5, away, "corrected")), mean_square + mpf("0.6")),
             "printed mean square error": (
                 _number(error_bound(c, estimator, 5, away, "printed")), mean_square + mpf("0.5625"),
             ),

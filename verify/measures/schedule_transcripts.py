@@ -41,9 +41,12 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
             yield from compared_items(_of_neon(c, smooth, goal, neon), f"ineon, {variant}, for {c}")
             of_max = _smoothness(minimax, variant)
             yield from compared_items(_of_gdmax(minimax, of_max, goal, gdmax), f"perturbed_gdmax, {variant}, {minimax}")
-        if c.sigma is not None:
-            found = stocbio(c, **asked)
-            yield from compared_items(_of_stocbio(c, _smoothness(c, "corrected"), goal, found), f"stocbio for {c}")
+            if c.sigma is not None:
+                found = stocbio(c, **asked, variant=variant)
+                yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
+        unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
+        gdmax = perturbed_gdmax(unknown, **asked)
+        yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
 
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
@@ -83,7 +86,11 @@ def _of_gdmax(c: MinimaxConstants, smooth: Smoothness, goal: Goal, found: Any) -
     escape = escape_of(smooth, goal, PERTURBED)
     accuracy = perturbed_accuracy(goal, escape)
     kappa, q = mpf(float(c.kappa)), 1 - mpf(float(c.mu)) / mpf(float(c.ell))
-    longest = max(float(c.M_x), escape.r) if found.variant != "printed" else (1 + kappa) * mpf(float(c.M_x))
+    if c.M_x is None:  # then the gap bounds the gradient: |grad Phi|^2 <= 2 L_phi (gap + F), and eps for the estimate
+        gradient = mpmath.sqrt(2 * mpf(smooth.L_phi) * (mpf(goal.gap) + mpf(escape.F_escape))) + mpf(goal.eps)
+    else:
+        gradient = mpf(float(c.M_x)) * (1 + kappa if found.variant == "printed" else 1)
+    longest = gradient if found.variant == "printed" else max(gradient, mpf(escape.r))
     error = mpf(float(c.ell)) * (mpf("1.5") + 2 * mpf(escape.eta) * kappa * longest)
     rate = mpmath.sqrt(q)
     D = max(steps_needed(error, accuracy, rate), steps_needed(1, mpf("0.5"), rate)) if q else 1
@@ -131,13 +138,14 @@ def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[s
 
 
 def _of_stocbio(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    """Steps and depths that do not depend on how delta is shared."""
-    mu, ell = float(c.mu), float(c.ell)
-    algorithm: Any = found.algorithm()
+    """Steps and depths that do not depend on how delta is shared; the print leaves iota out of the escape step."""
+    mu, ell, printed = float(c.mu), float(c.ell), found.variant == "printed"
+    length = mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi))
     return {
         "alpha": (found.alpha * (ell + mu), 2.0), "beta": (found.beta * smooth.L_phi, 0.25),
         "the step of the series": (found.eta_neumann * ell, 1.0), "tau": (found.tau * ell, 1.0),
-        "step": (found.step * found.iota, mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi)) / 80),
+        "step": (found.step * (1 if printed else found.iota), length / 80),
+        "decrease": (found.decrease * found.iota**3, mpf(goal.eps) * length / (3 * 80**3)),
         "batches of the series": (len(found.neumann_batches), found.Q),
-        "the D that is run": (algorithm.D, found.D), "the Q that is run": (algorithm.Q, found.Q),
+        "the first batch of the series": (found.neumann_batches[0], mpf(found.B) * found.Q),
     }  # fmt: skip

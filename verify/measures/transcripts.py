@@ -7,6 +7,7 @@ less does not. What is corrected in the print is corrected here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -105,6 +106,13 @@ def of_constants(c: Constants) -> Iterator[Agreement]:
             "printed L_phi": (c.L_phi(variant="printed"), L_phi + rho * M * (M - 1) / mu),
             "rho_phi": (c.rho_phi(), rho_phi),
             "printed rho_phi": (c.rho_phi(variant="printed"), rho_phi + 2 * M * (rho * u / mu) ** 2),
+            "sharp joint L_phi": (replace(c, reading="joint").L_phi(variant="sharp"), kappa**2 * slope),
+            "sharp joint rho_phi": (
+                replace(c, reading="joint").rho_phi(variant="sharp"),
+                (kappa / u) ** 3 * rho_phi,
+            ),
+            "sharp L_phi": (c.L_phi(variant="sharp"), L_phi),
+            "sharp rho_phi": (c.rho_phi(variant="sharp"), rho_phi),
             "drift": (c.drift, drift),
             "hypergradient bound": (c.hypergradient_bound, M * u),
             "Gamma_1": (c.gamma_1(0.25, 1.5, gradient_bound=0.75), gamma),
@@ -309,7 +317,7 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     mu, ell, M, sigma = (mpf(float(value)) for value in (c.mu, c.ell, c.M, c.sigma))
     smooth = Smoothness(float(c.L_phi()), float(c.rho_phi()))
     goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=1.5, gap=1.0, episodes=1)
-    found = stocbio_steps(c, smooth, goal)
+    found, escaping = stocbio_steps(c, smooth, goal), stocbio_steps(c, smooth, goal, longest=10.0)
     kappa, beta, sixth = ell / mu, 1 / (4 * mpf(smooth.L_phi)), mpf(goal.eps) ** 2 / (2400 * mpf(smooth.L_phi))
     rho = mpf(float(c.rho))
     away = (1 + kappa) * (ell + M * rho / mu)
@@ -321,11 +329,14 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
         "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g),
         "batch_f": (lambda n: beta * (2 * kappa**2 + mpf("0.5")) * M**2 / n, found.batch_f),
         "B": (lambda n: 4 * beta * (kappa * M) ** 2 / n, found.B),
-        "S": (lambda n: mpf("1.5") * beta * away**2 * sigma**2 / (ell * mu * n), found.S),
-        "D": (lambda n: max(mpf("1.5") * beta * away**2 * start, 4 * sixth) * q ** (2 * n), found.D),
+        "S": (lambda n: mpf(19) / 15 * beta * away**2 * sigma**2 / (ell * mu * n), found.S),
+        "D": (lambda n: max(mpf(19) / 15 * beta * away**2 * start, 4 * sixth) * q ** (2 * n), found.D),
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
+    farther = mpf("1.5") ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
+    after = max(mpf(19) / 15 * beta * away**2 * farther, 4 * sixth)
+    pairs["D after an escape"] = (escaping.D, steps_needed(after / near, sixth, q**2) if q else 1)
     for name, (term, n) in terms.items():
         pairs[f"{name} suffices"] = (bool(term(n) <= sixth * near), True)
         if n > 1:

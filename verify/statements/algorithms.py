@@ -189,6 +189,8 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
             continue
         late = (falls[deepest] + falls[SEARCH + 1]) / 2  # reached by one step more, if at all
         for depth in (falls[deepest] * (1 - 1e-3), min(falls[deepest] * 1.5, 2 * late - falls[deepest]), late):
+            if not depth < -1e-9:
+                continue
             F = -float(depth) / FOUND
             neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F)
             u = neon.direction(study.exact, setting.x[row], y0=setting.y[row], rng=row)

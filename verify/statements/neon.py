@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
+from flint import arb
 
 from bilevel_sym import evaluate
 from bilevel_sym.errors import BilevelError
@@ -17,11 +18,13 @@ from bilevel_sym.oracle import ExactOracle
 from bilevel_sym.schedules.escape import NEON
 from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.tape.balls import precision
 from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
-from verify.measures.runs import UNIT, compared
+from verify.measures.runs import UNIT
 from verify.measures.saddles import DELTA, Saddle, saddles, slopes
+from verify.measures.samples import BITS, ends
 from verify.registry import NotApplicable, claim
 from verify.statements.escape import CONFIDENCE, rounding_of_phi, worst_of
 from verify.statistics import corrected, judged_probability
@@ -78,14 +81,28 @@ def _searched(study: Study, saddle: Saddle, starts: int) -> Iterator[CheckResult
     part = SHARP if study.variant == "sharp" else PRINTED
     wanted = part / e.iota * saddle.smooth.curvature(saddle.goal.eps)
     said = f"{saddle}; {_accuracy(study, saddle)}"
-    yield compared(
-        label, study, np.full(RUNS, wanted), np.where(returned, -curvature, np.nan), 64 * UNIT * saddle.smooth.L_phi,
-        part="curvature", at=np.broadcast_to(saddle.x, (RUNS, len(saddle.x))), message=said,
-    )  # fmt: skip
+    yield _curved(study, saddle, found[returned], curvature[returned], wanted, said)
     failures = int((~returned | (-curvature < wanted)).sum())
     yield judged_probability(
         label, failures, RUNS, DELTA, corrected(CONFIDENCE, starts), message=said, seed=study.seed,
         variant=study.variant, part="probability",
+    )  # fmt: skip
+
+
+def _curved(study: Study, saddle: Saddle, found: Floats, curvature: Floats, wanted: float, said: str) -> CheckResult:
+    """The curvature along the flattest direction that was returned, certified: it is promised for each of them."""
+    if not len(found):
+        return inconclusive("lem:neon", f"nothing was returned; {said}", variant=study.variant, part="curvature")
+    u = found[first_smallest((-curvature).tolist())]
+    hessian = evaluate(study.exact, saddle.x.tolist()).hess_phi
+    with precision(BITS):
+        v = [arb(float(entry)) for entry in u]
+        image = [sum((a * h.value for a, h in zip(v, row, strict=True)), arb(0)) for row in hessian]
+        form, size = (sum((a * b for a, b in zip(v, other, strict=True)), arb(0)) for other in (image, v))
+        along = ends(-form / size)
+    return judged(
+        "lem:neon", wanted, along, evidence="certified", message=said, part="curvature", variant=study.variant,
+        n_points=len(found), seed=study.seed, worst_point=study.named(saddle.x),
     )  # fmt: skip
 
 
