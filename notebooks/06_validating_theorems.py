@@ -567,7 +567,7 @@ ax.set(
 plt.show()
 
 # %%
-for label in ("lem:descent", "eq:qprelation", "eq:aid-step2", "unlabelled:remark-nonasymptotic"):
+for label in ("lem:descent", "eq:qprelation", "uspace-def", "unlabelled:remark-nonasymptotic"):
     print(f"{cite(label):50} {accounts[label].how:11} {accounts[label].text}")
 
 # %% [markdown]
