@@ -34,8 +34,8 @@ def claim_line(result: Figure1) -> str:
         f"has passed more saddle points than BO in {c.ahead}, fewer in {c.behind}; in every panel at least "
         f"{c.stairs:.0%} of the saddle points that PBO passes are stairs ({STAY} iterations or longer), at least "
         f"{c.on_plateaus:.0%} of its iterations before arrival are on plateaus (within {NEAR:.0%} of the drop), and at "
-        f"least {c.aided:.0%} of its plateaus after the first hold a perturbation; Φ never rises by more than "
-        f"{c.rise:.1%} of the drop; all runs of PBO arrive in: {arrived}"
+        f"least {c.aided:.0%} of its plateaus after the first hold a perturbation (the text says each); Φ never "
+        f"rises by more than {c.rise:.1%} of the drop; all runs of PBO arrive in: {arrived}"
     )
 
 
