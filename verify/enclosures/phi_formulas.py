@@ -200,7 +200,7 @@ class _Contraction:
 
     def second(self) -> list[Form]:
         """D^2 of the form along the pairs of columns: bar phi'' u_a u_b, and bar (q_a r_b + r_a q_b)."""
-        graph, sums = self.graph, [[] for _ in self.pairs]  # type: Graph, list[list[Form]]
+        sums: list[list[Form]] = [[] for _ in self.pairs]
         for node in self.nodes:
             bar = self.bar.get(node, NOTHING)
             for k, bent in enumerate(self._bends(node)):
