@@ -121,8 +121,8 @@ def test_a_step_that_shares_its_batch_with_the_check_costs_more(monkeypatch: pyt
         return next(r.verdict for r in corollaries.stocbio_complexities(study) if r.part == "JV_g")
 
     assert verdict() is Verdict.HOLDS
-    sizes = corollaries.stocbio_sizes()
-    monkeypatch.setattr(corollaries, "stocbio_sizes", lambda: sizes | {"step_g": sizes["batch_g"]})
+    sizes = corollaries._stocbio_orders()
+    monkeypatch.setattr(corollaries, "_stocbio_orders", lambda: {**sizes, "step_g": sizes["batch_g"]})
     assert verdict() is Verdict.VIOLATED
 
 

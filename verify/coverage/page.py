@@ -44,6 +44,6 @@ ENDS = """\
 - **By definition.** Names and formulas that are computed as they are printed; there is nothing to be right about.
 - **Assumed, not verified.** That a claim which holds on the problems that were tried holds on all: a theorem about
   all problems is proved here only where its row says so. The theorems' own K (5e9 iterations and more) is never run
-  to its end. What O() hides is compared in orders. Lemma D.3 has no proof, here or in the paper. Remarks that compare
-  with other papers are open, because those papers are not here.
+  to its end. What O() hides is compared in orders. Lemma D.3 as printed has no proof, here or in the paper. Remarks
+  that compare with other papers are open, because those papers are not here.
 """
