@@ -38,7 +38,8 @@ def parameters(text: str) -> tuple[float, float, float]:
     """m, q, k of a problem's text, in the forms in which the alterations write it."""
     f = re.search(r'f = "(\S+?)\*x\*y"', text)
     g = re.search(r'g = "(\S+?)\*y\*\*2/2 - (?:(\S+?)\*)?y\*sin\(x\)"', text)
-    assert f and g, text
+    assert f is not None, text
+    assert g is not None, text
     return float(f[1]), float(g[1]) / 2, float(g[2] or 1)
 
 
@@ -83,7 +84,10 @@ def is_false(content: Content, found: dict[str, Any]) -> bool:
         truth = (truth_of_constants if kind == "block" else truth_of_smoothness)(m, q, k, box)
         ends = {name: (float(low), float(high)) for name, (low, high) in found["numbers"].items()}
         assert set(ends) == set(truth)
-        return any(not low - SLACK - 1e-7 * t <= t <= high * (1 + SLACK) + SLACK for (low, high), t in zip(ends.values(), (truth[n] for n in ends), strict=True))
+        return any(
+            not low - SLACK - 1e-7 * t <= t <= high * (1 + SLACK) + SLACK
+            for (low, high), t in zip(ends.values(), (truth[n] for n in ends), strict=True)
+        )
     if kind == "point":
         x = box["x"][0]
         s = m * k / (2 * q)
@@ -134,14 +138,20 @@ def moved_number(text: str, rng: random.Random) -> str:
     if how == "digit" and re.search(r"\d", text):
         place = rng.choice([m.start() for m in re.finditer(r"\d", text)])
         return text[:place] + rng.choice("0123456789") + text[place + 1 :]
-    scale = {"more": 1 + 10 ** rng.uniform(-6, -0.5), "less": 1 - 10 ** rng.uniform(-6, -0.5), "far": rng.uniform(-5, 5)}
+    scale = {
+        "more": 1 + 10 ** rng.uniform(-6, -0.5),
+        "less": 1 - 10 ** rng.uniform(-6, -0.5),
+        "far": rng.uniform(-5, 5),
+    }
     return repr({"sign": -value, "zero": 0.0}.get(how, value * scale.get(how, 1.0)))
 
 
 def alter(content: Content, rng: random.Random) -> None:
     """One alteration of a random sort."""
     leaves = [p for p in paths(content) if p[0] not in ("format", "problem")]
-    sort = rng.choice(["number", "number", "number", "claim", "problem", "box", "cuts", "delete", "double", "swap", "shuffle"])
+    sort = rng.choice(
+        ["number", "number", "number", "claim", "problem", "box", "cuts", "delete", "double", "swap", "shuffle"]
+    )
     path = rng.choice(leaves)
     if sort == "claim" and isinstance(content.get("claims"), dict):
         chosen = content["claims"][rng.choice(sorted(content["claims"]))]
@@ -151,7 +161,9 @@ def alter(content: Content, rng: random.Random) -> None:
         try:
             at(content, path[:-1])[path[-1]] = moved_number(at(content, path), rng)
         except program.Refused:
-            at(content, path[:-1])[path[-1]] = rng.choice(["", "0", "local minimum", "saddle", "local maximum", "g_yy 0"])
+            at(content, path[:-1])[path[-1]] = rng.choice(
+                ["", "0", "local minimum", "saddle", "local maximum", "g_yy 0"]
+            )
     elif sort == "problem":
         m, q, k = (rng.choice([repr(round(v * rng.uniform(0.5, 2), 3)), repr(v)]) for v in (2.0, 3.0, 1.0))
         content["problem"] = written(m, q, k)
@@ -174,7 +186,11 @@ def alter(content: Content, rng: random.Random) -> None:
 
 
 def alter_cuts(content: Content, rng: random.Random) -> None:
-    covers = [claim["covers"] for claim in content.get("claims", {}).values() if isinstance(claim, dict) and claim.get("covers")]
+    covers = [
+        claim["covers"]
+        for claim in content.get("claims", {}).values()
+        if isinstance(claim, dict) and claim.get("covers")
+    ]
     if not covers:
         return
     chosen = rng.choice(covers)
@@ -225,7 +241,9 @@ def outcome(content: Content, path: Path) -> str:
 
 
 def test_the_originals_are_true_and_accepted(originals: dict[str, Content], tmp_path: Path) -> None:
-    assert {kind: outcome(content, tmp_path / "x.json") for kind, content in originals.items()} == dict.fromkeys(originals, "true")
+    assert {kind: outcome(content, tmp_path / "x.json") for kind, content in originals.items()} == dict.fromkeys(
+        originals, "true"
+    )
 
 
 def test_what_is_false_is_told(originals: dict[str, Content]) -> None:
@@ -269,7 +287,9 @@ def test_a_checker_that_nods_is_noticed(
         content["claims"]["grad_norm"] |= {"upper": "inf", "lower": "50", "point": {"x": "100"}}
     elif planted == "definite":
         content = copy.deepcopy(originals["stationary"])
-        content["points"][0]["kind"] = "local minimum" if content["points"][0]["kind"] != "local minimum" else "local maximum"
+        content["points"][0]["kind"] = (
+            "local minimum" if content["points"][0]["kind"] != "local minimum" else "local maximum"
+        )
     else:
         content["claims"]["M"] |= {"upper": "0.5", "lower": "0", "at": ""}
         content["kind"] = "joint"
