@@ -38,7 +38,8 @@ def parameters(text: str) -> tuple[float, float, float]:
     """m, q, k of a problem's text, in the forms in which the alterations write it."""
     f = re.search(r'f = "(\S+?)\*x\*y"', text)
     g = re.search(r'g = "(\S+?)\*y\*\*2/2 - (?:(\S+?)\*)?y\*sin\(x\)"', text)
-    assert f and g, text
+    assert f is not None, text
+    assert g is not None, text
     return float(f[1]), float(g[1]) / 2, float(g[2] or 1)
 
 

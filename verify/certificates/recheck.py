@@ -191,7 +191,7 @@ class Problem:
     """A problem file; ``rows`` are f and g as lists of (expression, data, sign), one for each row of data."""
     def __init__(self, text: str) -> None:
         table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
-        kind, data = table["kind"], table.get("data", {})
+        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Any]]()
         extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
         if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra:
             raise Refused("the problem lacks a key, or has one too many")
@@ -201,7 +201,6 @@ class Problem:
         taken = [*self.names, *xi, *zeta, *numbers]
         if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
             raise Refused("a name of the problem is none, or stands twice")
-        self.rows: dict[str, list[Any]] = {}
         for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
             tree = self.parsed(table["f" if kind == "minimax" else key])
             rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
@@ -386,7 +385,8 @@ class Checker:
                     return None
             except ArithmeticError:
                 return self.widest(box)  # what is undefined here may be defined on both halves
-            sizes = [sum(float(move[k].abs_upper()) for move in moves) for k in every]
+            weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
+            sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
         self.cover(name, cuts, test)
     def attained(self, name: str, claim: Any, field: Field, indices: Sequence[Any]) -> None:
