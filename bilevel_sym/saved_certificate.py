@@ -20,38 +20,47 @@ from flint import arb
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 
-__all__ = ["FORMAT", "decimal_ball", "problem_text", "rounded_down", "rounded_up", "write_certificate"]
+__all__ = [
+    "EXACT",
+    "FORMAT",
+    "LOOSE",
+    "decimal_ball",
+    "problem_text",
+    "rounded_down",
+    "rounded_up",
+    "write_certificate",
+]
 
 FORMAT = "bilevel-sym/saved/1"
 DIGITS = 8  # of a bound in a file
-SLACK = decimal.Decimal("2e-8")  # for another arithmetic to prove the same, relatively
+EXACT, LOOSE = "2e-8", "1e-4"  # what another arithmetic may need to prove the same, relatively
 
 
-def rounded_up(value: float) -> str:
-    """A decimal above a number that is a little larger, so that other roundings reach it too; zero stays zero.
+def rounded_up(value: float, slack: str = EXACT) -> str:
+    """A decimal above a number that is a little larger, relatively by ``slack``; zero stays zero.
 
-    >>> rounded_up(2.0), rounded_up(-2.0), rounded_up(0.0)
-    ('2.0000001', '-1.9999999', '0')
+    >>> rounded_up(2.0), rounded_up(-2.0), rounded_up(2.0, LOOSE), rounded_up(0.0)
+    ('2.0000001', '-1.9999999', '2.0002', '0')
     """
-    return _rounded(value, decimal.ROUND_CEILING, 1)
+    return _rounded(value, decimal.ROUND_CEILING, decimal.Decimal(slack))
 
 
-def rounded_down(value: float) -> str:
+def rounded_down(value: float, slack: str = EXACT) -> str:
     """A decimal below a number that is a little smaller; zero stays zero.
 
     >>> rounded_down(2.0)
     '1.9999999'
     """
-    return _rounded(value, decimal.ROUND_FLOOR, -1)
+    return _rounded(value, decimal.ROUND_FLOOR, -decimal.Decimal(slack))
 
 
-def _rounded(value: float, rounding: str, sign: int) -> str:
+def _rounded(value: float, rounding: str, slack: decimal.Decimal) -> str:
     exact = decimal.Decimal(value)
     if not exact.is_finite() or not exact:
         return "0" if exact == 0 else str(exact).lower().replace("infinity", "inf")
     wide = decimal.Context(prec=60)
-    moved = wide.add(exact, wide.multiply(abs(exact), SLACK * sign))
-    return str(decimal.Context(prec=DIGITS, rounding=rounding).plus(moved))
+    moved = wide.add(exact, wide.multiply(abs(exact), slack))
+    return str(decimal.Context(prec=DIGITS, rounding=rounding).plus(moved).normalize())
 
 
 def decimal_ball(ball: Any, digits: int) -> list[str]:
@@ -104,7 +113,7 @@ def write_certificate(
     >>> sorted(json.loads(path.read_text()))
     ['format', 'kind', 'problem', 'x']
     """
-    content = {"format": FORMAT, "kind": kind, "problem": problem_text(problem), **says}
+    content: dict[str, Any] = {"format": FORMAT, "kind": kind, "problem": problem_text(problem), **says}
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

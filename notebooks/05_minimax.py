@@ -175,8 +175,8 @@ plt.show()
 #
 # ## 5. The constants of Lemma C.1
 #
-# Lemma C.1 `[lemC.1]`: if $f$ is $\mu$-strongly concave in $y$ and its derivatives have Lipschitz constants $\ell$ and $\rho$, then $L_\phi = \ell(1 + \kappa)$ and $\rho_\phi = \rho(1 + \kappa)^3$ do for $\Phi$. The errata improve the first to
-# $\ell\kappa$, with $\ell$ the bound for the whole Hessian of $f$ ("joint" reading). Certified truth beside both:
+# Lemma C.1 `[lemC.1]`: if $f$ is $\mu$-strongly concave in $y$ and its derivatives have Lipschitz constants $\ell$ and $\rho$, then $L_\phi = \ell(1 + \kappa)$ and $\rho_\phi = \rho(1 + \kappa)^3$ do for $\Phi$. Where $\ell$ and $\rho$ bound all of the
+# Hessian of $f$ and all of its third derivatives ("joint" reading), $\ell\kappa$ and $\rho\kappa^3$ do: $|(I, \mathrm{d}y/\mathrm{d}x)| \le \kappa$. Certified truth beside both:
 
 # %%
 problems = [*(game.problem for game in games), double]

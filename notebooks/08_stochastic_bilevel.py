@@ -236,7 +236,7 @@ for name, ours in (("D", 10), ("Q", 10), ("S", 32), ("batch_f", 32), ("batch_g",
     print(f"{name:12}{getattr(schedule, name):12.3g}{ours:12.3g}")
 
 # %% [markdown]
-# Batches of $10^{18}$ rows, of a data set of four. The library says so and still gives the numbers: `schedule.algorithm()` is the configured solver, for problems and accuracies for which it can be run.
+# Batches of $10^{20}$ rows, of a data set of four. The library says so and still gives the numbers: `schedule.algorithm()` is the configured solver, for problems and accuracies for which it can be run.
 #
 # ## 8. What holds
 #

@@ -13,11 +13,14 @@ import pytest
 from bilevel_sym import paper, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.paper import STATEMENTS, Statement
+from verify import runner
 from verify.coverage import ROWS, BrokenLink, Judgement, Row, coverage, coverage_table, judge, link, record, sources
 from verify.coverage.account import FURTHER
 from verify.coverage.judgement import REFERENCES
 from verify.erratum import Erratum
+from verify.registry import claim
 from verify.verdict import Verdict
+from verify.verdict import judged as judged_result
 
 PAGE = Path(__file__).resolve().parent.parent / ".github" / "docs" / "coverage.md"
 AUDIT = Path(__file__).resolve().parents[2] / "shared" / "LEDGER.md"
@@ -74,7 +77,10 @@ def test_a_definition_is_what_code_cites() -> None:
     known = sources()
     assert known.definitions["eq:aid-step1"] == ("bilevel_sym.hypergradient.AID",)
     assert set(known.definitions) <= set(STATEMENTS)
-    assert coverage(known=replace(known, definitions={}))["eq:aid-step1"].how == "open"
+    named = [label for label, account in coverage().items() if account.how == "definition"]
+    assert named
+    without = coverage(known=replace(known, definitions={}))
+    assert {without[label].how for label in named} == {"open"}
 
 
 # ---- links -----------------------------------------------------------------------------------------------------------
@@ -177,6 +183,19 @@ def test_a_claim_is_judged_on_the_problem_that_is_given() -> None:
     assert (other.word, other.stands) == ("undecided", False)  # a corollary on minimax problems
 
 
+def test_a_claim_that_is_violated_on_a_problem_breaks_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken to a next problem on which it might hold."""
+    known = sources()
+    false = claim("eq:bilevel-grad")(
+        lambda study: judged_result("eq:bilevel-grad", 2.0, 1.0, evidence="proved", message="")
+    )
+    monkeypatch.setattr(runner, "_registry", lambda: (false,))
+    planted = replace(known, claims={"eq:bilevel-grad": false})
+    problems = [zoo.get(name).problem for name in ("scalar", "saddle")]
+    (item,) = judge([ROWS[4]], problems=problems, known=planted)
+    assert (item.word, item.stands) == ("undecided", False)
+
+
 def test_the_evidence_is_the_weakest_that_a_row_rests_on() -> None:
     """A finding is proved, the count of calls is sampled; beside an "also" the count does not matter."""
     problem = zoo.get("scalar").problem
@@ -247,6 +266,13 @@ def test_without_a_problem_and_without_coverage_there_is_nothing_to_verify(capsy
         main(["verify"])
     assert caught.value.code == 2
     assert "PROBLEM is missing" in capsys.readouterr().err
+
+
+def test_coverage_goes_with_a_problem_and_a_format_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", "--coverage", "--variant", "printed"])
+    assert caught.value.code == 2
+    assert "--coverage takes a PROBLEM and --format" in capsys.readouterr().err
 
 
 def test_severities_are_those_of_a_referee() -> None:

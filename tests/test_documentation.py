@@ -39,6 +39,8 @@ SHELL = (
     ".ci/run",
     ".ci/lint",
     ".ci/pythons",
+    ".ci/processors",
+    ".ci/load",
     ".ci/lowest",
 )  # fmt: skip
 

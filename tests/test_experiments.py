@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from bilevel_sym import Status, experiments, solve, zoo
+from bilevel_sym import Status, experiments, paper, solve, zoo
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.experiments import complexity, coupled, figure1, reporting
+from bilevel_sym.experiments import complexity, coupled, figure1, reporting, sensitivity, staircase, tube_panels
 
 SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
 SMALL2 = coupled.Settings(d=3, kappa=10.0, inner=(1, 10, 100), products=(1, 3), steps=60, seeds=3)
@@ -28,9 +29,9 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def check_files(out: Path, name: str, lines: list[str]) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """The three files are there, and told of; the JSON is strict and says where the settings come from."""
-    written = {f"{name}.png", f"{name}.csv", f"{name}.json"}
+def check_files(out: Path, name: str, lines: list[str], *pictures: str) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """All files are there, and told of; the JSON is strict and says where the settings come from."""
+    written = {f"{name}.png", f"{name}.csv", f"{name}.json", *pictures}
     assert {path.name for path in out.iterdir()} == written
     assert {line.rpartition("/")[2] for line in lines if line.startswith("wrote ")} == written
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -49,7 +50,8 @@ def check_files(out: Path, name: str, lines: list[str]) -> tuple[list[dict[str, 
 def test_figure1_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(figure1.report(tmp_path, settings=SMALL1))
-    table, record = check_files(tmp_path, "figure1", lines)
+    table, record = check_files(tmp_path, "figure1", lines, "figure1_settings.png")
+    assert (tmp_path / "figure1_settings.png").read_bytes().startswith(b"\x89PNG")
     assert list(table[0]) == ["panel", "method", "iteration", "median", "q25", "q75"]
     assert len(table) == 2 * 2 * (SMALL1.steps + 1)
     for row in table:
@@ -60,6 +62,13 @@ def test_figure1_small(tmp_path: Path) -> None:
     assert steep["PBO"]["arrived"] == 1.0
     assert steep["BO"]["arrived"] == 0.0
     assert any("D and N ≥ 1 change nothing" in line for line in lines)
+    assert "LaTeX labels" in record["inferred"][0]
+    assert not any("γ" in part for part in record["as_in_the_paper"])
+    assert record["claim"]["pairs"] == 6
+    assert [run["value"] for run in record["varied"][0]["runs"]] == [
+        0.1, 1.0, 10.0, 100.0, 0.01, 0.1, 1.0, 10.0, 5, 25, 50, 100, 200,
+    ]  # fmt: skip
+    assert sum("figure's claim" in line for line in lines) == 1
 
 
 def test_both_methods_start_from_the_same_points() -> None:
@@ -112,7 +121,7 @@ def test_the_printed_domain_is_where_the_printed_tube_is_defined() -> None:
 def test_figure1_in_full(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(experiments.reproduce("figure1", tmp_path / "new"))
-    table, record = check_files(tmp_path / "new", "figure1", lines)
+    table, record = check_files(tmp_path / "new", "figure1", lines, "figure1_settings.png")
     assert len(table) == 12 * 2 * 1001
     panels = {(p["d"], p["L"]): p for p in record["panels"]}
     assert len(panels) == 12
@@ -121,7 +130,108 @@ def test_figure1_in_full(tmp_path: Path) -> None:
         assert panel["PBO"]["arrived"] == (0 if d == 20 else 1)
         if L > 1:
             assert panel["BO"]["arrived"] == 0
+        # the plateaus of PBO do not grow, those of BO do
+        dwell = panel["PBO"]["stairs"]["dwell"]
+        assert all(20 <= value <= 60 for value in dwell[1:] if value is not None)
+        unperturbed = [value for value in panel["BO"]["stairs"]["dwell"][1:] if value is not None]
+        assert all(1.5 * a < b for a, b in pairwise(unperturbed))
     assert record["independence"]["moved"] == 0.0
+    claim = record["claim"]
+    assert claim["holds"]
+    assert (claim["pairs"], claim["behind"]) == (240, 0)
+    assert claim["ahead"] > 200
+    assert len(claim["arrived"]) == 8
+    middle, deepest = record["varied"]
+    arrivals = {(run["name"], run["value"]): run["stairs"]["arrival"] for run in middle["runs"]}
+    # a larger r arrives earlier; eps and T hardly matter until T is longer than a plateau
+    assert arrivals["r", 100.0] < arrivals["r", 10.0] < arrivals["r", 1.0] < arrivals["r", 0.1]
+    assert arrivals["T_escape", 5] == pytest.approx(arrivals["T_escape", 50], rel=0.1)
+    assert 1.4 * arrivals["T_escape", 50] < arrivals["T_escape", 100]
+    assert [run["stairs"]["arrival"] is None for run in deepest["runs"]] == [True, True, True, False]
+
+
+# ---- figure 1: stairs, settings, labels -----------------------------------------------------------------------
+
+
+def stairs_of(*parts: tuple[float, int], perturbed: tuple[int, ...] = (), d: int = 3) -> staircase.Staircase:
+    """One run that stays at each value for so many iterations; the drop is 10."""
+    gap = np.concatenate([np.full(count, 10.0 * value) for value, count in parts])[None]
+    flags = np.zeros((1, gap.shape[1] - 1), dtype=bool)
+    flags[0, list(perturbed)] = True
+    return staircase.climb_down(gap, 10.0, d, flags)
+
+
+def test_stairs_are_measured() -> None:
+    found = stairs_of(
+        (3.02, 15), (2.5, 3), (2.0, 12), (1.5, 4), (1.01, 30), (0.5, 2), (0.0, 10), perturbed=(16, 20, 40)
+    )
+    assert found.passed == (3,)
+    assert found.arrival == 15 + 3 + 12 + 4 + 30 + 2 - 2  # half way down counts as arrived
+    assert found.dwell == (15.0, 12.0, 30.0)
+    assert found.on_plateaus == pytest.approx(57 / 64)
+    assert (found.stairs, found.aided, found.rise) == (1.0, 1.0, 0.0)
+    assert found.growth == pytest.approx(30 / 12)
+    assert found.longest == 30
+
+
+def test_a_slope_is_no_staircase_and_a_run_that_stays_arrives_nowhere() -> None:
+    slope = staircase.climb_down(np.linspace(30, 0, 61)[None], 10.0, 3, np.zeros((1, 60), dtype=bool))
+    assert slope.passed == (3,)
+    assert slope.stairs == 0.0
+    assert slope.on_plateaus < 0.2
+    stuck = stairs_of((3.0, 20), (2.0, 100), (2.6, 1), (2.0, 5))
+    assert stuck.passed == (1,)
+    assert stuck.arrival == np.inf
+    assert np.isnan(stuck.dwell[1:]).all()
+    assert stuck.rise == pytest.approx(0.6)
+    assert np.isnan(stuck.growth)
+
+
+@pytest.mark.parametrize(
+    ("right", "pbo", "bo"),
+    [
+        (True, ((3.0, 20), (2.0, 20), (1.0, 20), (0.0, 20)), ((3.0, 80),)),
+        (False, ((3.0, 80),), ((3.0, 20), (2.0, 60))),  # the other one is ahead
+        (False, ((3.0, 20), (2.0, 2), (1.0, 2), (0.0, 56)), ((3.0, 80),)),  # no stairs
+        (False, ((3.0, 20), (2.6, 35), (2.0, 20), (1.4, 30), (1.0, 20), (0.0, 20)), ((3.0, 145),)),  # not flat
+        (False, ((3.0, 20), (2.0, 20), (2.1, 20), (1.0, 20), (0.0, 20)), ((3.0, 100),)),  # climbs out again
+    ],
+)
+def test_the_claim_can_fail(right: bool, pbo: Any, bo: Any) -> None:
+    """The first pair bears the figure out; each of the others breaks one part of it."""
+    base = figure1.compute(figure1.Settings(dimensions=(3,), curvatures=(1.0,), steps=1, seeds=1))
+    panel = base.panels[0]
+    methods = {"PBO": replace(panel.PBO, stairs=stairs_of(*pbo)), "BO": replace(panel.BO, stairs=stairs_of(*bo))}
+    changed = replace(base, panels=(replace(panel, **methods),))
+    assert changed.claim.holds is right
+    assert ("claim holds" if right else "does not hold") in figure1.findings(changed)[1]
+
+
+def test_the_parameters_of_the_panels_are_read_from_labels() -> None:
+    labels = [label for label in paper.STATEMENTS if label.startswith("figure: ")]
+    found = [tube_panels.read_label(label) for label in labels]
+    usual = figure1.Settings()
+    assert len(found) == 12
+    assert {name.gamma for name in found} == {usual.gamma}
+    assert {(name.d, name.L) for name in found} == {(d, L) for d in usual.dimensions for L in usual.curvatures}
+    for bad in ("figure: 115a", "figure: 4110", "Figure: exp", "figure: 1130"):
+        with pytest.raises(InvalidProblem, match="not the label of a panel"):
+            tube_panels.read_label(bad)
+
+
+def test_each_setting_is_varied_alone() -> None:
+    seen: list[figure1.Settings] = []
+
+    def run(settings: figure1.Settings) -> tuple[Any, Any]:
+        seen.append(settings)
+        return np.zeros((2, 4)), np.zeros((2, 3), dtype=bool)
+
+    usual = figure1.Settings()
+    found = list(sensitivity.vary(usual, tuple(sensitivity.FACTORS), run, 1.0, 2))
+    assert len(found) == len(seen) == 13
+    for varied, settings in zip(found, seen, strict=True):
+        assert getattr(settings, varied.name) == varied.value
+        assert replace(settings, **{varied.name: getattr(usual, varied.name)}) == usual  # type: ignore[arg-type]
 
 
 # ---- figure 2 -----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flint import arb
 from test_claims_escape import known, waves
 from test_refutation_verifier import everywhere, fields, forget, result_of
 
@@ -20,7 +21,7 @@ from bilevel_sym.constants import Variant
 from bilevel_sym.schedules import aid, escape, gdmax, inner, stochastic
 from bilevel_sym.solvers import compiled, noise
 from verify.measures import saddles, visiting
-from verify.measures.conditions import Condition
+from verify.measures.conditions import Condition, worst_of_each_part
 from verify.registry import Claim
 from verify.statements import escape as escape_claims
 from verify.statements import theorems
@@ -136,6 +137,16 @@ def test_saddle_points_that_the_search_drops_are_missed(label: str) -> None:
     assert visiting.visits("thm:aid", study).verdict is Verdict.INCONCLUSIVE
 
 
+def without_runs(patch: Patch) -> None:
+    """The theorems' parameters alone."""
+
+    def nothing(label: str, study: Study) -> CheckResult:
+        return verify.judged(label, 1, 1, evidence="sampled", message="")
+
+    for name in ("visits", "descends"):
+        patch.setattr(theorems, name, nothing)
+
+
 # ---- the corrections are in the theorems ----------------------------------------------------------------------------
 
 
@@ -148,10 +159,7 @@ def one_escape(patch: Patch) -> None:
     ("label", "name"), [("thm:aid", "scalar"), ("thm:minimax", "minimax_nash"), ("thm:stocneon", "stochastic_noise")]
 )
 def test_all_escapes_share_delta(monkeypatch: Patch, label: str, name: str) -> None:
-    monkeypatch.setattr(
-        theorems, "visits", lambda label, study: verify.judged(label, 1, 1, evidence="sampled", message="")
-    )
-    monkeypatch.setattr(theorems, "descends", theorems.visits)
+    without_runs(monkeypatch)
     study = study_of(zoo.get(name).problem)
     assert by_part(label, study)["episodes"].verdict is Verdict.HOLDS
     assert (by_part(label, study)["episodes"].tightness or 0) > 0.99
@@ -185,19 +193,16 @@ def _variants() -> tuple[Variant, Variant]:
 
 def test_a_negative_bound_is_never_taken_for_room() -> None:
     """Of two goals, one of which is violated with a negative bound, the violated one is shown."""
-    kept, broken = Condition("a", theorems.arb(1), theorems.arb(2), "kept"), Condition(
-        "a", theorems.arb(1), theorems.arb(-2), "broken"
+    kept, broken = Condition("a", arb(1), arb(2), "kept"), Condition(
+        "a", arb(1), arb(-2), "broken"
     )  # fmt: skip
-    (result,) = theorems.worst_of_each_part("thm:aid", "corrected", [broken, kept])
+    (result,) = worst_of_each_part("thm:aid", "corrected", [broken, kept])
     assert (result.verdict, result.message) == (Verdict.VIOLATED, "broken")
 
 
 def test_the_printed_d_is_compared_with_the_printed_bound(monkeypatch: Patch) -> None:
     """698 against 688.3 was a false violation: the printed D comes from M_x (1 + kappa), the bound came from M_x."""
-    monkeypatch.setattr(
-        theorems, "visits", lambda label, study: verify.judged(label, 1, 1, evidence="sampled", message="")
-    )
-    monkeypatch.setattr(theorems, "descends", theorems.visits)
+    without_runs(monkeypatch)
     problem = zoo.get("minimax_degenerate").problem
     for variant in _variants():
         study = study_of(problem, variant=variant)
@@ -276,14 +281,18 @@ def test_a_clock_that_races_changes_nothing(monkeypatch: Patch) -> None:
     study = waves(2)
     well = study_of(WELL)
     well.__dict__["_smoothness"] = SimpleNamespace(L_phi=verify.Bracket(5.75, 5.75), rho_phi=verify.Bracket(9.0, 9.0))
-    before = [CLAIMS["lem:escapesaddle"](study), CLAIMS["lem:neon"](study), visiting.visits("thm:minimax", well)]
+
+    def found() -> list[CheckResult]:
+        of_well = visiting.visits("thm:minimax", well)
+        return [of_well, *CLAIMS["lem:escapesaddle"](study), *CLAIMS["lem:neon"](study)]
+
+    before = found()
     ticks = itertools.count(0.0, 1e4)
     for name in ("monotonic", "perf_counter", "time"):
         monkeypatch.setattr(time, name, lambda: next(ticks))
     forget()
-    after = [CLAIMS["lem:escapesaddle"](study), CLAIMS["lem:neon"](study), visiting.visits("thm:minimax", well)]
-    assert before == after
-    assert before[2].verdict is Verdict.HOLDS
+    assert found() == before
+    assert before[0].verdict is Verdict.HOLDS
 
 
 def test_the_claims_on_escapes_read_no_clock() -> None:

@@ -15,12 +15,12 @@ import sympy as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
+from verify.saved_constants import _digest
 
 from bilevel_sym import BilevelProblem, Box, Constants, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances, recheck
-from verify.saved_constants import _digest
 
 Floats = NDArray[np.float64]
 NAMES = ("mu", "ell", "rho", "nu", "M")

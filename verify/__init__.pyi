@@ -1,12 +1,13 @@
 from . import gallery, plotting, strategies
 from .bracket import Bracket
+from .certificates.proof import Rechecked, recheck
 from .classification import Classification, classify
 from .erratum import Erratum
 from .expression_bounds import Bounds, bounds
 from .phi_smoothness import Smoothness, smoothness
 from .referee import errata
 from .registry import Claim, NotApplicable, claim
-from .regularity import CertifiedConstants, constants, recheck
+from .regularity import CertifiedConstants, constants
 from .report import Report
 from .runner import claims, run
 from .stationary import StationaryPoint, StationaryPoints, stationary_points
@@ -28,6 +29,7 @@ __all__ = [
     "Classification",
     "Erratum",
     "NotApplicable",
+    "Rechecked",
     "Report",
     "Smoothness",
     "StationaryPoint",

@@ -13,9 +13,7 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--where", action="store_true", help="compile nothing; tell whether it is done, and where it is"
-    )
+    parser.add_argument("--where", action="store_true", help="compile nothing; tell whether it is done, and where")
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:

@@ -12,6 +12,8 @@ __all__ = ["show_coverage"]
 
 def show_coverage(options: argparse.Namespace, screen: Screen) -> int:
     """The ledger with its verdicts; 0 where every link stands. With a PROBLEM its claims are judged on that alone."""
+    if options.claims is not None or options.variant != "corrected":
+        options.parser.error("--coverage takes a PROBLEM and --format, and nothing else")
     with screen.meter("computing the ledger") as meter:
         from verify.coverage import ROWS, coverage_table, judge, record
 

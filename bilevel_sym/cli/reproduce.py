@@ -31,7 +31,7 @@ COMMAND = Command(
     name="reproduce",
     summary="the paper's experiment, and two that test what it does not",
     examples=(
-        ("bilevel-sym reproduce figure1", "the paper's: figure1.png, figure1.csv and figure1.json, here"),
+        ("bilevel-sym reproduce figure1", "the paper's: two pictures, figure1.csv and figure1.json, here"),
         ("bilevel-sym reproduce figure2 --out figures", "inexact hypergradients, into a folder"),
     ),
     add_arguments=_add_arguments,

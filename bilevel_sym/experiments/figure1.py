@@ -8,7 +8,7 @@ do matter.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,9 +17,13 @@ from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
 from bilevel_sym.experiments import reporting
-from bilevel_sym.experiments.reporting import Provenance
+from bilevel_sym.experiments.figure1_results import METHODS, Claim, Figure1, Independence, Method, Panel, Settings
+from bilevel_sym.experiments.figure1_words import claim_line, findings, independence_line
+from bilevel_sym.experiments.sensitivity import FACTORS, Sensitivity, draw_dwell, draw_varied, vary
+from bilevel_sym.experiments.staircase import climb_down
+from bilevel_sym.experiments.tube_panels import in_printed_domain
 from bilevel_sym.hypergradient import AID
-from bilevel_sym.plotting import COLOURS, Spread, plot_spread, spread
+from bilevel_sym.plotting import COLOURS, plot_spread, spread
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
@@ -31,120 +35,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Figure1", "Independence", "Method", "Panel", "Settings", "compute", "draw", "report"]
+__all__ = [
+    "Claim", "Figure1", "Independence", "Method", "Panel", "Settings", "compute", "draw", "draw_settings", "findings",
+    "in_printed_domain", "inner_steps_matter", "report",
+]  # fmt: skip
 
 Flags: TypeAlias = NDArray[np.bool_]
-
-TAU = float(np.e)
-METHODS = ("PBO", "BO")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that the figure depends on. The paper gives the first five, and the step sizes.
-
-    >>> Settings().step_size, Settings().eps
-    (0.05, 1.0)
-    """
-
-    dimensions: tuple[int, ...] = (5, 10, 20)
-    curvatures: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0)
-    gamma: float = 1.0
-    steps: int = 1000
-    step_size: float = 0.05
-    eps: float = 1.0
-    r: float = 10.0
-    T_escape: int = 50
-    D: int = 1
-    N: int = 1
-    start: float = 1.0
-    seeds: int = 20
-    seed: int = 0
-
-    def provenance(self) -> Provenance:
-        """What of this is the paper's."""
-        return Provenance(
-            (
-                "Φ in the printed domain", f"γ = {self.gamma:g}", "L and d as in the titles",
-                f"{self.steps} iterations", f"all step sizes {self.step_size:g} (η = τ = {self.step_size:g})",
-            ),
-            (
-                "Φ extended to all of R^d, f = y and g = y²/2 − Φ(x) y (the printed f and g jump, their Φ does not)",
-                f"ε = {self.eps:g}", f"r = {self.r:g}",
-                f"T = {self.T_escape}", f"D = {self.D}, N = {self.N}",
-                f"starts uniform in [−{self.start:g}, {self.start:g}]^d, the same for both", "y0 = v0 = 0",
-                f"{self.seeds} seeds",
-            ),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Method:
-    """One method in one panel. ``gap`` is Phi(x_k) - min Phi over the seeds.
-
-    ``arrived``: the part of the runs that end in the last basin. ``ahead``: the median number of saddle points still
-    ahead at the end. ``outside``: the part of all iterates outside the printed domain D_0; ``outside_mirrored``: of
-    all |x|. ``smallest``: the smallest |x_i| at the end of any run; far above 5e-324, or what looks like being stuck
-    would be an underflow.
-    """
-
-    gap: Spread
-    arrived: float
-    ahead: float
-    outside: float
-    outside_mirrored: float
-    smallest: float
-    perturbations: float
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One choice of d and L, with the exact minimum and the drop nu from saddle point to saddle point."""
-
-    d: int
-    L: float
-    phi_min: float
-    nu: float
-    PBO: Method
-    BO: Method
-
-    @property
-    def title(self) -> str:
-        """The parameters, for people and for the CSV file."""
-        return f"d = {self.d}, L = {self.L:g}"
-
-
-@dataclass(frozen=True)
-class Independence:
-    """That D and N do not matter, in three ways.
-
-    ``moved``: the largest difference of any coordinate of any iterate of PBO between the two choices of (D, N).
-    ``blocks_without_y``: f_x, f_y, g_xy and g_yy hold no y, as expressions, of the problem that is run and of the
-    printed one. ``unit_system``: g_yy = 1 in both, so that one step of conjugate gradients is exact.
-    ``gradient_change``: the largest difference of f_x - g_xy v, with g_yy v = f_y, between two values of y.
-    """
-
-    d: int
-    L: float
-    inner: tuple[tuple[int, int], tuple[int, int]]
-    moved: float
-    blocks_without_y: bool
-    unit_system: bool
-    gradient_change: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of that is so."""
-        return self.moved < 1e-9 and self.blocks_without_y and self.unit_system and self.gradient_change == 0
-
-
-@dataclass(frozen=True)
-class Figure1:
-    """The experiment's numbers."""
-
-    settings: Settings
-    panels: tuple[Panel, ...]
-    independence: Independence
 
 
 # ---- computing ----------------------------------------------------------------------------------------------
@@ -165,14 +61,28 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Figu
             meter.at(done, f", d = {d}, L = {L:g}")
             panels.append(_panel(settings, d, L))
         independence = inner_steps_matter(settings, *choices[0])
-    return Figure1(settings, tuple(panels), independence)
+        dimensions, curvatures = settings.dimensions, settings.curvatures
+        middle = _varied(settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(FACTORS))
+        deepest = _varied(settings, max(dimensions), max(curvatures), ("r",))
+    return Figure1(settings, tuple(panels), independence, (middle, deepest))
+
+
+def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> Sensitivity:
+    example = get("tube", d=d, L=L, gamma=settings.gamma)
+    phi_min = _minimum(example)
+
+    def run(changed: Settings) -> tuple[Floats, Flags]:
+        path = _run(changed, example.problem, "PBO").trajectory
+        return path.phi - phi_min, path.perturbed
+
+    return Sensitivity(d, L, -phi_min / d, tuple(vary(settings, names, run, -phi_min / d, d)))
 
 
 def _panel(settings: Settings, d: int, L: float) -> Panel:
     example = get("tube", d=d, L=L, gamma=settings.gamma)
     phi_min = _minimum(example)
     nu = -phi_min / d  # Phi is 0 at the first saddle point, and falls by nu at each of d steps
-    methods = (_method(_run(settings, example.problem, name), phi_min, nu) for name in METHODS)
+    methods = (_method(_run(settings, example.problem, name), phi_min, nu, d) for name in METHODS)
     return Panel(d, L, phi_min, nu, *methods)
 
 
@@ -191,11 +101,12 @@ def _run(settings: Settings, problem: BilevelProblem, method: str, inner: tuple[
     return reporting.uninterrupted(solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed))
 
 
-def _method(solution: Solution, phi_min: float, nu: float) -> Method:
+def _method(solution: Solution, phi_min: float, nu: float, d: int) -> Method:
     path = solution.trajectory
     gap = path.phi - phi_min
     return Method(
         gap=spread(gap),
+        stairs=climb_down(gap, nu, d, path.perturbed),
         arrived=float(np.mean(gap[:, -1] < nu / 2)),
         ahead=float(np.round(np.median(gap[:, -1]) / nu)),
         outside=float(np.mean(~in_printed_domain(path.x))),
@@ -203,22 +114,6 @@ def _method(solution: Solution, phi_min: float, nu: float) -> Method:
         smallest=float(np.abs(solution.x).min()),
         perturbations=float(path.perturbed.sum(axis=-1).mean()),
     )
-
-
-def in_printed_domain(x: Floats) -> Flags:
-    """Whether points (..., d) lie in D_0, the union of the printed regions.
-
-    >>> in_printed_domain(np.array([[1.0, 1.0], [6.0, 1.0], [-0.1, 1.0], [1.0, 3.0]])).tolist()
-    [True, True, False, False]
-    """
-    passed = (x >= 2 * TAU) & (x <= 6 * TAU)
-    here = (x >= 0) & (x <= 2 * TAU)
-    ahead = (x >= 0) & (x <= TAU)
-    d = x.shape[-1]
-    found: Flags = np.asarray(passed.all(axis=-1))
-    for i in range(d):
-        found = found | passed[..., :i].all(axis=-1) & here[..., i] & ahead[..., i + 1 :].all(axis=-1)
-    return found
 
 
 def inner_steps_matter(settings: Settings, d: int, L: float) -> Independence:
@@ -285,7 +180,7 @@ def draw(result: Figure1) -> Figure:
         "(dotted: the value at each saddle point)",
         fontsize=12,
     )
-    reporting.add_footer(figure, (*settings.provenance().lines(45 * columns), _independence_line(result.independence)))
+    reporting.add_footer(figure, (*settings.provenance().lines(45 * columns), independence_line(result.independence)))
     return figure
 
 
@@ -300,50 +195,37 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
     ax.set_ylim(bottom=-0.02 * panel.d * panel.nu)
 
 
-def _independence_line(found: Independence) -> str:
-    (D1, N1), (D2, N2) = found.inner
-    if not found.holds:
-        return f"D and N matter: x moved by {found.moved:.2g} between (D, N) = ({D1}, {N1}) and ({D2}, {N2})."
-    return (
-        f"D and N ≥ 1 change nothing: the estimate f_x − g_xy v holds no y, and g_yy = 1; largest change of x between "
-        f"(D, N) = ({D1}, {N1}) and ({D2}, {N2}): {found.moved:.2g}."
+def draw_settings(result: Figure1) -> Figure:
+    """What r, eps and T do in one panel, one at a time; and how long runs stay at each saddle point there."""
+    varied, settings = result.varied[0], result.settings
+    (panel,) = [p for p in result.panels if (p.d, p.L) == (varied.d, varied.L)]
+    figure = reporting.new_figure(3.6 * 4 + 0.4, 4.6)
+    axes = figure.subplots(1, 4)
+    for ax, name in zip(axes, FACTORS, strict=False):
+        draw_varied(ax, varied, name, getattr(settings, name), panel.BO.gap.median)
+    axes[0].set_ylabel(r"$\Phi(x_k) - \min\,\Phi$")
+    draw_dwell(axes[3], {"PBO": panel.PBO.stairs, "BO": panel.BO.stairs}, panel.title)
+    figure.suptitle(
+        f"What the settings that the paper does not give change: medians over {settings.seeds} seeds, one at a time",
+        fontsize=12,
     )
-
-
-def findings(result: Figure1) -> list[str]:
-    """What was found, in words and numbers."""
-    lines = []
-    seeds, L = result.settings.seeds, ", ".join(f"{value:g}" for value in result.settings.curvatures)
-    for d in result.settings.dimensions:
-        row = [panel for panel in result.panels if panel.d == d]
-        ends = []
-        for name in METHODS:
-            arrived = ", ".join(f"{getattr(panel, name).arrived * seeds:.0f}" for panel in row)
-            ahead = ", ".join(f"{getattr(panel, name).ahead:.0f}" for panel in row)
-            ends.append(f"{name} at the minimum in {arrived} of {seeds} runs, {ahead} saddle points ahead (median)")
-        lines.append(f"d = {d}, L = {L}: {'; '.join(ends)}")
-    methods = [getattr(panel, name) for panel in result.panels for name in METHODS]
-    outside, mirrored = (np.array([(m.outside, m.outside_mirrored) for m in methods]) * 100).T
-    smallest = min(p.BO.smallest for p in result.panels)
-    return [
-        *lines,
-        _independence_line(result.independence),
-        f"{outside.min():.0f} to {outside.max():.0f} % of a panel's iterates lie outside the printed domain D_0; with "
-        f"|x| in place of x, at most {mirrored.max():.2g} %",
-        f"the smallest |x_i| at the end of a BO run is {smallest:.1e}: slow, but not an underflow (5e-324)",
-    ]
+    reporting.add_footer(figure, (claim_line(result),))
+    return figure
 
 
 def report(out: Path, *, progress: bool = False, settings: Settings | None = None) -> Iterator[str]:
-    """Compute, draw and write figure1.png, figure1.csv and figure1.json; yields what is to be told."""
+    """Compute, draw and write two pictures, figure1.csv and figure1.json; yields what is to be told."""
     result = compute(settings, progress=progress)
-    yield from findings(result)
+    told = findings(result)
+    yield from told
     yield f"wrote {reporting.save_figure(draw(result), out / 'figure1.png')}"
+    yield f"wrote {reporting.save_figure(draw_settings(result), out / 'figure1_settings.png')}"
     header = ("panel", "method", "iteration", "median", "q25", "q75")
     yield f"wrote {reporting.write_csv(out / 'figure1.csv', header, _rows(result))}"
     content = reporting.record(
-        "figure1", result.settings, result.settings.provenance(), findings(result),
-        independence=_plain(result.independence), panels=[_summary(panel) for panel in result.panels],
+        "figure1", result.settings, result.settings.provenance(), told,
+        independence=asdict(result.independence), claim={**asdict(result.claim), "holds": result.claim.holds},
+        panels=[_summary(panel) for panel in result.panels], varied=[_plain(found) for found in result.varied],
     )  # fmt: skip
     yield f"wrote {reporting.write_json(out / 'figure1.json', content)}"
 
@@ -357,9 +239,14 @@ def _rows(result: Figure1) -> Iterator[tuple[object, ...]]:
 
 
 def _summary(panel: Panel) -> dict[str, object]:
-    methods = {name: _plain(getattr(panel, name), without=("gap",)) for name in METHODS}
+    methods = {name: _without(asdict(getattr(panel, name)), "gap") for name in METHODS}
     return {"d": panel.d, "L": panel.L, "phi_min": panel.phi_min, "nu": panel.nu, **methods}
 
 
-def _plain(value: Method | Independence, without: tuple[str, ...] = ()) -> dict[str, object]:
-    return {field.name: getattr(value, field.name) for field in fields(value) if field.name not in without}
+def _plain(found: Sensitivity) -> dict[str, object]:
+    return {**asdict(found), "runs": [_without(asdict(run), "median") for run in found.runs]}
+
+
+def _without(record: dict[str, object], name: str) -> dict[str, object]:
+    """All but the curves, which the CSV file has."""
+    return {key: value for key, value in record.items() if key != name}

@@ -31,10 +31,12 @@ LETTERS = 15  # letters of the footer in an inch, at least
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which settings of an experiment come from the paper, and which were chosen here."""
+    """Which settings of an experiment come from the paper, which were chosen here, and which its text does not give
+    but lets one infer."""
 
     as_in_the_paper: tuple[str, ...]
     chosen_here: tuple[str, ...]
+    inferred: tuple[str, ...] = ()
 
     def lines(self, width: int = 190) -> tuple[str, ...]:
         """For a footer: each group under its name, broken into lines.
@@ -42,7 +44,9 @@ class Provenance:
         >>> Provenance((), ("20 seeds", "eps = 1")).lines()
         ('Chosen here: 20 seeds; eps = 1.',)
         """
-        groups = (("As in the paper", self.as_in_the_paper), ("Chosen here", self.chosen_here))
+        groups = (
+            ("As in the paper", self.as_in_the_paper), ("Inferred", self.inferred), ("Chosen here", self.chosen_here)
+        )  # fmt: skip
         return tuple(line for name, parts in groups if parts for line in _broken(f"{name}: ", parts, width))
 
 

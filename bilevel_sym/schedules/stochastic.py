@@ -60,7 +60,7 @@ class StocBiOSchedule(Schedule):
     >>> with warnings.catch_warnings(action="ignore"):  # batches that nobody can draw
     ...     schedule = stocbio(c, eps=1, delta=0.1, d=2, gap=1e-9)
     >>> schedule.D, schedule.Q, schedule.S
-    (1, 1, 19668068651564)
+    (1, 1, 16608591305766)
     """
 
     mu: float

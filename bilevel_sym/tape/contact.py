@@ -13,12 +13,11 @@ from math import comb
 from typing import Any
 
 import flint
-from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.tape.autodiff import directional
-from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant
-from bilevel_sym.tape.rewriting import again, rewritten
+from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant, total
+from bilevel_sym.tape.rewriting import again, as_it_is, rewritten
 
 __all__ = ["LIMIT", "contact"]
 
@@ -45,12 +44,20 @@ def contact(graph: Graph, difference: Form, edge: Form) -> int:
     >>> contact(graph, graph.apply("exp", x) - UNIT - x, x)
     1
     """
+    difference, edge = _opened(graph, difference), _opened(graph, edge)
     if not difference.terms:
         return LIMIT if not difference.constant else -1
     found = _by_division(graph, difference, edge)
     if found < LIMIT and edge.terms and all(graph.op[node] == "var" for node in edge.terms):
         found = max(found, _by_derivatives(graph, difference, edge))
     return found
+
+
+def _opened(graph: Graph, form: Form) -> Form:
+    """With sums that are nodes written out."""
+    while any(graph.op[node] == "lin" for node in form.terms):
+        form = total([Form(form.constant, {}), *(graph.form(node).scaled(c) for node, c in form.terms.items())])
+    return form
 
 
 # ---- polynomials -------------------------------------------------------------------------------------------
@@ -188,12 +195,29 @@ def _at(graph: Graph, form: Form, variable: int, value: Form) -> Form:
 
     def rule(node: int, there: Mapping[int, Form]) -> Form | None:
         if not graph.support[node] >> variable & 1:
-            return Form(fmpq(0), {node: fmpq(1)})
+            return as_it_is(graph, node)
         if node == variable:
             return value
+        _refuse_singular(graph, node, there)
         return _evaluated(graph, again(graph, node, graph, there))
 
     return rewritten(graph, [form], graph, rule)[0]
+
+
+def _refuse_singular(graph: Graph, node: int, there: Mapping[int, Form]) -> None:
+    """Nothing is said of a formula with a pole all over the edge, or beyond the domain: zero times it is no number."""
+    op = graph.op[node]
+    if op not in SINGULAR:
+        return
+    argument = there[graph.args[node][0]]
+    if op == "tan":
+        turns = _half_turns(graph, argument)
+        outside = turns is not None and turns % 2 == 1
+    else:
+        closed = op == "rpow" and graph.parameter[node][0] > 0
+        outside = argument.is_constant and (argument.constant < 0 or (argument.constant == 0 and not closed))
+    if outside:
+        raise InvalidProblem("the formula is not defined on the edge")
 
 
 def _evaluated(graph: Graph, form: Form) -> Form:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from flint import fmpq
+
 from bilevel_sym.tape.graph import Form, Graph, total
 
-__all__ = ["rewritten", "substituted"]
+__all__ = ["again", "as_it_is", "rewritten", "substituted"]
 
 Rule = Callable[[int, Mapping[int, Form]], Form | None]
 
@@ -51,6 +53,17 @@ def again(graph: Graph, node: int, target: Graph, there: Mapping[int, Form]) -> 
     return target.apply(op, *(there[arg] for arg in args))
 
 
+def as_it_is(graph: Graph, node: int) -> Form:
+    """A node as one term; a constant as a number, so that what is built on it is folded.
+
+    >>> graph = Graph(1)
+    >>> as_it_is(graph, graph.atom(Form(fmpq(3), {}))).constant, as_it_is(graph, 0).terms
+    (3, {0: 1})
+    """
+    is_number = graph.op[node] == "lin" and not graph.args[node]
+    return graph.form(node) if is_number else Form(fmpq(0), {node: fmpq(1)})
+
+
 def substituted(graph: Graph, forms: Sequence[Form], values: Mapping[int, Form]) -> list[Form]:
     """The forms with some variables replaced; nodes without them stay the nodes they are.
 
@@ -62,8 +75,6 @@ def substituted(graph: Graph, forms: Sequence[Form], values: Mapping[int, Form])
     wanted = sum(1 << v for v in values)
 
     def rule(node: int, there: Mapping[int, Form]) -> Form | None:
-        if not graph.support[node] & wanted:
-            return Form(graph.variables[0].constant, {node: graph.variables[0].terms[0]})
-        return values.get(node)
+        return values.get(node) if graph.support[node] & wanted else as_it_is(graph, node)
 
     return rewritten(graph, forms, graph, rule)

@@ -48,8 +48,8 @@ def coverage(statements: Mapping[str, Statement] = STATEMENTS, known: Sources | 
     """What computes each statement of the paper, in the paper's order; "open" is what is linked to nothing.
 
     >>> found = coverage()
-    >>> found["thm:aid"].how, found["eq:aid-step2"].how, found["unlabelled:remark-nonasymptotic"].how
-    ('claim', 'definition', 'open')
+    >>> found["thm:aid"].how, found["eq:qprelation"].how, found["unlabelled:remark-nonasymptotic"].how
+    ('claim', 'finding', 'open')
     """
     known = known or sources()
     return {label: _account(label, statement, known) for label, statement in statements.items()}

@@ -80,12 +80,12 @@ class Sources:
 
     def find(self, wanted: Link) -> Claim | Erratum | Finding | tuple[str, ...]:
         """What a link names; raises ``BrokenLink`` where there is no such thing."""
-        room: Mapping[str, Claim | Erratum | Finding | tuple[str, ...]] = {
+        rooms: dict[Kind, Mapping[str, Claim | Erratum | Finding | tuple[str, ...]]] = {
             "claim": self.claims, "erratum": self.errata, "finding": self.findings, "definition": self.definitions,
-        }[wanted.kind]  # fmt: skip
-        if wanted.name not in room:
+        }  # fmt: skip
+        found = rooms[wanted.kind].get(wanted.name)
+        if found is None:
             raise BrokenLink(f"{wanted}: there is no such {wanted.kind}")
-        found = room[wanted.name]
         if isinstance(found, Claim) and wanted.part and wanted.part not in _strings(found.check.__module__):
             raise BrokenLink(f"{wanted}: {found.check.__module__} has no part of this name")
         return found

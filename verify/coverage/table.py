@@ -88,7 +88,7 @@ def _text(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> Iterat
     yield from _crossed(found, "")
     yield "as corrected: " + _mended(found)
     yield ""
-    count = Counter(account.how for account in accounts.values())
+    count = Counter[str](account.how for account in accounts.values())
     yield f"{len(accounts)} labels: " + ", ".join(f"{count[how]} {how}" for how in HOWS if count[how])
     yield from (f"open: {paper.cite(label)}" for label, account in accounts.items() if account.how == "open")
     differs = [str(item.row.number) for item in found if not item.agrees]
@@ -100,14 +100,14 @@ def _evidence(item: Judgement) -> str:
 
 
 def _mended(found: Sequence[Judgement]) -> str:
-    count = Counter(item.mended for item in found)
+    count = Counter[str](item.mended for item in found)
     return ", ".join(f"{count[kind]} {kind}" for kind in (*STRENGTH, "witness", "none") if count[kind])
 
 
 def _crossed(found: Sequence[Judgement], edge: str) -> Iterator[str]:
     """Counts of rows by verdict and evidence, with sums; ``edge`` is "|" for markdown."""
     kinds = [kind for kind in KINDS if any(item.evidence == kind for item in found)]
-    cells = Counter((item.word, item.evidence) for item in found)
+    cells = Counter[tuple[str, str]]((item.word, item.evidence) for item in found)
     heads = ["verdict", *kinds, "all"]
     rows = [
         [word, *(str(cells[word, kind] or "") for kind in kinds), str(sum(cells[word, kind] for kind in kinds))]
@@ -125,7 +125,8 @@ def _crossed(found: Sequence[Judgement], edge: str) -> Iterator[str]:
 
 def _markdown(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> Iterator[str]:
     yield INTRODUCTION
-    yield f"The problems on which claims are judged here: {', '.join(f'`zoo:{name}`' for name in REFERENCES)}."
+    names = ", ".join(f"`zoo:{name}`" for name in REFERENCES)
+    yield f"A claim is judged on the first of these problems that decides it: {names}, and one with noise in g\\_xxy."
     yield ""
     yield from _crossed(found, "|")
     yield ""
@@ -152,18 +153,17 @@ def _markdown(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> It
 def _disagreements(found: Sequence[Judgement]) -> Iterator[str]:
     yield "## Where this ledger and the audit by hand differ"
     yield ""
-    yield "| # | the audit | computed | who is right |"
-    yield "| --- | --- | --- | --- |"
-    yield from (
-        f"| {item.row.number} | {item.row.audit} | {item.word} | {_plain(item.row.why)} |"
-        for item in found
-        if not item.agrees
-    )
+    yield "| # | the audit | computed | by | who is right |"
+    yield "| --- | --- | --- | --- | --- |"
+    for item in found:
+        if not item.agrees:
+            by = "; ".join(map(_plain, item.row.links))
+            yield f"| {item.row.number} | {item.row.audit} | {item.word} | {by} | {_plain(item.row.why)} |"
     yield ""
 
 
 def _labels(accounts: Mapping[str, Account]) -> Iterator[str]:
-    count = Counter(account.how for account in accounts.values())
+    count = Counter[str](account.how for account in accounts.values())
     yield "## Every label"
     yield ""
     yield f"{len(accounts)} statements of the paper: " + ", ".join(f"{count[how]} {how}" for how in HOWS) + "."

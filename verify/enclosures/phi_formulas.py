@@ -163,6 +163,10 @@ class _Contraction:
             if graph.op[node] != "mul" and graph.op[node] not in _LINEAR
         }
 
+    def _times(self, one: Form, other: Form) -> Form:
+        """The product; where one is cut off by a switch, the other is too: it may be infinite beyond."""
+        return self.graph.mul(one, other, guarded=True)
+
     def _slope(self, node: int, a: int) -> Form:
         return self.u.get(node, {}).get(a, NOTHING)
 
@@ -183,7 +187,7 @@ class _Contraction:
                 return total(m.scaled(c) for m, c in zip(moves, graph.linear[node][1], strict=True))
             case "mul":
                 q, r = (_closed(arg) for arg in args)
-                return total([graph.mul(moves[0], r), graph.mul(q, moves[1])])
+                return total([self._times(moves[0], r), self._times(q, moves[1])])
             case "select":
                 return graph.apply("select", _closed(args[0]), moves[1], moves[2])
             case "min" | "max":
@@ -192,15 +196,15 @@ class _Contraction:
                 return graph.apply("select", test, *moves)
             case "sign" | "lt" | "le":
                 return NOTHING
-        return graph.mul(_local_derivatives(graph, node, 1)[0], moves[0])
+        return self._times(_local_derivatives(graph, node, 1)[0], moves[0])
 
     def second(self) -> list[Form]:
         """D^2 of the form along the pairs of columns: bar phi'' u_a u_b, and bar (q_a r_b + r_a q_b)."""
-        graph, sums = self.graph, [[] for _ in self.pairs]  # type: Graph, list[list[Form]]
+        sums: list[list[Form]] = [[] for _ in self.pairs]
         for node in self.nodes:
             bar = self.bar.get(node, NOTHING)
             for k, bent in enumerate(self._bends(node)):
-                sums[k].append(graph.mul(bar, bent))
+                sums[k].append(self._times(bar, bent))
         return [total(parts) for parts in sums]
 
     def _bends(self, node: int) -> list[Form]:
@@ -210,17 +214,20 @@ class _Contraction:
             q, r = args
             return [
                 total(
-                    [graph.mul(self._slope(q, a), self._slope(r, b)), graph.mul(self._slope(r, a), self._slope(q, b))]
+                    [
+                        self._times(self._slope(q, a), self._slope(r, b)),
+                        self._times(self._slope(r, a), self._slope(q, b)),
+                    ]
                 )
                 for a, b in self.pairs
             ]
         if node not in self.local:
             return []
         phi2 = self.local[node][1]
-        return [graph.mul(phi2, square) for square in self._squares(args[0])]
+        return [self._times(phi2, square) for square in self._squares(args[0])]
 
     def _squares(self, node: int) -> list[Form]:
-        return [self.graph.mul(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
+        return [self._times(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
 
     def third(self) -> tuple[list[list[Form]], list[list[Form]]]:
         """Rows (ab) and c of the sum over nodes that makes D^3, once it is added up over the three splits."""
@@ -229,7 +236,7 @@ class _Contraction:
         inner: list[list[Form]] = []
 
         def add(bar: Form, rows: Sequence[Form], slopes: Sequence[Form]) -> None:
-            weighted = [graph.mul(self._as_node(bar), self._as_node(row)) for row in rows]
+            weighted = [self._times(self._as_node(bar), self._as_node(row)) for row in rows]
             if any(map(_is_something, weighted)) and any(map(_is_something, slopes)):
                 outer.append(weighted)
                 inner.append(list(slopes))
@@ -244,8 +251,8 @@ class _Contraction:
                 _, phi2, phi3 = self.local[node]
                 slopes = [self._slope(args[0], c) for c in range(self.d)]
                 # the weight goes to the coefficient first: one product for each pair
-                add(graph.mul(bar, phi3.scaled(fmpq(1, 3))), self._squares(args[0]), slopes)
-                add(graph.mul(bar, phi2), bends.get(args[0], nothing), slopes)
+                add(self._times(bar, phi3.scaled(fmpq(1, 3))), self._squares(args[0]), slopes)
+                add(self._times(bar, phi2), bends.get(args[0], nothing), slopes)
         return outer, inner
 
     def _second_tangents(self) -> dict[int, list[Form]]:

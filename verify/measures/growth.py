@@ -39,7 +39,8 @@ __all__ = [
 
 T, S_EPS = sp.Symbol("t", positive=True), sp.Symbol("s", positive=True)
 ELL, RHO, NU, M, SIGMA = sp.symbols("ell rho nu M sigma", positive=True)
-IOTA, LOG_Y, LOG_V, LOG_D, LOG_Q, LOG_F, LOG_G = sp.symbols("iota log_y log_v log_D log_Q log_f log_g", positive=True)
+IOTA, LOG_Y, LOG_V, LOG_D, LOG_Q = sp.symbols("iota log_y log_v log_D log_Q", positive=True)
+LOG_GRADIENT, LOG_HESSIAN, LOG_THIRD = sp.symbols("log_gradient log_hessian log_third", positive=True)
 MU, EPS = 1 / T**2, S_EPS**-2
 KAPPA = ELL / MU
 _SYMBOLS: Any = SimpleNamespace(mu=MU, ell=ELL, rho=RHO, nu=NU, M=M, kappa=KAPPA)
@@ -65,7 +66,7 @@ class Order:
     @classmethod
     def of(cls, expression: sp.Expr) -> Order:
         """The leading exponents of an expression in t and s: its growth in each of them, the other held fixed."""
-        return cls(_degree(sp.sympify(expression), T), _degree(sp.sympify(expression), S_EPS))
+        return cls(_degree(expression, T), _degree(expression, S_EPS))
 
     def __mul__(self, other: Order) -> Order:
         return Order(self.kappa + other.kappa, self.eps + other.eps)
@@ -187,14 +188,19 @@ def stocbio_sizes() -> dict[str, Size]:
 
 
 def _concentrated(level: str) -> Iterator[sp.Expr]:
-    """What the terms of a level ask for: 16 (coefficient norm/each)^2 log(2 m terms/delta)."""
+    """What the terms of a level ask for: 16 (coefficient norm/each)^2 log(2 m terms/delta).
+
+    Third derivatives ask for m log((m + m^2) terms/delta) in place of the logarithm.
+    """
     groups = (
-        (gradient_terms(_SYMBOLS, cast("float", M)), EPS / 60, LOG_F),
-        (hessian_terms(_SYMBOLS, cast("float", M)), sp.sqrt(RHO_PHI * EPS) / (880 * IOTA), LOG_G),
+        (gradient_terms(_SYMBOLS, cast("float", M)), EPS / 60, LOG_GRADIENT),
+        (hessian_terms(_SYMBOLS, cast("float", M)), sp.sqrt(RHO_PHI * EPS) / (880 * IOTA), LOG_HESSIAN),
     )
     for terms, each, logarithm in groups:
         for term in (term for term in terms if term.level == level):
-            yield 16 * (sp.nsimplify(term.coefficient) * term.norm / each) ** 2 * logarithm
+            third = len(term.derivative) == len("g_xxy")
+            size = 16 * (sp.S.One * term.coefficient * term.norm / each) ** 2
+            yield size * (LOG_THIRD if third else logarithm)
 
 
 # ---- the schedules ------------------------------------------------------------------------------------------------
@@ -285,6 +291,7 @@ def _of_stocbio(c: Constants, s: StocBiOSchedule) -> dict[sp.Symbol, float]:
     return {
         LOG_D: math.log(max(19 / 15 * s.beta * of_y**2 * far / budget, 4.0)),
         LOG_Q: math.log(max(5 * s.beta * (c.kappa * c.M) ** 2 / budget, 1.0)),
-        LOG_F: math.log(2 * D * 6 / share),
-        LOG_G: math.log(2 * D * 11 / share),
+        LOG_GRADIENT: math.log(2 * D * 6 / share),
+        LOG_HESSIAN: math.log(2 * D * 11 / share),
+        LOG_THIRD: D * math.log((D + D**2) * 11 / share),
     }

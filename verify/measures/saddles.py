@@ -261,23 +261,22 @@ def slopes(study: Study, saddle: Saddle, pace: Pace = PERTURBED) -> list[Saddle]
 
 def _slope(study: Study, saddle: Saddle, way: Floats, pace: Pace) -> Saddle | None:
     """The farthest of some points on a ray at which gradient and curvature are those of a saddle of the lemma."""
-    step = -saddle.curvature / saddle.smooth.rho_phi  # from here on the curvature may have gone
-    for _ in range(HALVINGS):
-        x = saddle.x + step * way
-        step *= SHRINK
-        if not ((x >= saddle.lower) & (x <= saddle.upper)).all():
-            continue
-        hessian = study.kernels.hess_phi(x)
+    farthest = -saddle.curvature / saddle.smooth.rho_phi  # from here on the curvature may have gone
+    ray = saddle.x + farthest * SHRINK ** np.arange(HALVINGS)[:, None] * way
+    ray = ray[((ray >= saddle.lower) & (ray <= saddle.upper)).all(axis=1)]
+    if not len(ray):
+        return None
+    hessians, grads = study.kernels.hess_phi(ray), study.kernels.grad_phi(ray)
+    for x, hessian, slope in zip(ray, hessians, np.linalg.norm(grads, axis=1), strict=True):
         values, vectors = np.linalg.eigh(hessian)
         if not values[0] < 0:
             continue
         goal, escape = _scales(study, saddle.smooth, float(values[0]), pace)
-        slope = float(np.linalg.norm(study.kernels.grad_phi(x)))
-        room = escape.eta * slope + 2 * escape.S_escape  # a step, and as far as the lemma's sequences go
+        room = escape.eta * slope + escape.S_escape  # a step, and as far as the lemma's sequences go
         inside = ((x >= saddle.lower + room) & (x <= saddle.upper - room)).all()
         if inside and 0 < slope <= SLOPED * goal.eps and not escape.straightforward:
             return Saddle(
                 x, hessian, vectors[:, 0], float(values[0]), saddle.smooth, goal, escape, saddle.lower, saddle.upper,
-                saddle.region, slope,
+                saddle.region, float(slope),
             )  # fmt: skip
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +166,7 @@ def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0:
     """The theorem's, as it ships, for the smoothness that is certified of Phi itself."""
     low, high = study.x_ends
     reach = float(np.linalg.norm(np.maximum(start.x - low, high - start.x), axis=1).max())
-    asked = {
+    asked: dict[str, Any] = {
         "eps": start.eps, "delta": DELTA, "d": study.exact.d, "initial_error": _distance(study, start.x, y0),
         "gap": float(c.hypergradient_bound) * reach or 1.0, "smoothness": smooth, "variant": study.variant,
     }  # fmt: skip

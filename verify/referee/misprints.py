@@ -90,7 +90,7 @@ def minimax_jacobian(form: Form) -> bool:
 def batch_maximum(form: Form) -> bool:
     """So many rows, times eps^2, do not vanish with eps: neither do the standard deviation over sqrt(rows) and eps."""
     shares = [form(Fraction(1), Fraction(1, 10 * 2**k)) * Fraction(1, 10 * 2**k) ** 2 for k in range(11)]
-    return shares[-1] > shares[0] / 2
+    return bool(shares[-1] > shares[0] / 2)
 
 
 @erratum(

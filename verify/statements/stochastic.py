@@ -9,7 +9,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from bilevel_sym.constants import Variant
-from bilevel_sym.schedules.batches import concentration
+from bilevel_sym.schedules.batches import concentration, tensor_concentration
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
 from verify.measures.batch_moments import failure_probability, second_moment
@@ -146,13 +146,13 @@ def batch_hessians(study: Study) -> CheckResult:
 def batch_third_derivatives(study: Study) -> CheckResult:
     """The mean third derivative of a large batch is close to that of all data, with probability 1 - delta.
 
-    |D^3 G_D - D^3 G| <= eps for D >= 16 rho^2 log(2 m/delta)/eps^2, m = max(d, n)
+    |D^3 G_D - D^3 G| <= eps for D >= 16 m rho^2 log((m + m^2)/delta)/eps^2, m = max(d, n)
 
     Paper: Lemma D.3 [lem:err-third]
     Assumes: Assumption 4.3 [ass:stoc]; G may be scaled, so that eps in (0, 1) is no restriction.
-    Deviation: the print divides the sum by n, where the batch size is meant, and so read. Its proof is said to be that
-    for matrices, which does not extend to the norm of tensors in high dimension (see the erratum); here it is checked
-    by second moments in the sum of squares, which bounds it.
+    Deviation: the print divides the sum by n, where the batch size is meant, and so read. It has 16 rho^2
+    log(2 d/delta)/eps^2 with a proof that is said to be that for matrices, and does not extend to tensors (see the
+    erratum). The probability is bounded by second moments in the sum of squares, which bounds the norm.
     """
     return _concentration(study, "lem:err-third", ("g_xxy", "g_xyy", "g_yyy"))
 
@@ -198,10 +198,14 @@ def _concentration_case(
     furthest = max(float(squares(row)) for row in spread(rows)) ** 0.5
     eps = 0.9 * furthest if furthest > 0 else largest / 2
     dimension = max(samples.problem.d, samples.problem.n)
-    if variant == "sharp":
+    if variant == "printed":
+        size = concentration(largest, eps, delta, samples.problem.d)
+    elif len(name) == len("g_xxy"):
+        size = tensor_concentration(largest, eps, delta, dimension)
+    elif variant == "sharp":
         size = _sharp_size(name, largest, eps, delta, dimension)
     else:
-        size = concentration(largest, eps, delta, samples.problem.d if variant == "printed" else dimension)
+        size = concentration(largest, eps, delta, dimension)
     failure = failure_probability(rows, size, eps)
     # where the second moment is enough, nothing finer is claimed
     chebyshev = second_moment(rows) / size / eps**2
@@ -213,9 +217,7 @@ def _concentration_case(
 def _sharp_size(name: str, norm: float, eps: float, delta: float, dimension: int) -> int:
     if len(name) == len("f_x"):
         return math.ceil(8 * norm**2 * math.log(2 / delta) / eps**2)
-    if len(name) == len("f_xx"):
-        return math.ceil((2 * norm**2 + 4 * norm * eps / 3) * math.log(2 * dimension / delta) / eps**2)
-    return concentration(norm, eps, delta, dimension)
+    return math.ceil((2 * norm**2 + 4 * norm * eps / 3) * math.log(2 * dimension / delta) / eps**2)
 
 
 def _norm_below(matrix: arb_mat) -> float:

@@ -35,7 +35,7 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """The answers at the points of ``at``; ``previous`` are the points asked just before each."""
+    """The answers at the points of ``at``; ``previous`` are the points asked just before each, ``unasked`` left out."""
 
     subject: Subject
     at: References
@@ -43,22 +43,22 @@ class Asked:
     previous: Floats
     single: bool
     settings: Settings
-    named: int  # how many points there were to ask
+    unasked: References
     screened: int = 0
 
     def joined(self, other: Asked, screened: int) -> Asked:
         """Both, where the other points are the worst of so many that were screened."""
-        at = References(
-            self.at.problem,
-            np.concatenate([self.at.x, other.at.x]),
-            self.at.certificates + other.at.certificates,
-            self.at.skipped,
-        )
         values, previous = (
             np.concatenate([getattr(a, name) for a in (self, other)]) for name in ("values", "previous")
         )
-        named = self.named + len(other.at)
-        return Asked(self.subject, at, values, previous, self.single, self.settings, named, screened)
+        unasked = self.unasked.joined(other.unasked)
+        at = self.at.joined(other.at)
+        return Asked(self.subject, at, values, previous, self.single, self.settings, unasked, screened)
+
+    @property
+    def named(self) -> int:
+        """How many points there were to ask."""
+        return len(self.at) + len(self.unasked)
 
     @cached_property
     def errors(self) -> Floats:
@@ -88,8 +88,8 @@ class Asked:
 
     @property
     def slowest(self) -> References:
-        """The points, those with the largest error first."""
-        return self.at[np.argsort(-self.excess, kind="stable")]
+        """All points, those with the largest error first, and in the end those that were not asked."""
+        return self.at[np.argsort(-self.excess, kind="stable")].joined(self.unasked)
 
     @property
     def finite(self) -> bool:

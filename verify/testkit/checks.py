@@ -11,6 +11,7 @@ from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.errors import InvalidProblem, TimeIsUp
 from bilevel_sym.problem import BilevelProblem
 from verify.study import seed_of
+from verify.testkit import words
 from verify.testkit.asked import Subject
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.inquiry import Inquiry
@@ -144,7 +145,7 @@ def _check(
     chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
     try:
         at = references(exact, chosen, deadline=budget.deadline, progress=progress)
-    except TimeIsUp as cut:
-        message = f"{cut.message}, so that nothing is decided; left out: all {len(chosen)} points, none was asked"
+    except TimeIsUp:
+        message = words.cut_after(budget.deadline, f"all {len(chosen)} points")
         return CandidateCheck(label=subject.label, verdict=Verdict.INCONCLUSIVE, message=message, seed=seed)
     return Inquiry(subject, candidate, at, seed, points is None, progress).result()

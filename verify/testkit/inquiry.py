@@ -168,8 +168,8 @@ class Inquiry:
 
         def so_far() -> Asked:
             values, single = np.array([a.value for a in answers]), any(a.single for a in answers)
-            seen = at[: len(answers)]
-            return Asked(self.subject, seen, values, np.array(previous[: len(answers)]), single, settings, len(at))
+            seen, rest = at[: len(answers)], at[len(answers) :]
+            return Asked(self.subject, seen, values, np.array(previous[: len(answers)]), single, settings, rest)
 
         try:
             with Meter("asking the candidate", len(at), shown=self.progress) as meter:

@@ -55,6 +55,11 @@ class References:
         chosen = np.arange(len(self))[rows]
         return References(self.problem, self.x[chosen], tuple(self.certificates[k] for k in chosen), self.skipped)
 
+    def joined(self, other: References) -> References:
+        """The points of both, those of the other last."""
+        certificates = self.certificates + other.certificates
+        return References(self.problem, np.concatenate([self.x, other.x]), certificates, self.skipped)
+
     def truth(self, name: Quantity) -> Floats:
         """The certified values, rounded to float64."""
         return self._truth[name]

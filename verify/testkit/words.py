@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bilevel_sym.budget import Deadline
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.sweep import POINTS, Convergence
 from verify.testkit.taylor import TaylorTest
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from verify.testkit.asked import Asked
     from verify.testkit.inquiry import Inquiry
 
-__all__ = ["cut", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
+__all__ = ["cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
 
 SHOWN = 6  # entries of a vector, or rows of a matrix, that are printed
 DIGITS = 16
@@ -40,12 +41,17 @@ def not_accurate(asked: Asked, found: Convergence) -> str:
 def cut(inquiry: Inquiry) -> str:
     """Time was up before the work was done."""
     asked, deadline = inquiry.asked, inquiry.candidate.budget.deadline
-    lines = [f"cut by time ({deadline.seconds:g} s), so that nothing is decided; left out: {inquiry.missing}"]
+    lines = [cut_after(deadline, inquiry.missing)]
     if asked is not None:
         k = asked.worst
         lines.append(f"  so far      asked{_with(asked)} at {_of(asked)} points, the worst of them {_point(asked, k)}")
         lines.append(f"  error       {asked.errors[k]:.2e}, of which rounding explains {asked.floor[k]:.1e}")
     return "\n".join(lines)
+
+
+def cut_after(deadline: Deadline, left_out: str) -> str:
+    """What is said first where time was up."""
+    return f"cut by time ({deadline.seconds:g} s), so that nothing is decided; left out: {left_out}"
 
 
 def too_ill_conditioned(inquiry: Inquiry) -> str:
