@@ -17,6 +17,7 @@ import sympy as sp
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import Exact
+from bilevel_sym.solvers.local_minimum import curvature_at
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
@@ -114,11 +115,26 @@ def _certified(study: Study) -> Iterator[Agreement]:
         yield Agreement(
             "Exact()", max(apart, abs(float(estimate.phi_hat) - float(exact.phi))), float(noise) * size, named
         )
+        yield from _curvatures(study, point, exact, float(noise))
         moved = _third(study, point)
         if moved is not None:
             size = 1 + float(np.abs(moved).max())
             third = kernels.third_phi(point)[0]
             yield Agreement("D^3 Phi", float(np.abs(third - moved).max()), (float(noise) + 1e-8) * size, named)
+
+
+def _curvatures(study: Study, point: Floats, exact: PointCertificate, noise: float) -> Iterator[Agreement]:
+    """What the check for a local minimum sees of a point."""
+    here, values = curvature_at(study.kernels, point), np.linalg.eigvalsh(_hessian(exact))
+    third = study.kernels.third_phi(point).reshape(len(point), -1)
+    pairs = {
+        "|grad Phi|": (here.grad_norm, float(np.linalg.norm(_floats(exact.grad_phi)))),
+        "the smallest eigenvalue": (here.smallest_eigenvalue, float(values[0])),
+        "|Hess Phi|": (here.hess_norm, float(np.abs(values).max())),
+        "the change of Hess Phi": (here.rho_phi, float(np.linalg.norm(third, 2)) / float(np.sqrt(len(point)))),
+    }
+    for name, (ours, theirs) in pairs.items():
+        yield Agreement(name, abs(ours - theirs), noise * (1 + abs(theirs)), study.named(point))
 
 
 def _third(study: Study, point: Floats) -> Floats | None:

@@ -44,6 +44,10 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
             if c.sigma is not None:
                 found = stocbio(c, **asked, variant=variant)
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
+        whole = asked | {"episodes": None}
+        yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
+        of_max = perturbed_gdmax(minimax, **whole)
+        yield from compared_items(_of_all(minimax, goal, of_max), f"all escapes of perturbed_gdmax for {minimax}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
         gdmax = perturbed_gdmax(unknown, **asked)
         yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
@@ -51,6 +55,23 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
     return Smoothness(float(c.L_phi(variant=variant)), float(c.rho_phi(variant=variant)))
+
+
+def _of_all(c: Constants | MinimaxConstants, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
+    """As many escapes as the gap allows, 2 gap/F, share delta: iota is the smallest with which they do."""
+    L, curvature = mpf(found.L_phi), mpmath.sqrt(mpf(found.rho_phi) * mpf(goal.eps))
+
+    def chance(iota: Any) -> Any:
+        F = mpf(goal.eps) ** 2 / (100 * iota**3 * curvature)
+        return max(mpf(1), 2 * goal.gap / F) * L * mpmath.sqrt(goal.d) / curvature * iota**2 * mpf(2) ** (8 - iota)
+
+    near = mpf("1e-12")
+    return {
+        "L_phi": (found.L_phi, float(c.L_phi())),
+        "iota suffices": (bool(chance(mpf(found.iota) * (1 + near)) <= goal.delta), True),
+        "a smaller iota": (bool(chance(mpf(found.iota) * (1 - near)) <= goal.delta), False),
+        "episodes": _near(found.episodes, int(2 * goal.gap / found.F_escape)),
+    }
 
 
 def _iterations(smooth: Smoothness, goal: Goal, escape: Any, decrease: Any, found: Any) -> int:

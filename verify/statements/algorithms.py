@@ -231,6 +231,12 @@ def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
         apart = float(np.abs(t.x[1] - there).max())
         yield Agreement(f"the move from point {row}", apart, 1e-9 * (1 + float(np.abs(x).max())), point)
         yield Agreement(f"the mark at point {row}", float(bool(t.perturbed[0]) != flat), 0.5, point)
+        # an estimate at each of two points; in between k = 0, ..., first of the search, and a look to either side
+        first = next((k for k in range(1, SEARCH + 1) if path[k].fall <= -FOUND * F), SEARCH)
+        estimates = 2 + (first + 3 if flat else 0)
+        for name, calls in setting.estimator.cost.items():  # type: ignore[attr-defined]
+            counted = float(getattr(run.counters, name))
+            yield Agreement(f"{name} at point {row}", abs(counted - estimates * calls), 0.5, point)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import SupportsFloat, cast
 
@@ -14,15 +14,11 @@ import sympy as sp
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
-from bilevel_sym.solvers import Descent, solve
-from bilevel_sym.solvers.local_minimum import LocalMinimum
-from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
-from verify.measures.agreement import Agreement, agreed
-from verify.measures.plain import engines
+from verify.measures.agreement import agreed
 from verify.measures.roots import missed
-from verify.points.point import StationaryPoint
+from verify.measures.stopping import answers, endings
 from verify.registry import NotApplicable, claim
 from verify.statements.corollaries import calls_of
 from verify.statements.tube import what_jumps
@@ -202,7 +198,7 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
         lowest = [(point.eigenvalues[0], point.x) for point in points if point.kind == kind]
         if lowest:
             yield _threshold(label, study, part, lowest, rho)
-    if asked := list(_stopping(study, points, rho)):
+    if asked := [*answers(study, points, rho), *endings(study, points, rho)]:
         yield agreed(label, study, asked, what="the test by which solvers stop", part="shipped test")
 
 
@@ -216,38 +212,6 @@ def _threshold(
     if not (eigenvalue.lower if passing else -eigenvalue.upper) > 0:
         return inconclusive(label, message, variant=study.variant, part=part)
     return by_definition(label, message, variant=study.variant, part=part)
-
-
-def _stopping(study: Study, points: Sequence[StationaryPoint], rho: float) -> Iterator[Agreement]:
-    """The rule of the solvers at each point: on either side of the eps from which on a saddle counts as flat."""
-    for point in points:
-        x, lowest = np.array(point.x), point.eigenvalues[0]
-        if not (0 < rho < math.inf) or lowest.lower <= 0 <= lowest.upper:
-            continue
-        turning = max(abs(lowest.lower), abs(lowest.upper)) ** 2 / rho
-        for eps in (0.5 * turning, 2.0 * turning):
-            wanted = lowest.lower > 0 or eps > turning
-            said = LocalMinimum(eps, rho).holds(study.kernels, x)
-            yield Agreement(f"{point.kind}, eps = {eps:.3g}", float(said != wanted), 0.5, study.named(x))
-        yield from _stopped(study, point, rho, turning)
-        # where the gradient is longer than eps, no curvature helps
-        x = x + 1e-3 * (np.array(study.x_ends[1]) - study.x_ends[0])
-        size = float(np.linalg.norm(study.kernels.grad_phi(x)))
-        said = size > 0 and LocalMinimum(0.5 * size, 1e12 * rho).holds(study.kernels, x)
-        yield Agreement("not stationary", float(said), 0.5, study.named(x))
-
-
-def _stopped(study: Study, point: StationaryPoint, rho: float, turning: float) -> Iterator[Agreement]:
-    """A run that begins at the point ends there as a local minimum, or goes on where the point is none."""
-    x, eps = np.array(point.x), 0.5 * turning
-    minimum = point.eigenvalues[0].lower > 0
-    for backend in engines():
-        algorithm = Descent(AID(1, 1, 1e-6), 1e-9)
-        rule = LocalMinimum(eps, rho)
-        run = solve(study.exact, algorithm, x, y0=point.y, v0=point.v, steps=3, rng=0, stop=rule, backend=backend)
-        wanted = (Status.LOCAL_MINIMUM, 0) if minimum else (Status.OUT_OF_STEPS, 3)
-        said = (run.status, int(run.steps))
-        yield Agreement(f"{point.kind}, a run in {backend}", float(said != wanted), 0.5, study.named(x))
 
 
 @claim("unlabelled:remark-large-L-phi")
