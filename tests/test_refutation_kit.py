@@ -10,6 +10,7 @@ import pytest
 from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
 
 from verify.testkit import inquiry as inquiry_module
+from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
 from verify.testkit.inquiry import Inquiry
@@ -70,7 +71,7 @@ def believes_a_rate(patch: pytest.MonkeyPatch) -> None:
         return type(told)(told.knobs, told.tried, told.errors, floor, "reached", values=told.values, x=told.x)
 
     patch.setattr(Sweep, "_judged", reached)
-    patch.setattr(inquiry_module.Asked, "right", property(lambda self: bool(np.all(self.errors < 1e-2))))
+    patch.setattr(Asked, "right", property(lambda self: bool(np.all(self.errors < 1e-2))))
 
 
 def calls_slow_steps_a_bias(patch: pytest.MonkeyPatch) -> None:
