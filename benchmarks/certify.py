@@ -5,9 +5,9 @@ The family has d = n and neighbours on a ring (j after i):
     f = sum sin(x_i + y_j) + cos(x_i y_i) + exp(-y_i/2) x_j/2
     g = sum y_i^2 + exp(y_i/2)/2 - sin(x_i) y_i + cos(y_i - x_j)/4 + sin(y_i + y_j/2 + x_i)/4
 
-over x in [-1, 1]^d. Each line is a process of its own with one thread. The clock runs from the differentiation of f and
-g to the proved cover; not in it are imports, and the kernels for sampling. ``--factor`` stretches the time given, for a
-machine that is busy with other work: then the processor's seconds are held against the time of the target.
+over x in [-1, 1]^d. Each line is a process of its own with one thread. What is given is work, sized in nominal seconds
+of an ordinary core; what it takes on this one is measured from the differentiation of f and g to the proved cover,
+without imports and the kernels for sampling. ``--factor`` stretches what is given.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TARGETS = {
 }
 BATCH = 256  # boxes at once, for the cost of one
 COLUMNS = (
-    "d = n", "quantity", "given s", "taken s", "processor s", "bracket", "upper/lower", "boxes", "boxes/s", "leaves",
-    "target",
+    "d = n", "quantity", "given, nominal s", "taken s", "processor s", "bracket", "upper/lower", "boxes", "boxes/s",
+    "leaves", "target",
 )  # fmt: skip
 TITLES = {"hess": "sup of Hess Phi", "third": "rho_phi"}
 
@@ -57,7 +57,8 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     """One bracket, and what it cost."""
     import numpy as np
 
-    from verify.enclosures.branch_and_bound import maximise
+    from bilevel_sym.budget import Budget
+    from verify.enclosures.branch_and_bound import SECOND, maximise
     from verify.enclosures.phi_boxes import PhiBoxes
     from verify.enclosures.phi_norms import HessNorm, ThirdNorm
 
@@ -66,7 +67,7 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
     norm = HessNorm(PhiBoxes(problem)) if quantity == "hess" else ThirdNorm(PhiBoxes(problem))
     rtol = 0.5 * (TARGETS[quantity][d] - 1)
-    found = maximise(norm, -np.ones(d), np.ones(d), seconds=seconds, rtol=rtol)
+    found = maximise(norm, -np.ones(d), np.ones(d), budget=Budget(seconds * SECOND), rtol=rtol)
     return {
         "lower": found.bracket.lower,
         "upper": found.bracket.upper,
@@ -141,8 +142,7 @@ def _line(d: int, quantity: str, seconds: float, factor: float, target: float | 
         print(f"| {d} | {TITLES[quantity]} | {seconds:g} | failed: {error} |")
         return True
     ratio = found["upper"] / found["lower"]
-    in_time = (found["wall"] if factor == 1 else found["cpu"]) <= 1.05 * seconds
-    verdict = "" if target is None else f"<= {target:g}: {'reached' if ratio <= target and in_time else 'missed'}"
+    verdict = "" if target is None else f"<= {target:g}: {'reached' if ratio <= target else 'missed'}"
     bracket = f"[{found['lower']:.5g}, {found['upper']:.5g}]"
     cells = (
         d, TITLES[quantity], f"{seconds * factor:g}", f"{found['wall']:.2f}", f"{found['cpu']:.2f}", bracket,

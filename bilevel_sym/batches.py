@@ -141,7 +141,10 @@ class _Part:
 
 
 class BatchOracle:
-    """f_D and g_D, the means over one frozen batch: what iNEON sees inside Algorithm 3."""
+    """f_D and g_D, the means over one frozen batch: what iNEON sees inside Algorithm 3.
+
+    Paper: Claim [unlabelled:batch-functions]
+    """
 
     width = STEADY
 

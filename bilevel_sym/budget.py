@@ -16,7 +16,7 @@ from typing import Literal
 
 from bilevel_sym.errors import InvalidProblem, TimeIsUp
 
-__all__ = ["EFFORTS", "Budget", "Deadline", "Effort", "Stopwatch", "scale_of"]
+__all__ = ["EFFORTS", "Budget", "Deadline", "Effort", "Stopwatch", "deadline_of", "scale_of"]
 
 Effort = Literal["quick", "default", "thorough"] | float
 EFFORTS: Mapping[str, float] = MappingProxyType({"quick": 0.1, "default": 1.0, "thorough": 10.0})
@@ -31,14 +31,14 @@ def scale_of(effort: Effort) -> float:
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.InvalidProblem: effort='much'
-    try: 'quick', 'default', 'thorough', or a positive number: 2 is twice the default
+    try: 'quick', 'default', 'thorough', or a number from 0: 2 is twice the default
     """
     if isinstance(effort, str) and effort in EFFORTS:
         return EFFORTS[effort]
-    if isinstance(effort, (int, float)) and not isinstance(effort, bool) and 0 < effort < math.inf:
+    if isinstance(effort, (int, float)) and not isinstance(effort, bool) and 0 <= effort < math.inf:
         return float(effort)
     raise InvalidProblem(
-        f"effort={effort!r:.40}", hint="'quick', 'default', 'thorough', or a positive number: 2 is twice the default"
+        f"effort={effort!r:.40}", hint="'quick', 'default', 'thorough', or a number from 0: 2 is twice the default"
     )
 
 
@@ -92,6 +92,16 @@ class Deadline:
         if self.passed:
             raise TimeIsUp(f"cut by time: {self.seconds:g} s were allowed", hint="more seconds, or less effort")
 
+    def within(self, share: float) -> Deadline:
+        """One that passes after a share of what is left: for a piece of work that is to leave time for the rest.
+
+        >>> Deadline(None).within(0.5).seconds is None, 1.9 < Deadline(4).within(0.5).seconds <= 2
+        (True, True)
+        """
+        if self.seconds is None or self.passed:
+            return self
+        return Deadline(max(1e-9, share * (self.seconds - self._watch.elapsed)))
+
 
 @dataclass(eq=False)
 class Budget:
@@ -124,6 +134,15 @@ class Budget:
     def cut(self) -> bool:
         """Whether the deadline, and not the work, ended it."""
         return self.deadline.cut
+
+
+def deadline_of(seconds: float | Deadline | None) -> Deadline:
+    """The deadline that a user's seconds mean; one that is already running is taken as it is.
+
+    >>> deadline_of(None).seconds is None, deadline_of(3).seconds
+    (True, 3.0)
+    """
+    return seconds if isinstance(seconds, Deadline) else Deadline(seconds)
 
 
 def _limit(seconds: object) -> float | None:

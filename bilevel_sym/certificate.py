@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.saved_certificate import decimal_ball, write_certificate
 from bilevel_sym.tape.scalars import BALLS
 
 __all__ = ["Agreement", "PointCertificate", "evaluate"]
@@ -112,6 +114,26 @@ class PointCertificate:
         digits = {index: truth[index].correct_digits(float(given[index])) for index in np.ndindex(truth.shape)}
         worst = min(digits, key=digits.__getitem__)
         return Agreement(name, digits[worst], worst, float(given[worst]), truth[worst])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the digits, each with a bound on its error, as a JSON file that ``verify.recheck`` proves again."""
+        names = [s.name for s in self.problem.x]
+        places = self.digits + 6
+
+        balls = {f"{s.name}*": ball for s, ball in zip(self.problem.y, self.y_star, strict=True)}
+        balls |= {"Phi": self.phi} | {f"dPhi/d{name}": ball for name, ball in zip(names, self.grad_phi, strict=True)}
+        balls |= {
+            f"d2Phi/d{a}d{b}": ball
+            for a, row in zip(names, self.hess_phi, strict=True)
+            for b, ball in zip(names, row, strict=True)
+        }
+        says = {
+            "box": {name: [str(value)] * 2 for name, value in zip(names, self.x, strict=True)},
+            "near": {s.name: repr(float(ball)) for s, ball in zip(self.problem.y, self.y_star, strict=True)},
+            "bits": 2 * self.bits + 8 * places,  # digits of a value of zero are counted twice
+            "claims": {name: decimal_ball(ball.value, places) for name, ball in balls.items()},
+        }
+        write_certificate(path, "point", self.problem, says)
 
     def __str__(self) -> str:
         names = [s.name for s in self.problem.x]

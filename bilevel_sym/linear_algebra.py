@@ -12,6 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.ties import first_smallest
+
 __all__ = ["Factored", "Floats", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -92,7 +94,7 @@ def _failed(matrices: Floats, members: NDArray[np.intp] | None = None) -> NotPos
     if members is None:
         members = np.flatnonzero(~(eigenvalues > 0))
         if not len(members):
-            members = np.array([np.argmin(eigenvalues)])
+            members = np.array([first_smallest(eigenvalues)])
     return NotPositiveDefinite(members, eigenvalues[members])
 
 

@@ -28,6 +28,7 @@ from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.status import Status
+from bilevel_sym.ties import first_smallest
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
@@ -131,7 +132,7 @@ class SolveJob:
         """What happened, line by line."""
         yield from solution.describe().splitlines()
         phi = np.atleast_1d(solution.phi)
-        k = 0 if np.isnan(phi).all() else int(np.nanargmin(phi))
+        k = first_smallest(phi, skip_nan=True)
         x = np.atleast_2d(solution.x)[k]
         if len(phi) > 1:
             low, high = np.nanmin(phi), np.nanmax(phi)

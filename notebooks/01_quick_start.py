@@ -184,7 +184,7 @@ plt.show()
 # out; *sampled* means float64 at many points.
 
 # %%
-report = verify.run(problem, claims=["grad-Lipschitz", "hess-Lipschitz", "lem:grad-err-aid"], seconds=60)
+report = verify.run(problem, claims=["grad-Lipschitz", "hess-Lipschitz", "lem:grad-err-aid"])
 for result in report.results:
     numbers = f"{result.measured:10.4g} <= {result.bound:10.4g}"
     print(f"{result.label:17} {result.part:14} {result.verdict} {numbers}  {result.evidence}")

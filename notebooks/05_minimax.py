@@ -182,9 +182,9 @@ plt.show()
 problems = [*(game.problem for game in games), double]
 print(f"{'':19}{'sup |Hess Phi|':>16}{'ell kappa':>12}{'ell (1 + kappa)':>17}")
 for problem in problems:
-    joint = verify.constants(problem, reading="joint", seconds=60).upper
+    joint = verify.constants(problem, reading="joint").upper
     c = MinimaxConstants(joint.mu, joint.ell, joint.rho)
-    truth = verify.smoothness(problem, seconds=60).L_phi
+    truth = verify.smoothness(problem).L_phi
     print(f"{problem.name:19}{truth.upper:16.4f}{c.L_phi(variant='sharp'):12.4f}{c.L_phi():17.4f}")
 
 # %% [markdown]
@@ -193,8 +193,8 @@ for problem in problems:
 # %%
 robust = zoo.get("robust_regression").problem
 near = {"x1": (-0.9, -0.1), "x2": (0.3, 0.6)}
-found = {problem.name: verify.smoothness(problem, seconds=60) for problem in problems}
-found["robust_regression"] = verify.smoothness(robust, near, seconds=60)
+found = {problem.name: verify.smoothness(problem) for problem in problems}
+found["robust_regression"] = verify.smoothness(robust, near)
 plot_looseness(found)
 plt.show()
 
@@ -202,7 +202,7 @@ plt.show()
 # The cube $(1+\kappa)^3$ is what makes $\rho_\phi$ loose. It enters the parameters of Theorem 3.7:
 
 # %%
-c = verify.constants(double, seconds=60).upper
+c = verify.constants(double).upper
 with warnings.catch_warnings(record=True) as raised:
     warnings.simplefilter("always")
     schedule = schedules.perturbed_gdmax(MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M), eps=0.1, delta=0.1, d=2)

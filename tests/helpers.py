@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise
 
@@ -22,6 +23,23 @@ SHAPES = [(d, n) for d in (1, 2, 3) for n in (1, 2, 3)]
 EVERY_SHAPE = [pytest.param(d, n, marks=[pytest.mark.slow] * (d + n > 3)) for d, n in SHAPES]
 SMALL = st.integers(-3, 3).map(sp.Integer)
 RATIONAL = st.fractions(-2, 2, max_denominator=5).map(lambda q: sp.Rational(q.numerator, q.denominator))
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """How many functions an action calls, those written in C too: its work, the same on every machine, busy or not."""
+    count = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 @dataclass(frozen=True)

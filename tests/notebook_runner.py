@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def execute(notebook: Any, *, cell_seconds: int = CELL_SECONDS) -> Any:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
+    _compile_first()  # or else the first cell that needs it would say so
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": search}
     environment.pop("MPLBACKEND", None)  # figures go into the notebook
@@ -41,6 +43,13 @@ def execute(notebook: Any, *, cell_seconds: int = CELL_SECONDS) -> Any:
     except CellTimeoutError:
         raise NotebookFailure(f"more than {cell_seconds} s went into the cell\n{running[-1].source}") from None
     return notebook
+
+
+def _compile_first() -> None:
+    if importlib.util.find_spec("numba") is not None:
+        from bilevel_sym.kernels.compilation import make_ready
+
+        make_ready()
 
 
 def rebuild(source: Path) -> Path:

@@ -20,9 +20,11 @@ from bilevel_sym.schedules.escape import NEON, PERTURBED, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers import ineon
 from verify.bracket import Bracket
+from verify.measures import saddles
+from verify.measures.saddles import Saddle, easiest_saddle
 from verify.registry import Claim
 from verify.statements import escape, neon
-from verify.statements.escape import Saddle, descended, easiest_saddle
+from verify.statements.escape import descended
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 
@@ -135,7 +137,7 @@ def test_the_share_of_the_stuck_region(d: int, variant: Variant) -> None:
 def test_the_scales_are_those_of_the_schedule() -> None:
     c = Constants(mu=1.0, ell=2.0, rho=1.0, nu=1.0, M=1.0)
     with pytest.warns(schedules.ScheduleWarning):
-        schedule = schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=3)
+        schedule = schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=3, episodes=1)
     goal = Goal(eps=0.1, delta=0.1, d=3, initial_error=1.0, gap=1.0, episodes=1)
     smooth = Smoothness(schedule.L_phi, schedule.rho_phi)
     scales = escape_of(smooth, goal, PERTURBED)
@@ -149,7 +151,7 @@ def test_the_scales_are_those_of_the_schedule() -> None:
 
 
 def test_without_a_saddle_they_do_not_apply() -> None:
-    study = known(zoo.get("saddle").problem, 1.2, 4.0, ((2.0, 0.0), "local minimum"))
+    study = known(zoo.get("implicit_cubic").problem, 1.2, 4.0, ((0.5,), "local minimum"))
     for label in AT_SADDLES:
         (result,) = CLAIMS[label](study)
         assert result.verdict is Verdict.NOT_APPLICABLE
@@ -168,15 +170,14 @@ def test_an_incomplete_search_decides_nothing() -> None:
 def test_without_certified_smoothness_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     study = waves(2)
     study.__dict__["_smoothness"] = BilevelError("no bracket here")
-    monkeypatch.setattr(escape, "PARTS", ())
+    monkeypatch.setattr(saddles, "PARTS", (None,))
     for label in AT_SADDLES:
         (result,) = CLAIMS[label](study)
         assert (result.verdict, result.message) == (Verdict.INCONCLUSIVE, "no bracket here")
 
 
 def test_too_many_steps_are_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(escape, "PARTS", ())
-    monkeypatch.setattr(escape, "SECONDS", 0.02)
+    monkeypatch.setattr(saddles, "PARTS", (None,))
     study = waves(2)
     study.__dict__["_smoothness"] = SimpleNamespace(L_phi=Bracket(1e4, 1e4), rho_phi=Bracket(1.0, 1.0))
     (slow,), (long,) = CLAIMS["lem:escapesaddle"](study), CLAIMS["lem:neon"](study)
@@ -240,7 +241,8 @@ def scaled(monkeypatch: pytest.MonkeyPatch, **factors: float) -> None:
         new = {name: type(getattr(scales, name))(getattr(scales, name) * factor) for name, factor in factors.items()}
         return replace(scales, **new)
 
-    monkeypatch.setattr(escape, "escape_of", changed)
+    for module in (saddles, escape):
+        monkeypatch.setattr(module, "escape_of", changed)
 
 
 def test_a_quarter_of_the_time_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +282,7 @@ def test_a_thinner_stuck_region_is_not_there(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_errors_beyond_what_is_allowed_prevent_the_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = perturbed_accuracy
-    monkeypatch.setattr(escape, "perturbed_accuracy", lambda goal, scales: 1e7 * allowed(goal, scales))
+    monkeypatch.setattr(saddles, "perturbed_accuracy", lambda goal, scales: 1e7 * allowed(goal, scales))
     assert by_part("lem:escapesaddle", waves(2))["probability"].verdict is not Verdict.HOLDS
 
 

@@ -37,7 +37,7 @@ SADDLE = MinimaxProblem(
 
 
 def verdicts(problem: BilevelProblem, variant: Variant = "corrected") -> dict[str, set[Verdict]]:
-    study = study_of(problem, variant=variant, seconds=20)
+    study = study_of(problem, variant=variant, effort=0.5)
     return {item.label: {result.verdict for result in item(study)} for item in CLAIMS}
 
 

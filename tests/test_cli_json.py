@@ -46,6 +46,7 @@ SLOW = {
     "verify, all": ["verify", "zoo:minimax_degenerate", "--seconds", "15"],
     "verify, printed": ["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz", "--variant", "printed"],
     "errata": ["errata"],
+    "coverage": ["verify", "zoo:scalar", "--coverage"],
 }
 CASES = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 

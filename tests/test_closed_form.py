@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 import flint
@@ -11,6 +10,7 @@ import hypothesis.strategies as st
 import mpmath
 import pytest
 import sympy as sp
+from helpers import calls_of
 from hypothesis import assume, given
 
 from bilevel_sym import closed_form
@@ -474,10 +474,9 @@ def test_enclosures_of_towers_cost_nothing() -> None:
     tower = x
     for _ in range(8):
         tower = sp.exp(tower)
-    start = time.process_time()
     assert not enclosure(tower, {x: flint.arb(40)}).is_finite()
     assert not enclosure(sp.sqrt(x) + sp.log(x), {x: flint.arb(-1)}).is_finite()
-    assert time.process_time() - start < 0.1
+    assert calls_of(lambda: enclosure(tower, {x: flint.arb(40)})) < 2_000
 
 
 def test_bounds_over_a_box_are_proved_by_cutting_it() -> None:
@@ -557,10 +556,9 @@ NASTY = nasty()
 
 @pytest.mark.parametrize("name", NASTY)
 @pytest.mark.slow
-def test_every_call_is_bounded_in_time(name: str) -> None:
+def test_every_call_is_bounded(name: str) -> None:
     g, unknowns, closes = NASTY[name]
-    start = time.process_time()
-    result = solve_lower_level(g, sorted(symbols_in(g) - set(unknowns), key=str), unknowns)
-    assert time.process_time() - start < 3
+    result = solve_lower_level(g, known := sorted(symbols_in(g) - set(unknowns), key=str), unknowns)
+    assert calls_of(lambda: solve_lower_level(g, known, unknowns)) < 20_000_000
     assert (result.y_star is not None) == closes, result.method
     assert len(result.method) < 1000

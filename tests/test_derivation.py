@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, cast
 
 import hypothesis.strategies as st
 import pytest
 import sympy as sp
-from helpers import EVERY_SHAPE, FEW, SHAPES, Solved, at, logistic, solved_problems
+from helpers import EVERY_SHAPE, FEW, SHAPES, Solved, at, calls_of, logistic, solved_problems
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, softplus, zoo
@@ -208,18 +207,18 @@ def test_large_implicit_problems_refuse_to_write_out_the_inverse_and_say_what_to
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_large_logistic_problem_is_derived_in_seconds(named: bool) -> None:
+def test_a_large_logistic_problem_is_derived_with_little_work(named: bool) -> None:
     problem = logistic(20, 30, named=named)
-    start = time.process_time()
-    assert derive(problem).blocks["g_yy", 3, 7] != 0
-    entry = time.process_time() - start
+    entry = calls_of(lambda: derive(problem).blocks["g_yy", 3, 7])
     derivation = derive(problem)
-    start = time.process_time()
-    assert derivation.latex(form="blocks")
-    assert all(derivation.blocks[name].shape == (20, 1) for name in ("f_x", "f_y", "g_y"))
-    # promised: 0.5 s and 5 s on an idle core; the slack is for a busy one
-    assert entry < 1.5
-    assert time.process_time() - start < 10
+    assert derivation.blocks["g_yy", 3, 7] != 0
+
+    def gradients() -> None:
+        assert derivation.latex(form="blocks")
+        assert all(derivation.blocks[name].shape == (20, 1) for name in ("f_x", "f_y", "g_y"))
+
+    assert entry < 6_000_000
+    assert calls_of(gradients) < 8_000_000
 
 
 def test_closed_form_true_raises_and_says_why() -> None:
@@ -278,11 +277,10 @@ def test_both_hessians_say_the_truth_about_large_n() -> None:
 
 
 @pytest.mark.slow
-def test_a_dense_quadratic_of_twenty_variables_is_derived_in_seconds() -> None:
+def test_a_dense_quadratic_of_twenty_variables_is_derived() -> None:
     derivation = zoo.get("quadratic", d=20, n=20).problem.derivation
-    start = time.process_time()
+    assert calls_of(lambda: derivation.hess_phi) < 40_000_000
     assert derivation.hess_phi.shape == (20, 20)
-    assert time.process_time() - start < 30
 
 
 @pytest.mark.parametrize("bad", ["x*y", None, 3])
@@ -349,10 +347,10 @@ def test_blocks_of_a_large_problem_are_those_of_the_calculus(problem: BilevelPro
 
 @pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
-def test_all_blocks_of_the_large_logistic_problem_in_seconds(named: bool) -> None:
+def test_all_blocks_of_the_large_logistic_problem(named: bool) -> None:
     derivation = derive(logistic(20, 30, named=named), closed_form=False)
-    start = time.process_time()
-    blocks = {name: derivation.blocks[name] for name in derivation.blocks}
-    assert time.process_time() - start < 20  # SymPy's diff: 149 s for the second derivatives of g alone
+    blocks: dict[str, Any] = {}
+    # SymPy's diff takes 149 s for the second derivatives of g alone
+    assert calls_of(lambda: blocks.update({name: derivation.blocks[name] for name in derivation.blocks})) < 100_000_000
     assert blocks["g_yyy"].shape == (20, 20, 20)
     assert blocks["g_yyy"][3, 1, 2] is blocks["g_yyy"][1, 2, 3]  # symmetric entries are one object

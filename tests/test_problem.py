@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import sympy as sp
+from helpers import calls_of
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, StochasticProblem, softplus, zoo
@@ -111,16 +111,9 @@ def test_minimax_is_the_bilevel_problem_with_g_minus_f() -> None:
     assert isinstance(problem, BilevelProblem)
 
 
-def test_building_five_hundred_terms_takes_milliseconds() -> None:
+def test_building_five_hundred_terms_takes_little_work() -> None:
     f = sp.Add(*(sp.sin(k * x) * softplus(y + k) for k in range(1, 501)))
-    best = min(_timed(lambda: BilevelProblem(f, f + y**2, [x], [y])) for _ in range(3))
-    assert best < 0.25  # about 15 ms on an idle core
-
-
-def _timed(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+    assert calls_of(lambda: BilevelProblem(f, f + y**2, [x], [y])) < 1_500_000
 
 
 def test_an_expression_nested_ten_thousand_deep_is_validated() -> None:

@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from bilevel_sym import BilevelProblem, Box, Constants, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem
+from verify.certificates.proof import recheck
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances, recheck
-from verify.saved_constants import _digest
+from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances
 
 Floats = NDArray[np.float64]
 NAMES = ("mu", "ell", "rho", "nu", "M")
@@ -131,7 +131,7 @@ def holds(certified: CertifiedConstants, best: dict[str, float]) -> None:
 
 @pytest.fixture(scope="module")
 def curved() -> CertifiedConstants:
-    return constants(CURVED, seconds=3)
+    return constants(CURVED, effort=0.3)
 
 
 # --- truth ---------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_the_zoos_exact_constants_lie_in_the_brackets(name: str) -> None:
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 1), (1, 2)])
 def test_brackets_hold_what_sampling_and_optimisation_reach(d: int, n: int, reading: Reading) -> None:
     problem = random_problem(0, d, n)
-    certified = constants(problem, reading=reading, seconds=4)
+    certified = constants(problem, reading=reading, effort=0.4)
     holds(certified, reached(problem, reading, polish=reading == "block"))
     assert certified.rtol_reached < 0.05
 
@@ -167,7 +167,7 @@ def test_brackets_hold_what_sampling_and_optimisation_reach(d: int, n: int, read
 def test_brackets_hold_on_many_random_problems(seed: int, d: int, n: int) -> None:
     problem = random_problem(seed, d, n)
     reading: Reading = "block" if seed % 2 else "joint"
-    holds(constants(problem, reading=reading, seconds=0.7), reached(problem, reading, polish=seed < 3))
+    holds(constants(problem, reading=reading, effort=0.07), reached(problem, reading, polish=seed < 3))
 
 
 def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> None:
@@ -187,7 +187,7 @@ def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> 
 
 def test_the_joint_reading_bounds_more() -> None:
     for problem in (random_problem(3, 1, 1), zoo.get("scalar").problem, zoo.get("quadratic").problem):
-        block, joint = (constants(problem, reading=reading, seconds=1) for reading in ("block", "joint"))
+        block, joint = (constants(problem, reading=reading, effort=0.1) for reading in ("block", "joint"))
         for name in ("ell", "rho", "nu", "M"):
             assert joint.brackets[name].upper >= block.brackets[name].lower
         assert joint.valid.reading == "joint"
@@ -208,9 +208,9 @@ def test_joint_constants_by_hand() -> None:
     assert (joint["nu"].upper, block["nu"].upper) == (0.0, 0.0)
 
 
-def test_with_more_time_the_bracket_does_not_grow() -> None:
+def test_with_more_effort_the_bracket_does_not_grow() -> None:
     problem = zoo.get("logistic").problem
-    short, long = (constants(problem, reading="joint", seconds=s, rtol=1e-3).brackets for s in (0.0, 1.0))
+    short, long = (constants(problem, reading="joint", effort=e, rtol=1e-3).brackets for e in (0.0, 0.1))
     for name in short:
         assert long[name].upper <= short[name].upper * (1 + 1e-12)
         assert long[name].lower >= short[name].lower
@@ -228,10 +228,9 @@ def test_readings_and_ends(curved: CertifiedConstants) -> None:
     assert "reading='block'" in repr(certified)
 
 
-def test_quadratics_are_exact_and_quick() -> None:
+def test_quadratics_are_exact() -> None:
     problem = BilevelProblem("x*y1 + 3*y2", "y1**2 + y2**2 + x*y1", "x", ("y1", "y2"), box={"x": (-1, 1), "y1": (-1, 1), "y2": (-1, 1)})  # fmt: skip
     certified = constants(problem)
-    assert certified.seconds < 5.0
     assert (certified.brackets["rho"].upper, certified.brackets["nu"].upper) == (0.0, 0.0)
     assert certified.brackets["mu"].lower == pytest.approx(2, abs=1e-12)
     assert certified.valid.kappa == pytest.approx(1, abs=1e-12)  # isotropic
@@ -330,8 +329,8 @@ def test_curvature_holds_eigenvalues() -> None:
 def test_a_jump_is_not_bridged_by_its_slopes() -> None:
     """f_x = 2 sign(x) - 1 has slope zero on both sides of its jump from -3 to 1, which is not in the middle."""
     problem = BilevelProblem("2*abs(x) - x + y", "y**2 - x*y", "x", "y", box={"x": (-1, 2), "y": (1, 2)})
-    with pytest.raises(CertificateFailure, match="f_x has no bound"):
-        constants(problem, seconds=3)
+    with pytest.raises(CertificateFailure, match="f_xx has no bound"):
+        constants(problem, effort=0.3)
     aside = constants(problem, Box({"x": (-1, "-1/10"), "y": (1, 2)}))
     assert 3.0 in aside.brackets["M"]
 
@@ -354,14 +353,14 @@ def test_an_eigenvalue_of_exactly_zero_is_refused() -> None:
         constants(problem)
 
 
-def test_convexity_that_is_not_proved_in_time_is_a_failure() -> None:
+def test_convexity_that_is_not_proved_is_a_failure() -> None:
     # g_yy = (y - 1/3)^2 + 1e-20, multiplied out: no sample is negative, and no bound in reach is positive
     g = "y**4/12 - y**3/9 + y**2/18 + y**2/200000000000000000000 - x*y"
     problem = BilevelProblem("x*y", g, "x", "y", box={"x": (-1, 1), "y": (0, 1)})
     with pytest.raises(BilevelError) as caught:
-        constants(problem, seconds=0.2)
+        constants(problem, effort=0.02)
     assert isinstance(caught.value, CertificateFailure)
-    assert "more seconds" in str(caught.value)
+    assert "more effort" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +375,7 @@ def test_convexity_that_is_not_proved_in_time_is_a_failure() -> None:
 def test_places_without_derivatives_are_named(f: str, g: str, block: str) -> None:
     problem = BilevelProblem(f, g, "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
     with pytest.raises(CertificateFailure, match=f"{block}.* has no bound that can be proved where x in") as caught:
-        constants(problem, seconds=3)
+        constants(problem, effort=0.3)
     assert "y in [" in str(caught.value)
 
 
@@ -391,7 +390,9 @@ def test_boxes_that_are_no_boxes_are_refused() -> None:
         constants(problem, Box({"x": (0, 1), "z": (0, 1)}))
 
 
-@pytest.mark.parametrize("wrong", [{"reading": "both"}, {"seconds": -1}, {"rtol": math.nan}, {"seconds": "soon"}])
+@pytest.mark.parametrize(
+    "wrong", [{"reading": "both"}, {"seconds": -1}, {"rtol": math.nan}, {"seconds": "soon"}, {"effort": "much"}]
+)
 def test_arguments_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidProblem, match=next(iter(wrong))):
         constants(CURVED, **wrong)
@@ -423,8 +424,7 @@ def test_an_interrupt_leaves_a_true_bracket(monkeypatch: pytest.MonkeyPatch) -> 
         return plain(self, lower, upper, proved=proved)
 
     monkeypatch.setattr(BlockNorm, "over", interrupted)
-    certified = constants(CURVED, seconds=60, rtol=1e-6)
-    assert certified.seconds < 20
+    certified = constants(CURVED, effort=6, rtol=1e-6)
     monkeypatch.undo()
     holds_upper = reached(CURVED, "block", polish=False)
     assert all(holds_upper[k] <= certified.brackets[k].upper * (1 + 1e-9) for k in ("ell", "rho", "nu", "M"))
@@ -440,73 +440,63 @@ def saved(tmp_path_factory: pytest.TempPathFactory, curved: CertifiedConstants) 
     return path
 
 
-def changed(path: Path, to: Path, change: Callable[[dict[str, Any]], object], *, honest: bool = True) -> Path:
-    """The file with a change; ``honest``: with a digest that fits it."""
+def changed(path: Path, to: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The file with a change."""
     content = json.loads(path.read_text())
-    digest = content.pop("digest")
     change(content)
-    content["digest"] = _digest(content) if honest else digest
     to.write_text(json.dumps(content))
     return to
 
 
-def claim(content: dict[str, Any], block: str, constant: str | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = next(
-        c for c in content["claims"] if c["block"] == block and constant in (None, c["constant"])
-    )
-    return found
-
-
 def test_a_file_is_proved_again(saved: Path, curved: CertifiedConstants) -> None:
-    again = recheck(saved)
-    assert again.brackets == curved.brackets
-    assert again.problem == CURVED
-    assert again.box == CURVED.box
-    content = json.loads(saved.read_text())
-    assert again.brackets["M"].upper == max(claim(content, b)["upper"] for b in ("f_x", "f_y"))
+    again = recheck(saved, CURVED)
+    for name, bracket in curved.brackets.items():
+        proved = again.brackets[name]
+        assert proved.lower <= bracket.lower * (1 + 1e-9)
+        assert bracket.upper <= proved.upper <= 1.001 * bracket.upper
+    assert again.kind == "constants"
+    assert again.sentences[0] == "over x1 in [-1, 1], x2 in [-1, 1/3], y1 in [-1, 1], y2 in [0, 1]:"
 
 
 def test_every_zoo_kind_survives_a_file(tmp_path: Path) -> None:
     for name in ("minimax_nash", "stochastic_noise", "lphi_witness", "ridge"):
-        certified = constants(zoo.get(name).problem, seconds=2)
+        certified = constants(zoo.get(name).problem, effort=0.2)
         certified.save(tmp_path / "x.json")
-        again = recheck(tmp_path / "x.json")
-        assert again.brackets == certified.brackets
-        assert again.points == certified.points
+        again = recheck(tmp_path / "x.json", zoo.get(name).problem)
+        for constant, bracket in certified.brackets.items():
+            assert again.brackets[constant].upper == pytest.approx(bracket.upper, rel=3e-4)
 
 
-def worst(content: dict[str, Any]) -> dict[str, Any]:
-    """The claim with the most leaves."""
-    found: dict[str, Any] = max(content["claims"], key=lambda c: len(c["cuts"]))
+def of(content: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = content["claims"][name]
     return found
 
 
-def attained(content: dict[str, Any]) -> dict[str, Any]:
-    """A claim with a lower end that is not zero."""
-    found: dict[str, Any] = next(c for c in content["claims"] if c["constant"] == "rho" and c["lower"])
-    return found
+def scaled(content: dict[str, Any], name: str, end: str, factor: float) -> None:
+    of(content, name)[end] = repr(factor * float(of(content, name)[end]))
 
 
 LIES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "upper": lambda c: worst(c).update(upper=worst(c)["upper"] * 0.999),
-    "upper of a constant": lambda c: claim(c, "f_x").update(upper=1e-3),
-    "lower": lambda c: attained(c).update(lower=1.5 * attained(c)["upper"], upper=2 * attained(c)["upper"]),
-    "mu": lambda c: claim(c, "g_yy", "mu").update(upper=-10.0),
-    "missing leaf": lambda c: worst(c).update(cuts=worst(c)["cuts"][:-2]),
-    "one leaf": lambda c: worst(c).update(cuts="."),
-    "another variable": lambda c: worst(c).update(cuts="9 . ."),
-    "cuts that are not": lambda c: worst(c).update(cuts="0 . -1"),
-    "a point outside": lambda c: attained(c).update(point=[1.5, 0.25, 0.5, 0.5], lower=1e-9),
-    "a point of another length": lambda c: attained(c).update(point=[0.0]),
-    "a point that is nan": lambda c: attained(c).update(point=[math.nan] * 4),
-    "a missing block": lambda c: c["claims"].remove(claim(c, "g_xyy")),
+    "upper": lambda c: scaled(c, "rho", "upper", 0.98),
+    "upper of a constant": lambda c: of(c, "M").update(upper="0.001", lower="0"),
+    "lower": lambda c: of(c, "rho").update(lower=repr(1.5 * float(of(c, "rho")["upper"])), upper="100"),
+    "mu": lambda c: of(c, "mu").update(lower="10", upper="11"),
+    "missing leaf": lambda c: of(c, "mu").update(covers={"g_yy 0": "2 ."}),
+    "another variable": lambda c: of(c, "mu").update(covers={"g_yy 0": "9 . ."}),
+    "cuts that are not": lambda c: of(c, "mu").update(covers={"g_yy 0": "0 . -1"}),
+    "a point outside": lambda c: of(c, "rho").update(
+        point={"x1": "1.5", "x2": "0.25", "y1": "0.5", "y2": "0.5"}, lower="1e-9"
+    ),
+    "a point of another length": lambda c: of(c, "rho").update(point={"x1": "0"}),
+    "a point that is nan": lambda c: of(c, "rho").update(point=dict.fromkeys(("x1", "x2", "y1", "y2"), math.nan)),
+    "a missing number": lambda c: c["claims"].pop("nu"),
     "another problem": lambda c: c.update(problem=c["problem"].replace("y1*sin(x1)", "2*y1*sin(x1)")),
     "hostile text": lambda c: c.update(problem=c["problem"].replace("sin(x1)", "__import__('os')")),
     "a larger box": lambda c: c["box"].update(x1=["-2", "2"]),
     "a box without y": lambda c: [c["box"].pop(k) for k in ("y1", "y2")],
-    "infinity": lambda c: claim(c, "f_x").update(upper=math.inf),
-    "another reading": lambda c: c.update(reading="joint"),
-    "no reading": lambda c: c.update(reading="none"),
+    "infinity": lambda c: of(c, "M").update(upper=math.inf),
+    "another reading": lambda c: c.update(kind="joint"),
+    "no kind": lambda c: c.update(kind="none"),
     "no claims": lambda c: c.pop("claims"),
     "claims that are not": lambda c: c.update(claims=[1, 2]),
     "another format": lambda c: c.update(format="2"),
@@ -519,13 +509,8 @@ def test_files_with_false_claims_are_refused(saved: Path, tmp_path: Path, lie: s
         recheck(changed(saved, tmp_path / "lie.json", LIES[lie]))
 
 
-def test_a_change_by_accident_is_seen(saved: Path, tmp_path: Path) -> None:
-    def loosen(content: dict[str, Any]) -> None:
-        worst(content).update(upper=worst(content)["upper"] * 2)
-
-    with pytest.raises(CertificateFailure, match="changed"):
-        recheck(changed(saved, tmp_path / "a.json", loosen, honest=False))
-    assert recheck(changed(saved, tmp_path / "b.json", loosen)).valid.mu > 0  # weaker, but true
+def test_what_is_weaker_and_true_is_proved(saved: Path, tmp_path: Path) -> None:
+    assert recheck(changed(saved, tmp_path / "b.json", lambda c: scaled(c, "nu", "upper", 2))).brackets["mu"].lower > 0
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", '{"format": 1}', "[" * 100_000])
@@ -534,19 +519,18 @@ def test_what_is_no_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(CertificateFailure):
         recheck(path)
-    with pytest.raises(CertificateFailure, match="cannot be read"):
+    with pytest.raises(CertificateFailure, match="No such file"):
         recheck(tmp_path / "none.json")
 
 
-# --- the zoo, in time ------------------------------------------------------------------------------------
+# --- the zoo ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["hyper_cleaning", "robust_regression", "logistic", "ridge", "stochastic_rows"])
-def test_learning_problems_have_finite_brackets_in_time(name: str) -> None:
+def test_learning_problems_have_finite_brackets(name: str) -> None:
     problem = zoo.get(name).problem
-    certified = constants(problem, seconds=4)
-    assert certified.seconds < 30  # of a busy machine
+    certified = constants(problem, effort=0.4)
     exact = problem.mean if isinstance(problem, StochasticProblem) else problem
     points, _, _ = points_of(exact, 40)
     for constant, block in (("M", "f_y"), ("ell", "g_yy"), ("rho", "g_yyy")):

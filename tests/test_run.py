@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import settings
 import verify
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.cli import main
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidProblem
 from verify import runner
 from verify.registry import Claim
 from verify.report import Report
@@ -46,10 +47,8 @@ def earned(result: CheckResult) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.names())
-def test_every_zoo_problem_is_decided_in_time(name: str) -> None:
-    started = time.monotonic()
+def test_every_zoo_problem_is_decided(name: str) -> None:
     report = verify.run(zoo.get(name).problem, rng=0)
-    assert time.monotonic() - started < 60
     found = applicable(report)
     assert sum(result.decided for result in found) >= 0.8 * len(found)
     violated = {result.label for result in found if result.verdict is Verdict.VIOLATED}
@@ -61,16 +60,15 @@ def test_every_zoo_problem_is_decided_in_time(name: str) -> None:
 @pytest.mark.parametrize("first", range(0, RANDOM, 5))
 def test_nothing_true_is_violated_on_random_problems(first: int) -> None:
     for seed in range(first, first + 5):
-        report = verify.run(random_problem(seed), rng=seed, seconds=3)
+        report = verify.run(random_problem(seed), rng=seed, effort=0.075)
         wrong = [str(result) for result in report.results if result.verdict is Verdict.VIOLATED or not earned(result)]
         assert wrong == [], seed
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_verdicts() -> None:
-    first, second = (verify.run(TOY, rng=3, seconds=20) for _ in range(2))
-    for a, b in zip(first.results, second.results, strict=True):
-        assert (a.label, a.part, a.verdict) == (b.label, b.part, b.verdict)
+    first, second = (verify.run(TOY, rng=3, effort=0.5) for _ in range(2))
+    assert first.results == second.results
 
 
 def test_a_generator_gives_a_seed_that_the_report_names() -> None:
@@ -94,6 +92,9 @@ def test_labels_of_formulas_find_the_claim_that_checks_them() -> None:
         ({"seconds": 0}, "seconds"),
         ({"seconds": float("nan")}, "seconds"),
         ({"seconds": True}, "seconds"),
+        ({"effort": "much"}, "effort"),
+        ({"effort": -1}, "effort"),
+        ({"effort": float("nan")}, "effort"),
         ({"rng": -1}, "rng"),
         ({"rng": "a"}, "rng"),
         ({"variant": "best"}, "variant"),
@@ -111,13 +112,48 @@ def test_a_problem_without_a_box_is_refused() -> None:
         verify.run("zoo:scalar")  # type: ignore[arg-type]
 
 
-def test_out_of_time_is_said_and_kept_to() -> None:
-    started = time.monotonic()
-    report = verify.run(zoo.get("saddle").problem, seconds=1)
-    assert time.monotonic() - started < 10
-    late = [result for result in report.results if result.message == "the time was up before its turn"]
+def test_what_time_cuts_says_so_and_is_never_called_done() -> None:
+    report = verify.run(zoo.get("saddle").problem, effort="quick", seconds=0.2)
+    late = [result for result in report.results if result.message == "cut by time before its turn"]
     assert late
     assert all(result.verdict is Verdict.INCONCLUSIVE for result in late)
+
+
+def test_a_claim_that_was_cut_on_its_way_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it makes of what it has: what was left out might have decided otherwise."""
+
+    @verify.claim("own:hasty")
+    def hasty(study: verify.Study) -> CheckResult:
+        with contextlib.suppress(BilevelError):
+            ticks.append(1e9)
+            _ = study.smoothness
+        return verify.judged("own:hasty", 1.0, 2.0, evidence="certified", message="without the smoothness")
+
+    ticks = [0.0]
+    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: ticks[-1])
+    (result,) = verify.run(zoo.get("scalar").problem, claims=[hasty], seconds=100).results
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "cut by time" in result.message
+
+
+FAST = ["grad-Lipschitz", "hess-Lipschitz", "lem:descent", "lem:grad-err-aid", "eq:gdrate", "assu:bilevel"]
+
+
+def test_a_clock_that_jumps_moves_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = verify.run(TOY, claims=FAST, effort="quick", rng=1).results
+    ticks = itertools.count(step=1000.0)
+    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: next(ticks))
+    assert verify.run(TOY, claims=FAST, effort="quick", rng=1).results == calm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["scalar", "saddle", "minimax_not_nash", "stochastic_noise"])
+def test_a_clock_that_jumps_moves_no_result_of_the_zoo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = zoo.get(name).problem
+    calm = verify.run(problem, effort="quick", rng=0).results
+    ticks = itertools.count(step=1000.0)
+    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: next(ticks))
+    assert verify.run(problem, effort="quick", rng=0).results == calm
 
 
 def test_an_interruption_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +246,7 @@ def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point(dip: int) 
 
 def test_where_y_star_leaves_the_box_the_constants_refute_nothing() -> None:
     problem = BilevelProblem("cos(x)*y", "y**2/2 - x*y", "x", "y", box={"x": (-1000, 1000), "y": (-1, 1)})
-    report = verify.run(problem, claims=["grad-Lipschitz", "thm:aid", "unlabelled:remark-large-L-phi"], seconds=10)
+    report = verify.run(problem, claims=["grad-Lipschitz", "thm:aid", "unlabelled:remark-large-L-phi"], effort=0.25)
     assert report.ok
     assert any("leaves the box in y" in result.message for result in report.results)
 

@@ -23,7 +23,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.schedules import ScheduleWarning, ineon, perturbed_aid, perturbed_gdmax, stocbio
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms, term_delta
-from bilevel_sym.schedules.escape import NEON, PERTURBED, Pace, smallest_iota
+from bilevel_sym.schedules.escape import NEON, PERTURBED, Count, Pace, smallest_iota
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import least_steps
 from bilevel_sym.schedules.stochastic import stocbio_steps
@@ -110,6 +110,74 @@ def test_iota_is_the_smallest_float_that_its_condition_allows(
         q = allowed / (chance(1, smoothness, goal, 0) * 1)
         closed = -2 / (pace.time * mpmath.log(2)) * mpmath.lambertw(-mpmath.log(2) / 2 * pace.time * mpmath.sqrt(q), -1)
         assert abs(closed.real - iota) <= 2 * math.ulp(iota)
+
+
+@given(
+    L=st.floats(1e-3, 1e6), rho=st.floats(1e-3, 1e9), eps=EPS, delta=DELTA, d=DIMENSION,
+    fixed=st.one_of(st.just(0.0), st.floats(1e-3, 1e12)), cubed=st.floats(1e-12, 1e15), pace=st.sampled_from([PERTURBED, NEON]),
+)  # fmt: skip
+@example(L=1.0, rho=1.0, eps=1.0, delta=0.1, d=1, fixed=0.0, cubed=1e-12, pace=PERTURBED)  # n stays below 1
+@example(L=1.0, rho=1.0, eps=1.0, delta=0.1, d=1, fixed=0.0, cubed=1e-3, pace=PERTURBED)  # n passes 1 on the way
+@example(L=1e-3, rho=1e9, eps=2.0, delta=0.9, d=1, fixed=0.0, cubed=1e-12, pace=PERTURBED)  # holds at once
+def test_iota_is_the_smallest_fixed_point(
+    L: float, rho: float, eps: float, delta: float, d: int, fixed: float, cubed: float, pace: Pace
+) -> None:
+    """Against a search of its own: the condition fails at every one of 300 points below iota, and holds above it."""
+    smoothness = Smoothness(L, rho)
+    goal = Goal(eps=eps, delta=delta, d=d, initial_error=1.0, gap=1.0, episodes=None)
+    iota = smallest_iota(smoothness, goal, pace, Count(fixed, cubed))
+    with mpmath.workdps(80):
+
+        def holds(value: Any) -> bool:
+            episodes = max(mpmath.mpf(1), mpmath.mpf(fixed) + mpmath.mpf(cubed) * mpmath.mpf(value) ** 3)
+            found = episodes * chance(value, smoothness, goal, pace.time)
+            return bool(found < delta if pace.strict else found <= mpmath.mpf(delta))
+
+        assert holds(iota)
+        assert all(holds(iota * (1 + k / 4)) for k in range(64)) or iota < 40
+        if iota > math.nextafter(1, 2):
+            assert not holds(math.nextafter(iota, 0))
+            assert not any(holds(1 + (iota - 1) * k / 300) for k in range(300))
+
+
+def test_the_theorem_shares_delta_among_all_the_escapes_that_the_gap_allows() -> None:
+    """n = 2 gap/F and delta/n = L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota), by another solver."""
+    s = quietly(perturbed_aid, Constants(1, 2, 1, 1, 1), **ASKED)
+    assert (s.L_phi, s.rho_phi) == (27.0, 297.0)
+    with mpmath.workdps(40):
+        scale = 27 * mpmath.sqrt(2) / mpmath.sqrt(297 * mpmath.mpf(0.1))
+        twice_gap_over_F = 200 * mpmath.sqrt(297 / mpmath.mpf(0.1) ** 3)
+        found = mpmath.findroot(
+            lambda i: mpmath.log(twice_gap_over_F * i**3 * scale * i**2 / mpmath.mpf(0.1), 2) + 8 - i, 60
+        )
+        assert abs(found - s.iota) < 1e-12
+        assert s.episodes == int(twice_gap_over_F * mpmath.mpf(s.iota) ** 3)
+    assert round(s.iota, 1) == 60.5
+    assert round(quietly(perturbed_aid, Constants(1, 2, 1, 1, 1), **ASKED, episodes=1).iota, 1) == 23.2
+    assert quietly(perturbed_aid, Constants(1, 2, 1, 1, 1), **ASKED, variant="printed").episodes == 1
+
+
+@pytest.mark.parametrize("gap", [1e-12, 1e-9, 1e-6, 1.0, 1e3])
+def test_delta_is_enough_for_all_the_episodes(gap: float) -> None:
+    for theorem, constants in THEOREMS:
+        s = quietly(theorem, constants, **ASKED, gap=gap, episodes=None)
+        fall = s.F_escape / 2 if theorem in (perturbed_aid, perturbed_gdmax) else s.decrease / 2
+        loops = gap / fall + (50 * s.L_phi * gap / 0.1**2 if theorem is stocbio else 0)
+        assert s.episodes == max(1, math.floor(loops)) or s.episodes == pytest.approx(loops, rel=1e-12)
+        goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=gap, episodes=None)
+        failing = chance(s.iota, Smoothness(s.L_phi, s.rho_phi), goal, 0.25 if theorem in (ineon, stocbio) else 1)
+        share = 0.1 / 3 if theorem is stocbio else 0.1
+        assert failing * max(1, loops) == pytest.approx(share, rel=1e-9)
+
+
+def test_smoothness_that_is_known_takes_the_place_of_the_formulas() -> None:
+    known = Smoothness(L_phi=2.5, rho_phi=7.0)
+    for theorem, constants in THEOREMS[:2]:
+        s = quietly(theorem, constants, **ASKED, smoothness=known)
+        assert (s.L_phi, s.rho_phi, s.eta) == (2.5, 7.0, 0.4)
+        for bad in (Smoothness(0.0, 1.0), Smoothness(1.0, 0.0), Smoothness(math.inf, 1.0), 3):
+            with pytest.raises(InvalidProblem):
+                quietly(theorem, constants, **ASKED, smoothness=bad)
 
 
 def test_a_tie_in_the_condition_is_kept_where_it_is_not_strict() -> None:
@@ -372,7 +440,9 @@ def test_the_steps_of_stocbio_include_those_along_a_direction() -> None:
     c = Constants(mu=1, ell=4, rho=1e-6, nu=0, M=1e-9, sigma=0)
     s = quietly(stocbio, c, **ASKED, initial_error=0)
     goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=0.0, gap=1.0, episodes=1)
-    with_step, without = (stocbio_steps(c, Smoothness(s.L_phi, s.rho_phi), goal, longest=x) for x in (s.step, 0.0))
+    with_step, without = (
+        stocbio_steps(c, Smoothness(s.L_phi, s.rho_phi), goal, longest=x, rise=s.decrease / 2) for x in (s.step, 0.0)
+    )
     assert s.D == with_step.D > without.D
 
 
@@ -406,7 +476,11 @@ def test_k_is_the_sum_of_the_two_cases_of_each_proof(variant: str) -> None:
         s = quietly(theorem, constants, **ASKED, gap=gap, variant=variant)
         episode = s.T_escape + (variant != "printed")
         if theorem is stocbio:
-            parts = 3 * 80**3 * s.iota**3 * gap * episode / math.sqrt(0.1**3 / s.rho_phi), 50 * s.L_phi * gap / 0.1**2
+            half = 1 if variant == "printed" else 2  # the other half is what the stocBiO step of the loop may cost
+            parts = (
+                half * 3 * 80**3 * s.iota**3 * gap * episode / math.sqrt(0.1**3 / s.rho_phi),
+                50 * s.L_phi * gap / 0.1**2,
+            )
         elif theorem is ineon:
             sure = math.sqrt(0.1**3 / s.rho_phi) / (3 * 40**3 * s.iota**3) / (1 if variant == "printed" else 2)
             parts = gap * episode / sure, 25 * s.L_phi * gap / (3 * 0.1**2)
@@ -418,14 +492,19 @@ def test_k_is_the_sum_of_the_two_cases_of_each_proof(variant: str) -> None:
 # ---- stocBiO ----------------------------------------------------------------------------------------------------
 
 
-@given(c=bilevel_constants(), eps=EPS, start=st.floats(0, 10), longest=st.floats(0, 1))
-@example(c=Constants(1.0, 10.0, 1.0, 1.0, 1.0, sigma=1.0), eps=1e6, start=1.0, longest=0.0)  # only halving binds
+@given(
+    c=bilevel_constants(), eps=EPS, start=st.floats(0, 10), longest=st.floats(0, 1),
+    rise=st.one_of(st.just(math.inf), st.floats(1e-12, 1e-3)),
+)  # fmt: skip
+@example(
+    c=Constants(1.0, 10.0, 1.0, 1.0, 1.0, sigma=1.0), eps=1e6, start=1.0, longest=0.0, rise=math.inf
+)  # only halving
 def test_the_six_errors_of_a_stocbio_step_share_the_budget(
-    c: Constants, eps: float, start: float, longest: float
+    c: Constants, eps: float, start: float, longest: float, rise: float
 ) -> None:
     smoothness = Smoothness(float(c.L_phi()), float(c.rho_phi()))
     goal = Goal(eps=eps, delta=0.1, d=1, initial_error=start, gap=1.0, episodes=1)
-    s = stocbio_steps(c, smoothness, goal, longest=longest)
+    s = stocbio_steps(c, smoothness, goal, longest=longest, rise=rise)
     mu, ell, rho, M, sigma = c.mu, c.ell, c.rho, c.M, c.sigma
     with mpmath.workdps(40):
         beta = 1 / (4 * mpmath.mpf(smoothness.L_phi))
@@ -441,10 +520,10 @@ def test_the_six_errors_of_a_stocbio_step_share_the_budget(
             "batch_g": lambda size: beta / 4 * 4 * k**2 * M**2 / size,
             "batch_f": lambda size: beta / 4 * (8 * k**2 + 2) * M**2 / size,
             "B": lambda size: beta / 4 * 16 * (1 / mpmath.mpf(ell)) ** 2 * mpmath.mpf(ell) ** 4 * M**2 / mu**2 / size,
-            "S": lambda size: 3 * beta / 2 * of_y**2 * noise / size,
-            "D": lambda D: 3 * beta / 2 * of_y**2 * w * q ** (2 * D),
+            "S": lambda size: 19 * beta / 15 * of_y**2 * noise / size,
+            "D": lambda D: 19 * beta / 15 * of_y**2 * w * q ** (2 * D),
         }
-        budget = mpmath.mpf(eps) ** 2 / (400 * mpmath.mpf(smoothness.L_phi))
+        budget = min(mpmath.mpf(eps) ** 2 / (400 * mpmath.mpf(smoothness.L_phi)), mpmath.mpf(rise))
         close = 1 + mpmath.mpf(10) ** -12
         for name, term in terms.items():
             value = getattr(s, name)
@@ -453,6 +532,21 @@ def test_the_six_errors_of_a_stocbio_step_share_the_budget(
             assert value == 1 or term(value - 1) > budget / 6 / close or not contracts, name
         assert sum(term(getattr(s, name)) for name, term in terms.items()) <= budget * close
         assert q ** (2 * s.D) <= mpmath.mpf(1) / 4
+
+
+@given(c=bilevel_constants(), eps=EPS, delta=DELTA, d=st.integers(1, 50))
+def test_a_loop_that_escapes_lowers_phi_whatever_its_stocbio_step_does(
+    c: Constants, eps: float, delta: float, d: int
+) -> None:
+    """The erratum on Case 2: the step along a direction gains F, the stocBiO step of the same loop costs F/2 at most."""
+    s = quietly(stocbio, c, eps=eps, delta=delta, d=d)
+    k, M, beta = float(c.kappa), float(c.M), s.beta
+    # one of the six terms, which the batches of f control
+    assert beta * (2 * k**2 + 0.5) * M**2 / s.batch_f <= min(eps**2 / (400 * s.L_phi), s.decrease / 2) * (1 + 1e-9)
+    printed = quietly(stocbio, c, eps=eps, delta=delta, d=d, variant="printed")
+    assert printed.S <= s.S
+    assert printed.D <= s.D
+    assert printed.Q <= s.Q
 
 
 def hessian_error(c: Any, factor: int) -> dict[str, Any]:
@@ -546,7 +640,7 @@ def test_batches_are_large_enough_for_every_term_and_not_larger(
 ) -> None:
     s = quietly(stocbio, c, eps=eps, delta=delta, d=d, n=n)
     goal = Goal(eps=eps, delta=delta, d=d, initial_error=1.0, gap=1.0, episodes=1)
-    steps = stocbio_steps(c, Smoothness(s.L_phi, s.rho_phi), goal, longest=s.step)
+    steps = stocbio_steps(c, Smoothness(s.L_phi, s.rho_phi), goal, longest=s.step, rise=s.decrease / 2)
     needed = {"f": [1.0, steps.batch_f], "g": [1.0, steps.batch_g]}
     for terms, total in (
         (gradient_terms(c, c.M), eps / 10),
@@ -554,7 +648,9 @@ def test_batches_are_large_enough_for_every_term_and_not_larger(
     ):
         each = total / len(terms)
         for term in terms:
-            log = math.log(2 * max(d, n) * len(terms) / (delta / 3))
+            m, part = max(d, n), delta / 3 / s.episodes / len(terms)
+            third = len(term.derivative) == len("g_yyy")  # by their m x m^2 matrices
+            log = m * math.log((m + m**2) / part) if third else math.log(2 * m / part)
             needed[term.level].append(16 * term.norm**2 * log * (term.coefficient / each) ** 2)
     assert s.batch_f == pytest.approx(max(needed["f"]), rel=1e-9, abs=1)
     assert s.batch_g == pytest.approx(max(needed["g"]), rel=1e-9, abs=1)
@@ -585,7 +681,7 @@ def test_terms_that_vanish_need_one_sample() -> None:
 
 
 def test_stocbio_and_its_ineon_agree() -> None:
-    s, neon = quietly(stocbio, EASY, **ASKED), quietly(ineon, EASY, eps=0.1, delta=0.1 / 3, d=2)
+    s, neon = quietly(stocbio, EASY, **ASKED, episodes=1), quietly(ineon, EASY, eps=0.1, delta=0.1 / 3, d=2)
     for name in ("iota", "eta", "r", "T_escape", "F_escape", "S_escape", "accuracy", "N"):
         assert getattr(s, name) == getattr(neon, name), name
     assert s.D_aid <= neon.D  # which also chooses a side by estimated values
@@ -624,16 +720,18 @@ def test_numbers_of_any_kind_are_accepted(
 @pytest.mark.parametrize(("theorem", "constants"), THEOREMS)
 def test_episodes_share_delta(theorem: Callable[..., Any], constants: Any) -> None:
     many = quietly(theorem, constants, eps=0.125, delta=0.5, d=2, episodes=4)
-    one = quietly(theorem, constants, eps=0.125, delta=0.125, d=2)
-    assert asdict(many) | {"delta": 0} == asdict(one) | {"delta": 0}
+    one = quietly(theorem, constants, eps=0.125, delta=0.125, d=2, episodes=1)
+    assert (many.episodes, one.episodes) == (4, 1)
+    assert asdict(many) | {"delta": 0, "episodes": 0} == asdict(one) | {"delta": 0, "episodes": 0}
 
 
 # ---- warnings ----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_to_complain_about() -> None:
-    assert complaints(perturbed_aid, EASY, **ASKED, gap=1e-6) == []
-    assert complaints(perturbed_gdmax, MINIMAX, **ASKED, gap=1e-6) == []
+    assert complaints(perturbed_aid, EASY, **ASKED, gap=1e-9) == []
+    assert complaints(perturbed_aid, EASY, **ASKED, gap=1e-6, episodes=1) == []
+    assert complaints(perturbed_gdmax, MINIMAX, **ASKED, gap=1e-9) == []
     assert complaints(ineon, EASY, eps=1, delta=0.1, d=2, gap=1e-9) == []
 
 
@@ -771,7 +869,7 @@ def test_stocbio_asks_for_sigma() -> None:
 
 
 def test_perturbed_aid_configures_algorithm_1() -> None:
-    s = perturbed_aid(EASY, **ASKED, gap=1e-6)
+    s = perturbed_aid(EASY, **ASKED, gap=1e-9)
     expected = Perturbed(AID(D=s.D, N=s.N, tau=0.5), s.eta, 0.1, s.r, s.T_escape, rho_phi=s.rho_phi)
     assert s.algorithm() == expected
     printed = quietly(perturbed_aid, EASY, **ASKED, variant="printed").algorithm()
@@ -780,7 +878,7 @@ def test_perturbed_aid_configures_algorithm_1() -> None:
 
 
 def test_perturbed_gdmax_configures_algorithm_1() -> None:
-    s = perturbed_gdmax(MINIMAX, **ASKED, gap=1e-6)
+    s = perturbed_gdmax(MINIMAX, **ASKED, gap=1e-9)
     assert s.algorithm() == Perturbed(GDmax(D=s.D, tau=0.5), s.eta, 0.1, s.r, s.T_escape, rho_phi=s.rho_phi)
 
 
@@ -796,7 +894,7 @@ def test_ineon_configures_algorithm_2_and_the_descent_around_it() -> None:
 
 
 def test_stocbio_configures_algorithm_3() -> None:
-    s = quietly(stocbio, EASY, **ASKED)
+    s = quietly(stocbio, EASY, eps=0.1, delta=0.1, d=2, episodes=1)
     algorithm = s.algorithm()
     assert isinstance(algorithm, StocBiO)
     assert (algorithm.D, algorithm.Q, algorithm.S, algorithm.eps) == (s.D, s.Q, s.S, 0.1)
@@ -841,7 +939,7 @@ OF_SADDLE = Constants(mu=1, ell=1, rho=1, nu=1, M=1)
 
 
 def test_the_escape_lemma_as_it_stands_in_float64() -> None:
-    s = perturbed_aid(OF_SADDLE, eps=1 / 64, delta=0.1, d=2, gap=1e-8)
+    s = perturbed_aid(OF_SADDLE, eps=1 / 64, delta=0.1, d=2, gap=1e-8, episodes=1)
     curvature = np.linalg.eigvalsh(SADDLE.kernels.hess_phi([0.0, 0.0]))[0]
     assert curvature <= -math.sqrt(s.rho_phi * s.eps)
     start = np.zeros((40, 2))

@@ -137,7 +137,7 @@ def test_the_eigenvalues_of_g_yy_lie_between_the_constants(recipe: Recipe, seed:
 @FEW
 @given(ALL)
 def test_the_constants_agree_with_the_certified_ones(recipe: Recipe) -> None:
-    mine, certified = recipe.constants, verify.constants(recipe.problem, seconds=0.1, rtol=0.5)
+    mine, certified = recipe.constants, verify.constants(recipe.problem, effort=0.01, rtol=0.5)
     assert 0 < mine.mu <= certified.upper.mu * (1 + 1e-12)
     for name in ("ell", "rho", "nu", "M"):
         assert getattr(mine, name) >= getattr(certified.lower, name) * (1 - 1e-12), name
@@ -147,7 +147,7 @@ def test_the_constants_agree_with_the_certified_ones(recipe: Recipe) -> None:
 @settings(max_examples=15)
 @given(recipes("quadratic") | recipes("constant blocks"))
 def test_the_constants_of_quadratics_are_exact_or_nearly(recipe: Recipe) -> None:
-    mine, certified = recipe.constants, verify.constants(recipe.problem, seconds=0.2)
+    mine, certified = recipe.constants, verify.constants(recipe.problem, effort=0.02)
     hessian = sp.Matrix([[sp.diff(recipe.problem.g, a, b) for a in recipe.problem.y] for b in recipe.problem.y])
     exact = sp.Mul(*(sp.Symbol("t") - value for value in recipe.spectrum))
     assert sp.expand(hessian.charpoly("t").as_expr() - exact) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -108,30 +107,17 @@ def test_a_loop_until_a_tolerance_ends() -> None:
     assert check_lower_solution(candidate, QUADRATIC).verdict is Verdict.HOLDS
 
 
-def test_a_first_call_that_compiles_does_not_make_the_others_few() -> None:
-    calls: list[Any] = []
-
-    def candidate(x: Any) -> Any:
-        if not calls:
-            time.sleep(1.1)
-        calls.append(x)
-        return QUADRATIC.kernels.grad_phi(x)
-
-    assert check_hypergradient(candidate, QUADRATIC).n_points > 12
-
-
 def test_a_harmless_overflow_is_not_raised() -> None:
     problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")
     found = check_hypergradient(lambda x: x + 1 / np.exp(1e6 + x), problem)
     assert found.verdict is Verdict.HOLDS
 
 
-def test_a_slow_loop_says_what_its_tolerance_leaves() -> None:
+def test_an_error_of_the_size_of_the_tolerance_is_right() -> None:
     problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
 
     def candidate(x: Any, tol: float) -> Any:
-        time.sleep(0.1)
         return 2 * x * (1 + tol)
 
     found = check_hypergradient(candidate, problem)
-    assert found.verdict is not Verdict.VIOLATED, found.message
+    assert found.verdict is Verdict.HOLDS, found.message

@@ -386,7 +386,6 @@ def test_a_long_run_is_looked_at_in_part() -> None:
     run = solve(SADDLE, Descent(AID(1, 1, 0.5), 1e-3), [0.5, 0.3], steps=100_000)
     report = check_trajectory(run, SADDLE)
     assert report.ok
-    assert report.seconds < 15
     assert report[STEP].n_points == 100_000
     assert "iterates were looked at" in report[ESTIMATES].message
 

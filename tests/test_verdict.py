@@ -13,7 +13,7 @@ from hypothesis import given
 from bilevel_sym.errors import InvalidProblem
 from verify.bracket import Bracket
 from verify.report import Report
-from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged, not_applicable
+from verify.verdict import CheckResult, Evidence, Verdict, by_definition, inconclusive, judged, not_applicable
 
 NUMBERS = st.floats(0, 1e12) | st.sampled_from([0.0, 1e-300, 1.0, 1e-7])
 EVIDENCE: list[Evidence] = ["proved", "certified", "statistical", "sampled"]
@@ -34,7 +34,7 @@ def test_a_verdict_is_true_of_every_number_in_the_brackets(
     b = data.draw(st.floats(bound.lower, bound.upper))
     if result.verdict is Verdict.HOLDS:
         assert a <= b
-        assert evidence == "proved" or measured.upper == bound.lower or measured.upper > 1e-6 * bound.lower
+        assert evidence in ("proved", "certified") or measured.upper >= 1e-2 * bound.lower
     if result.verdict is Verdict.VIOLATED:
         assert trusted
         assert a > b
@@ -55,10 +55,35 @@ def test_noise_and_loose_bounds_decide_nothing() -> None:
 
     assert verdict(1.0 + 1e-12, 1.0, noise=1e-10) is Verdict.INCONCLUSIVE
     assert verdict(1.0 + 1e-8, 1.0, noise=1e-10) is Verdict.VIOLATED
-    assert verdict(1e-7, 1.0) is Verdict.INCONCLUSIVE
-    assert verdict(2e-6, 1.0) is Verdict.HOLDS
+    assert verdict(9.9e-3, 1.0) is Verdict.INCONCLUSIVE
+    assert verdict(1.01e-2, 1.0) is Verdict.HOLDS
     assert verdict(0.0, 0.0) is Verdict.HOLDS
-    assert judged("lem:descent", 1e-9, 1.0, evidence="proved", message="").verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize("evidence", ["proved", "certified"])
+def test_what_is_proved_holds_however_loose_and_says_so(evidence: Evidence) -> None:
+    result = judged("lem:descent", 1e-9, 1.0, evidence=evidence, message="m")
+    assert result.verdict is Verdict.HOLDS
+    assert result.message == "loose: tightness 1e-09; m"
+
+
+@pytest.mark.parametrize("evidence", ["sampled", "statistical"])
+def test_what_was_only_run_wants_a_bound_that_it_comes_near(evidence: Evidence) -> None:
+    result = judged("lem:descent", 1e-3, 1.0, evidence=evidence, message="m", region="a box")
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.message == "the bound is so loose that nothing was tested, tightness 0.001; m"
+    assert result.region == "a box"
+
+
+def test_what_holds_by_definition_is_counted_apart() -> None:
+    held = judged("lem:descent", 1.0, 1.0, evidence="proved", message="", region="the box")
+    named = by_definition("assu:bilevel", "ell is in [1, 2]", part="(iii) ell")
+    report = report_of(held, named)
+    assert held.tested
+    assert not named.tested
+    assert report.to_text().splitlines()[-1] == "2 statements: 1 HOLDS, 1 by definition"
+    assert [record["region"] for record in report.to_dict()["results"]] == ["the box", ""]
+    assert report.to_dict()["results"][1]["evidence"] == "by definition"
 
 
 def test_sampled_constants_refute_nothing() -> None:

@@ -9,7 +9,6 @@ import importlib
 import itertools
 import pickle
 import pkgutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +19,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from helpers import calls_of
 from hypothesis import given
 from mpmath import mp
 
@@ -643,9 +643,8 @@ def test_newton_on_the_tube_ends_only_at_known_points() -> None:
 
 
 def test_the_tube_grows_linearly_and_builds_quickly() -> None:
-    start = time.process_time()
     large = zoo.get("tube", d=20)
-    assert time.process_time() - start < 1
+    assert calls_of(lambda: zoo.get("tube", d=20)) < 1_500_000
     assert len(str(large.phi)) < 2.3 * len(str(zoo.get("tube", d=10).phi))
 
 

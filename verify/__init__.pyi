@@ -1,11 +1,13 @@
 from . import gallery, plotting, strategies
 from .bracket import Bracket
+from .certificates.proof import Rechecked, recheck
 from .classification import Classification, classify
 from .erratum import Erratum
+from .expression_bounds import Bounds, bounds
 from .phi_smoothness import Smoothness, smoothness
 from .referee import errata
 from .registry import Claim, NotApplicable, claim
-from .regularity import CertifiedConstants, constants, recheck
+from .regularity import CertifiedConstants, constants
 from .report import Report
 from .runner import claims, run
 from .stationary import StationaryPoint, StationaryPoints, stationary_points
@@ -18,6 +20,7 @@ from .testkit.trajectory.check import check_trajectory
 from .verdict import CheckResult, Verdict, judged
 
 __all__ = [
+    "Bounds",
     "Bracket",
     "CandidateCheck",
     "CertifiedConstants",
@@ -26,6 +29,7 @@ __all__ = [
     "Classification",
     "Erratum",
     "NotApplicable",
+    "Rechecked",
     "Report",
     "Smoothness",
     "StationaryPoint",
@@ -33,6 +37,7 @@ __all__ = [
     "Study",
     "Verdict",
     "assert_ok",
+    "bounds",
     "check_hessian",
     "check_hypergradient",
     "check_local_minimum",

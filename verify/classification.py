@@ -14,11 +14,13 @@ from flint import arb, arb_mat, fmpq
 
 from bilevel_sym.ball import Ball
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Effort
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.ties import first_smallest
 from verify import stationary
 from verify.bracket import Bracket
 from verify.points.balls import BITS, eigenvalue_balls, refine
@@ -29,9 +31,9 @@ from verify.points.point import StationaryPoint, as_point, exact_result
 __all__ = ["Classification", "SecondOrder", "classify", "second_order"]
 
 Kind = Literal["local minimum", "saddle", "local maximum", "degenerate", "undecided", "not stationary"]
-SECONDS = 3.0  # for the proof that there is no stationary point near x
+NEARBY = 0.15  # of the default effort, for the proof that there is no stationary point near x
 DIGITS = 20
-SMOOTHNESS_SECONDS, RTOL = 10.0, 0.01  # for rho_phi over the box
+RTOL = 0.01  # for rho_phi over the box
 
 
 @dataclass(frozen=True)
@@ -132,9 +134,10 @@ def _nearby(
             return found, found.kind, ""
     if found is not None:
         return found, "undecided", "an eigenvalue of Hess Phi is too near zero"
-    result = stationary.search(problem, box, seconds=SECONDS)
+    result = stationary.search(problem, box, effort=NEARBY)
     if result.points:
-        nearest = min(result.points, key=lambda p: max(abs(a - float(b)) for a, b in zip(p.x, x, strict=True)))
+        away = [max(abs(a - float(b)) for a, b in zip(p.x, x, strict=True)) for p in result.points]
+        nearest = result.points[first_smallest(away)]
         return nearest, nearest.kind, ""
     if result.complete:
         return None, "not stationary", ""
@@ -222,13 +225,13 @@ def second_order(
     eps: sp.Rational,
     rho_phi: sp.Rational | Bracket | None = None,
     *,
-    seconds: float = SMOOTHNESS_SECONDS,
+    effort: Effort = "default",
     rtol: float = RTOL,
 ) -> SecondOrder:
     """Both conditions of an eps-local minimum at x, certified; raises what kept x from having a certificate.
 
-    rho_phi, unless it is given (as a number or a bracket), is certified over the problem's box to ``rtol``, within
-    ``seconds`` and only where it matters: where the gradient is small enough, and the smallest eigenvalue negative.
+    rho_phi, unless it is given (as a number or a bracket), is certified over the problem's box to ``rtol``, with
+    this ``effort`` and only where it matters: where the gradient is small enough, and the smallest eigenvalue negative.
 
     Paper: Definition 1.1 [def:local-min]
 
@@ -246,7 +249,7 @@ def second_order(
             return here(True)
         if flat is False:
             return here(None)
-    known = _curvature(problem, rho_phi, seconds, rtol)
+    known = _curvature(problem, rho_phi, effort, rtol)
     if known is None:
         return here(None)
     low, high = known
@@ -279,7 +282,7 @@ def _norm_and_least(certificate: PointCertificate) -> tuple[arb, arb]:
 
 
 def _curvature(
-    problem: BilevelProblem, rho_phi: sp.Rational | Bracket | None, seconds: float, rtol: float
+    problem: BilevelProblem, rho_phi: sp.Rational | Bracket | None, effort: Effort, rtol: float
 ) -> tuple[arb, arb | None] | None:
     """A lower and an upper bound of rho_phi; no upper one where it is not certified; None: nothing is known."""
     if rho_phi is not None and not isinstance(rho_phi, Bracket):
@@ -291,7 +294,7 @@ def _curvature(
         from verify.phi_smoothness import smoothness
 
         try:
-            bracket = smoothness(problem, seconds=seconds, rtol=rtol).rho_phi
+            bracket = smoothness(problem, effort=effort, rtol=rtol).rho_phi
         except BilevelError:
             return None
     return arb(max(bracket.lower, 0.0)), None if math.isinf(bracket.upper) else arb(bracket.upper)

@@ -11,9 +11,9 @@ from verify.verdict import CheckResult, Evidence, Verdict
 
 __all__ = ["Erratum", "Form", "Severity", "erratum"]
 
-Severity = Literal["wrong", "gap", "loose", "misprint"]
-"""wrong: the statement is false or impossible. gap: a step does not follow. loose: true, and a smaller bound is
-proved. misprint: a symbol, an index or a reference."""
+Severity = Literal["wrong", "gap", "ambiguous", "loose", "misprint"]
+"""wrong: the statement is false or impossible. gap: a step or a hypothesis is missing. ambiguous: two readings, and one
+of them fails. loose: right but for a constant factor or a logarithm. misprint: a symbol, an index or a reference."""
 
 Form = Callable[..., Any]
 """The formula, or the step, that is wrong in the print, as a small function of what it is made of."""
@@ -23,7 +23,8 @@ Form = Callable[..., Any]
 class Erratum:
     """An error of the paper: the text of both forms, a witness, and a test that only the corrected form passes.
 
-    ``holds(form)`` computes the witness with one form in the place of the other; ``check`` gives it both.
+    ``holds(form)`` computes the witness with one form in the place of the other; ``check`` gives it both. ``modelled``
+    says that the print has words, the lines of an algorithm or an order O(), for which a function of ours stands.
 
     >>> from verify.referee import errata
     >>> first = errata()[0]
@@ -41,6 +42,17 @@ class Erratum:
     holds: Callable[[Form], bool]
     printed_form: Form
     corrected_form: Form
+    modelled: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the test, by which coverage and tests refer to the erratum."""
+        return getattr(self.holds, "__name__", "")
+
+    @property
+    def kind(self) -> str:
+        """Severity, whether the print is modelled, and what the check rests on."""
+        return ", ".join((self.severity, *(["modelled"] if self.modelled else []), self.evidence))
 
     def check(self) -> CheckResult:
         """HOLDS when the erratum stands: the printed form fails on the witness, and the corrected one does not."""
@@ -68,6 +80,7 @@ def erratum(
     why: str,
     severity: Severity = "wrong",
     evidence: Evidence = "proved",
+    modelled: bool = False,
 ) -> Callable[[Callable[[Form], bool]], Erratum]:
     """Make a test of a form an erratum; ``verify.referee`` collects them by their type.
 
@@ -93,6 +106,7 @@ def erratum(
             holds=holds,
             printed_form=printed[1],
             corrected_form=corrected[1],
+            modelled=modelled,
         )
 
     return make

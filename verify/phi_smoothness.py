@@ -9,20 +9,21 @@ Paper: Lemma A.2 [grad-Lipschitz]; Lemma 2.4 [hess-Lipschitz]; Lemma C.1 [lemC.1
 from __future__ import annotations
 
 import math
-import time
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
-from verify.enclosures.branch_and_bound import Maximum, maximise
+from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.interval_matrix import Floats
@@ -34,6 +35,7 @@ from verify.regularity import constants
 __all__ = ["Smoothness", "smoothness"]
 
 SHARES = (("grad_norm", GradNorm, 0.2), ("L_phi", HessNorm, 0.4), ("rho_phi", ThirdNorm, 0.7))  # of what is left
+WORK = 10 * SECOND  # by default
 NOTHING = 1e-100  # what rounding leaves of a derivative that vanishes
 FORMULA_RTOL = 0.02  # formulas are far from sharp: their constants need not be
 TITLES = MappingProxyType(
@@ -67,6 +69,8 @@ class Smoothness:
     reasons: Mapping[str, str]
     boxes: int
     seconds: float
+    cut: bool = False
+    covers: Mapping[str, Cover] = field(default_factory=dict, repr=False)
 
     @property
     def ratio(self) -> Mapping[str, float]:
@@ -75,6 +79,12 @@ class Smoothness:
         return {
             name: _ratio(formula, bracket.upper) for name, (formula, bracket) in pairs.items() if formula is not None
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the brackets as a JSON file that ``recheck`` proves again; the formulas are not in it."""
+        from verify.certificates.saving import save_smoothness
+
+        save_smoothness(self, path)
 
     def __str__(self) -> str:
         formulas = {"L_phi": self.L_phi_formula, "rho_phi": self.rho_phi_formula}
@@ -88,6 +98,8 @@ class Smoothness:
         widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines += [f"{TITLES[name]}: {reason}" for name, reason in self.reasons.items()]
+        if self.cut:
+            lines.append("cut by time: with more of it the brackets might be narrower")
         if self.formula_reason:
             lines.append(f"formulas: {self.formula_reason}")
         return "\n".join(lines)
@@ -97,14 +109,16 @@ def smoothness(
     problem: BilevelProblem,
     box: Box | None = None,
     *,
-    seconds: float = 10.0,
+    effort: Effort = "default",
+    seconds: float | Deadline | None = None,
     rtol: float = 0.01,
     progress: bool = False,
 ) -> Smoothness:
     """Certified smoothness of Phi over a box in x (or in (x, y), of which x counts), by default the problem's own.
 
-    The brackets are relatively ``rtol`` wide if ``seconds`` suffice, and true in any case. The formulas take the
-    constants of the box in (x, y); for a box in x alone, of the hull of y* over it.
+    The brackets are relatively ``rtol`` wide if the ``effort`` suffices ("quick", "default", "thorough" or a multiple
+    of the default; 0 takes one look), and true in any case. ``seconds`` is a limit for people in a hurry: what it cuts
+    says so. The formulas take the constants of the box in (x, y); for a box in x alone, of the hull of y* over it.
 
     Assumes: Assumption 2.1 [assu:bilevel]: g is strongly convex in y, so that its one minimiser is the only one.
 
@@ -113,33 +127,34 @@ def smoothness(
     >>> 2.625 in found.L_phi, found.L_phi.ratio < 1.01  # sup |Hess Phi| over the box, bracketed to a hundredth
     (True, True)
     """
-    exact, region, given = _checked(problem, box, seconds, rtol)
+    exact, region, given = _checked(problem, box, rtol)
     compile_first(exact, 0.5 * (region.lower + region.upper))
-    started = time.monotonic()
+    watch, budget = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds))
     boxes = PhiBoxes(exact)
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}
     for name, norm, share in SHARES:
-        left = max(0.05 * seconds, seconds - (time.monotonic() - started))
+        part = Budget(share * budget.left, budget.deadline.within(share))
         found[name] = maximise(
-            norm(boxes), region.lower, region.upper,
-            seconds=share * left, rtol=rtol, floor=NOTHING, inside=region.inside, progress=progress,
+            norm(boxes), region.lower, region.upper, budget=part, rtol=rtol, floor=NOTHING, inside=region.inside,
+            progress=progress,
         )  # fmt: skip
+        budget.spend(part.spent)
     reasons = {name: _reason(exact, maximum) for name, maximum in found.items() if maximum.place is not None}
     if len(reasons) == len(found) and (exact.tape.has_kinks or not any(m.bracket.lower > 0 for m in found.values())):
         raise CertificateFailure(
             f"nothing could be certified about Phi over the box: {reasons['grad_norm']}",
-            hint="choose a box without a kink, a jump or the end of a domain; if there is none, give more seconds",
+            hint="choose a box without a kink, a jump or the end of a domain; if there is none, give more effort",
         )
-    left = max(0.1 * seconds, seconds - (time.monotonic() - started))
-    L_phi, rho_phi, why = _formulas(exact, given, boxes, found, left)
+    L_phi, rho_phi, why, cut = _formulas(exact, given, boxes, found, budget)
     names = [s.name for s in exact.x]
     points = {k: dict(zip(names, m.point.tolist(), strict=True)) for k, m in found.items() if m.point is not None}
     brackets = {name: _bracket(maximum) for name, maximum in found.items()}
     return Smoothness(
         problem, region.box, **brackets, points=points, L_phi_formula=L_phi, rho_phi_formula=rho_phi,
         formula_reason=why, reasons=reasons, boxes=sum(m.boxes for m in found.values()),
-        seconds=time.monotonic() - started,
+        seconds=watch.elapsed, cut=cut or any(m.cut for m in found.values()),
+        covers={name: maximum.cover for name, maximum in found.items()},
     )  # fmt: skip
 
 
@@ -154,12 +169,11 @@ def _ratio(formula: float, upper: float) -> float:
     return formula / upper
 
 
-def _checked(problem: object, box: Box | None, seconds: object, rtol: object) -> tuple[BilevelProblem, ExactBox, Box]:
+def _checked(problem: object, box: Box | None, rtol: object) -> tuple[BilevelProblem, ExactBox, Box]:
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"smoothness wants a problem, but was given a {type(problem).__name__}")
-    for name, value in (("seconds", seconds), ("rtol", rtol)):
-        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise InvalidProblem(f"{name} must be a number, at least 0, but is {value!r}")
+    if not isinstance(rtol, (int, float)) or not 0 <= rtol < math.inf:
+        raise InvalidProblem(f"rtol must be a number, at least 0, but is {rtol!r}")
     exact = problem.mean
     given = chosen_box(problem, box, "the smoothness of Phi belongs")
     return exact, ExactBox(Box({s.name: given[s.name] for s in exact.x})), given
@@ -187,23 +201,30 @@ def _reason(problem: BilevelProblem, maximum: Maximum) -> str:
     assert maximum.place is not None
     ends = zip(problem.x, *maximum.place, strict=True)
     where = ", ".join(f"{s.name} in [{low:.6g}, {high:.6g}]" for s, low, high in ends)
-    return f"no bound was proved where {where}; a kink, a jump, the end of a domain, or too little time"
+    return f"no bound was proved where {where}; a kink, a jump, the end of a domain, or too little effort"
 
 
 def _formulas(
-    problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum], seconds: float
-) -> tuple[float | None, float | None, str]:
-    """The paper's L_phi and rho_phi from certified constants, or None and None; and what is amiss with them."""
+    problem: BilevelProblem,
+    given: Box,
+    boxes: PhiBoxes,
+    found: Mapping[str, Maximum],
+    budget: Budget,
+) -> tuple[float | None, float | None, str, bool]:
+    """The paper's L_phi and rho_phi from certified constants, or None and None; what is amiss; was it cut?"""
     try:
         whole, doubt = _box_of_both(problem, given, boxes, found)
-        valid = constants(problem, whole, seconds=seconds, rtol=FORMULA_RTOL).valid
+        effort = max(0.1 * budget.work, budget.left) / WORK
+        certified = constants(problem, whole, effort=effort, seconds=budget.deadline, rtol=FORMULA_RTOL)
     except BilevelError as error:
-        return None, None, error.message
+        return None, None, error.message, budget.cut
+    valid = certified.valid
     formulas = MinimaxConstants(valid.mu, valid.ell, valid.rho) if isinstance(problem, MinimaxProblem) else valid
     try:  # a dozen roundings, all of positive numbers
-        return float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14), doubt
+        values = float(formulas.L_phi()) * (1 + 1e-14), float(formulas.rho_phi()) * (1 + 1e-14)
     except OverflowError:
-        return None, None, "L_phi or rho_phi is beyond float64"
+        return None, None, "L_phi or rho_phi is beyond float64", certified.cut
+    return *values, doubt, certified.cut
 
 
 def _box_of_both(problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Mapping[str, Maximum]) -> tuple[Box, str]:
@@ -212,7 +233,7 @@ def _box_of_both(problem: BilevelProblem, given: Box, boxes: PhiBoxes, found: Ma
     if sure is None:
         if len(given) > problem.d:
             return given, "y* was not proved to stay in the box given for y"
-        raise CertificateFailure("y* was not enclosed over the whole box in the time given")
+        raise CertificateFailure("y* was not enclosed over the whole box with this effort")
     low, high = _hull(boxes, sure)
     both: dict[str, tuple[object, object]] = dict(given.items())
     for symbol, least, most in zip(problem.y, low.tolist(), high.tolist(), strict=True):

@@ -66,18 +66,25 @@ class Claim:
         """The results for one problem; never raises what a problem can cause."""
         if study.problem.kind not in self.kinds:
             return [self._without(study, f"it speaks of {' and '.join(self.kinds)} problems")]
+        found: list[CheckResult] = []
         try:
-            found = self.check(study)
-            if cast("object", found) is None:
-                return [inconclusive(self.label, "its function returned nothing, and no result", variant=study.variant)]
-            return [found] if isinstance(found, CheckResult) else list(found)
+            for result in self._found(study):
+                found += [result]
         except NotApplicable as reason:
-            return [self._without(study, str(reason))]
+            found.append(self._without(study, str(reason)))
         except BilevelError as error:
-            return [inconclusive(self.label, error.message, variant=study.variant)]
+            found.append(inconclusive(self.label, error.message, variant=study.variant))
         except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
             beyond = f"its numbers are too large or too small for float64 ({error})"
-            return [inconclusive(self.label, beyond, variant=study.variant)]
+            found.append(inconclusive(self.label, beyond, variant=study.variant))
+        return found
+
+    def _found(self, study: Study) -> Iterable[CheckResult]:
+        """What the function returns, one by one: what it said before it gave up stays said."""
+        found = self.check(study)
+        if cast("object", found) is None:
+            return [inconclusive(self.label, "its function returned nothing, and no result", variant=study.variant)]
+        return [found] if isinstance(found, CheckResult) else found
 
     def _without(self, study: Study, reason: str) -> CheckResult:
         return not_applicable(self.label, reason, variant=study.variant)

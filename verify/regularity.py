@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,17 +15,19 @@ from typing import Literal, get_args
 import numpy as np
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.enclosures.branch_and_bound import Maximum, maximise
+from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.interval_matrix import Floats
 
-__all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants", "recheck"]
+__all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants"]
 
 Reading = Literal["block", "joint"]
 BLOCKS: Mapping[Reading, Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -61,6 +62,7 @@ beyond the second order, as the assumption does: never g_xxx.
 
 TABLE = ("mu", "ell", "rho", "nu", "M", "g_y")
 Point = Mapping[str, float]
+WORK = 10 * SECOND  # by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,8 @@ class CertifiedConstants:
 
     ``lower`` and ``upper`` hold the lower and the upper ends of all. ``valid`` is what a theorem needs: mu from below
     and the rest from above, so that Assumption 2.1 holds with it. ``points`` are where the ends near the extreme
-    values are attained. ``rtol_reached`` is how wide the widest bracket is, relatively.
+    values are attained. ``rtol_reached`` is how wide the widest bracket is, relatively. ``cut`` says that time, and not
+    the effort, ended the search: the brackets are true, and might be narrower.
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -105,6 +108,7 @@ class CertifiedConstants:
     reading: Reading
     proofs: tuple[Proof, ...]
     seconds: float
+    cut: bool = False
 
     def __post_init__(self) -> None:
         brackets = {name: self._bracket(name) for name in TABLE}
@@ -130,7 +134,8 @@ class CertifiedConstants:
         """Where each constant is nearly attained: the end that is a value at a point (of mu the upper one)."""
         points = {}
         for name in TABLE:
-            best = max((p for p in self.proofs if p.constant == name), key=lambda p: p.bracket.lower)
+            own = [proof for proof in self.proofs if proof.constant == name]
+            best = own[first_largest([proof.bracket.lower for proof in own])]
             if best.point is not None:
                 points[name] = _named(self.box, best.point)
         return MappingProxyType(points)
@@ -161,19 +166,19 @@ class CertifiedConstants:
         return max(_width(bracket) for bracket in self.brackets.values())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that ``recheck`` proves again without search."""
-        from verify.saved_constants import write
+        """Write the brackets as a JSON file that ``recheck`` proves again without search."""
+        from verify.certificates.saving import save_constants
 
-        write(self, path)
+        save_constants(self, path)
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} in [{low}, {high}]" for name, (low, high) in self.box.items())
-        lines = [f'constants over {where}, reading "{self.reading}"']
+        lines = [f'constants over {where}, reading "{self.reading}"{", cut by time" if self.cut else ""}']
         return "\n".join([*lines, *(f"  {name:<4} {self.brackets[name]}" for name in TABLE)])
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={self.brackets[name]}" for name in TABLE)
-        return f"CertifiedConstants({shown}, reading={self.reading!r})"
+        return f"CertifiedConstants({shown}, reading={self.reading!r}{', cut by time' if self.cut else ''})"
 
 
 def constants(
@@ -181,7 +186,8 @@ def constants(
     box: Box | None = None,
     *,
     reading: Reading = "block",
-    seconds: float = 10.0,
+    effort: Effort = "default",
+    seconds: float | Deadline | None = None,
     rtol: float = 0.01,
     progress: bool = False,
 ) -> CertifiedConstants:
@@ -189,8 +195,10 @@ def constants(
 
     Where the box is one of x alone, y runs over a proved enclosure of y*(x). Read "block", each block of partial
     derivatives is bounded on its own, as the proofs use it; read "joint", the derivatives in (x, y) together. Of a
-    stochastic problem every row is meant, as Section 4 assumes. The brackets are relatively ``rtol`` wide if
-    ``seconds`` suffice, and true in any case, an interrupt included.
+    stochastic problem every row is meant, as Section 4 assumes. The brackets are relatively ``rtol`` wide if the
+    ``effort`` suffices ("quick", "default", "thorough" or a multiple of the default; 0 takes one look), and true in any
+    case, an interrupt included. The same effort gives the same brackets on a slow or busy machine. ``seconds`` is a
+    limit for people in a hurry: what it cuts says so.
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -202,28 +210,13 @@ def constants(
     >>> bool(0.9999 < certified.valid.mu <= 1), certified.valid.nu
     (True, 2.0)
     """
-    _check(problem, reading, seconds, rtol)
+    _check(problem, reading, rtol)
+    watch, budget = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
-    search = _Search(instances(problem), region, reading, seconds, rtol, progress)
+    search = _Search(instances(problem), region, reading, budget, rtol, progress)
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
-        proofs = search.run()
-    return CertifiedConstants(problem, region.box, reading, tuple(proofs), time.monotonic() - search.started)
-
-
-def recheck(path: str | os.PathLike[str]) -> CertifiedConstants:
-    """Prove again, without search, what ``CertifiedConstants.save`` wrote; what is not proved raises.
-
-    >>> import pathlib, tempfile
-    >>> from bilevel_sym import BilevelProblem
-    >>> problem = BilevelProblem("x*y", "y**2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
-    >>> constants(problem).save(path)
-    >>> recheck(path).brackets["nu"].upper
-    1.0
-    """
-    from verify.saved_constants import read
-
-    return read(path)
+        proofs = tuple(search.run())
+    return CertifiedConstants(problem, region.box, reading, proofs, watch.elapsed, search.cut)
 
 
 def instances(problem: BilevelProblem) -> tuple[BilevelProblem, ...]:
@@ -252,14 +245,13 @@ def objective_of(problem: BilevelProblem, constant: str, block: str, region: Exa
     return kind(problem.tape, block, region)
 
 
-def _check(problem: object, reading: object, seconds: object, rtol: object) -> None:
+def _check(problem: object, reading: object, rtol: object) -> None:
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"constants wants a problem, but was given a {type(problem).__name__}")
     if reading not in get_args(Reading):
         raise InvalidProblem(f"reading must be 'block' or 'joint', but is {reading!r}")
-    for name, value in (("seconds", seconds), ("rtol", rtol)):
-        if not isinstance(value, (int, float)) or not value >= 0:
-            raise InvalidProblem(f"{name} must be a number, at least 0, but is {value!r}")
+    if not isinstance(rtol, (int, float)) or not rtol >= 0:
+        raise InvalidProblem(f"rtol must be a number, at least 0, but is {rtol!r}")
 
 
 def _box_of(problem: BilevelProblem, box: Box | None) -> Box:
@@ -283,26 +275,24 @@ class _Task:
 
 
 class _Search:
-    """All blocks of all constants, within one budget of time."""
+    """All blocks of all constants, within one budget."""
 
     def __init__(
         self,
         problems: Sequence[BilevelProblem],
         region: ExactBox,
         reading: Reading,
-        seconds: float,
+        budget: Budget,
         rtol: float,
         progress: bool,
     ) -> None:
         self.problems, self.region, self.reading = problems, region, reading
-        self.rtol, self.progress = rtol, progress
-        self.started = time.monotonic()
-        self.end = self.started + seconds
-        self.interrupted = False
+        self.budget, self.rtol, self.progress = budget, rtol, progress
+        self.interrupted = self.cut = False
 
     @property
     def left(self) -> float:
-        return 0.0 if self.interrupted else max(0.0, self.end - time.monotonic())
+        return 0.0 if self.interrupted else self.budget.left
 
     def run(self) -> Iterator[Proof]:
         """First a look at every block; then the blocks that are not narrow enough, the widest last."""
@@ -314,7 +304,7 @@ class _Search:
             if self._open(task, tasks):
                 # without any bound all is lost: such a block may take what is left
                 share = 1 if math.isinf(task.found.bracket.upper) else len(waiting) - k
-                self._improve(task, tasks, self.left / share)
+                self._improve(task, tasks, self.left / share, share)
                 self._judge_curvature(task)
                 _require_finite(task, self.region.box)
         for task in tasks:
@@ -336,19 +326,20 @@ class _Search:
             if not objective.active:  # one look is all it gets
                 objective.aim = 0.0
             floor = best + self.rtol * abs(best) if math.isfinite(best) else best
-            tasks.append(_Task(constant, block, row, objective, self._maximise(objective, 0.0, floor)))
+            tasks.append(_Task(constant, block, row, objective, self._maximise(objective, Budget(0), floor)))
             best = max(best, tasks[-1].found.bracket.lower)
         return tasks
 
     def _maximise(
-        self, objective: BlockNorm | Curvature, seconds: float, floor: float, start: Floats | None = None
+        self, objective: BlockNorm | Curvature, budget: Budget, floor: float, start: Floats | None = None
     ) -> Maximum:
         found = maximise(
-            objective, self.region.lower, self.region.upper, seconds=seconds, rtol=self.rtol, floor=floor,
+            objective, self.region.lower, self.region.upper, budget=budget, rtol=self.rtol, floor=floor,
             inside=self.region.inside, smear=objective.smear if objective.has_slope else None, start=start,
             progress=self.progress,
         )  # fmt: skip
         self.interrupted |= found.interrupted
+        self.cut |= found.cut
         return found
 
     def _goal(self, task: _Task, tasks: Sequence[_Task]) -> float:
@@ -359,10 +350,12 @@ class _Search:
     def _open(self, task: _Task, tasks: Sequence[_Task]) -> bool:
         return bool(task.objective.active) and task.found.bracket.upper > self._goal(task, tasks)
 
-    def _improve(self, task: _Task, tasks: Sequence[_Task], seconds: float) -> None:
+    def _improve(self, task: _Task, tasks: Sequence[_Task], work: float, share: int) -> None:
         goal = self._goal(task, tasks)
         task.objective.aim = goal
-        found = self._maximise(task.objective, seconds, goal, task.found.point)
+        budget = Budget(work, self.budget.deadline.within(1 / share))
+        found = self._maximise(task.objective, budget, goal, task.found.point)
+        self.budget.spend(budget.spent)
         task.found = _better(task.found, found)
 
     def _judge_curvature(self, task: _Task) -> None:
@@ -412,7 +405,7 @@ def _require_finite(task: _Task, box: Box) -> None:
         raise CertificateFailure(
             f"{task.block} has no bound that can be proved where {where}",
             hint="if a kink, a jump, a pole or the end of a domain lies there, choose a box without it; "
-            "if not, give more seconds",
+            "if not, give more effort",
         )
 
 
@@ -422,5 +415,5 @@ def _require_convexity(tasks: Sequence[_Task]) -> None:
     if not bracket.lower > 0:
         raise CertificateFailure(
             f"g was not proved to be strongly convex in y over the box: its modulus mu lies in {bracket}",
-            hint="give more seconds, or a smaller box",
+            hint="give more effort, or a smaller box",
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
+from bilevel_sym.budget import EFFORTS
 from bilevel_sym.constants import Variant
 from verify.verdict import CheckResult, Verdict
 
@@ -36,7 +37,7 @@ class Report:
     True
     >>> print(report.to_text())
     toy over {}
-    corrected formulas, seed 0, 0.1 s
+    corrected formulas, seed 0, effort default, 0.1 s
     <BLANKLINE>
         verdict  measured  bound  tightness  evidence   remark
     Lemma 2.8 [lem:descent]: inexact descent lemma
@@ -52,6 +53,7 @@ class Report:
     seconds: float
     results: tuple[CheckResult, ...]
     interrupted: bool = False
+    effort: float = 1.0
 
     @property
     def ok(self) -> bool:
@@ -97,6 +99,7 @@ class Report:
             "box": self.box,
             "variant": self.variant,
             "seed": self.seed,
+            "effort": self.effort,
             "seconds": round(self.seconds, 3),
             "ok": self.ok,
             "interrupted": self.interrupted,
@@ -128,11 +131,16 @@ class Report:
 
     def _circumstances(self) -> str:
         stopped = ", interrupted" if self.interrupted else ""
-        return f"{self.variant} formulas, seed {self.seed}, {self.seconds:.1f} s{stopped}"
+        names = {scale: name for name, scale in EFFORTS.items()}
+        effort = names.get(self.effort, f"{self.effort:g} times the default")
+        return f"{self.variant} formulas, seed {self.seed}, effort {effort}, {self.seconds:.1f} s{stopped}"
 
     def _summary(self) -> str:
-        counts = Counter(result.verdict for result in self.results)
-        return f"{len(self.results)} statements: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
+        """How many there are of each verdict; what holds by definition is counted apart, as nothing was tested."""
+        apart = "by definition"
+        counts = Counter(apart if r.evidence == apart else str(r.verdict) for r in self.results)
+        kinds = (*(str(verdict) for verdict in Verdict), apart)
+        return f"{len(self.results)} statements: " + ", ".join(f"{counts[k]} {k}" for k in kinds if counts[k])
 
     def _silent(self) -> list[str]:
         """The statements that do not apply, by their reason."""
@@ -174,7 +182,7 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _record(result: CheckResult) -> dict[str, Any]:
-    names = ("label", "part", "variant", "message", "evidence", "n_points", "seed")
+    names = ("label", "part", "variant", "region", "message", "evidence", "n_points", "seed")
     numbers = ("measured", "bound", "tightness", "margin", "noise", "confidence")
     point = None if result.worst_point is None else {k: _finite(v) for k, v in result.worst_point.items()}
     return (

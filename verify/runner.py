@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem import BilevelProblem
@@ -23,11 +23,9 @@ from verify import statements
 from verify.registry import Claim
 from verify.report import Report
 from verify.study import Study, seed_of, study_of
-from verify.verdict import CheckResult, inconclusive
+from verify.verdict import CheckResult, Verdict, inconclusive
 
 __all__ = ["claims", "run"]
-
-SECONDS = 40.0
 
 
 @lru_cache(1)
@@ -56,6 +54,7 @@ def run(
     claims: Iterable[str | Claim] | Claim | None = None,
     box: Box | None = None,
     rng: np.random.Generator | int | None = None,
+    effort: Effort = "default",
     seconds: float | None = None,
     variant: Variant = "corrected",
     progress: bool = False,
@@ -63,21 +62,22 @@ def run(
     """A verdict on each statement of the theory for this problem, over its box (or the one given).
 
     ``claims`` are labels, or claims that you wrote (``verify.claim``); by default all registered ones are taken, and
-    those that do not apply say why. ``rng`` is a seed or a generator; the same seed gives the same report. ``seconds``
-    (40 unless given) is kept to: what is not reached in time is INCONCLUSIVE. ``variant`` says which form of the
-    formulas is judged: "corrected", as "printed", or "sharp", the best that is proved. Interrupted from the keyboard,
-    it returns what it has.
+    those that do not apply say why. ``rng`` is a seed or a generator. ``effort`` is "quick", "default" (about half a
+    minute on an ordinary core), "thorough", or a multiple of the default. The same problem, seed and effort give the
+    same report on every machine, a slow or busy one too. ``seconds`` is a limit for people in a hurry: what it cuts is
+    INCONCLUSIVE, and says so. ``variant`` says which form of the formulas is judged: "corrected", as "printed", or
+    "sharp", the best that is proved. Interrupted from the keyboard, it returns what it has.
 
     >>> from bilevel_sym import zoo
     >>> report = run(zoo.get("scalar").problem, claims=["eq:bilevel-grad"], rng=0)
     >>> [(result.label, str(result.verdict), result.evidence) for result in report.results]
     [('eq:bilevel-grad', 'HOLDS', 'proved')]
     """
-    chosen = _chosen(claims)
+    chosen, watch = _chosen(claims), Stopwatch()
     results: list[CheckResult] = []
     left, interrupted = chosen, False
     with Meter("verifying", shown=progress) as meter:
-        study = study_of(problem, box=box, seed=seed_of(rng), seconds=_time(seconds), variant=_variant(variant))
+        study = study_of(problem, box=box, seed=seed_of(rng), effort=effort, seconds=seconds, variant=_variant(variant))
         try:
             # what is beyond float64 is judged, and not warned about
             with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
@@ -92,7 +92,8 @@ def run(
         box=str(dict(study.box.items())),
         variant=variant,
         seed=study.seed,
-        seconds=time.monotonic() - study.started,
+        seconds=watch.elapsed,
+        effort=study.effort,
         results=tuple(results),
         interrupted=interrupted,
     )
@@ -101,14 +102,21 @@ def run(
 def _results(study: Study, chosen: Sequence[Claim], meter: Meter, noticed: Event) -> Iterator[list[CheckResult]]:
     """Those of each claim, one claim after the other."""
     for done, item in enumerate(chosen):
-        meter.at(done, f" {done + 1}/{len(chosen)} {item.label} ({study.seconds:.0f} s at most)")
-        if study.left <= 0 and study.problem.kind in item.kinds:
-            yield [inconclusive(item.label, "the time was up before its turn", variant=study.variant)]
+        meter.at(done, f" {done + 1}/{len(chosen)} {item.label}")
+        if study.deadline.passed and study.problem.kind in item.kinds:
+            yield [inconclusive(item.label, "cut by time before its turn", variant=study.variant)]
         else:
             found = item(study)
             if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
                 raise KeyboardInterrupt
+            if study.deadline.cut:  # a part was left out, so that nothing may be called done
+                found = [r if r.verdict is Verdict.NOT_APPLICABLE else _cut(r) for r in found]
             yield found
+
+
+def _cut(result: CheckResult) -> CheckResult:
+    reason = f"cut by time; until then: {result.verdict}, {result.message}"
+    return inconclusive(result.label, reason, variant=result.variant, part=result.part, evidence=result.evidence)
 
 
 @contextmanager
@@ -151,14 +159,6 @@ def _registered(label: object, known: Mapping[str, Claim]) -> Claim:
         f"no claim is registered for {label!r:.60}",
         hint="pass the claim itself, run(problem, claims=[my_claim])" if own else f"one of {near}",
     )
-
-
-def _time(seconds: object) -> float:
-    if seconds is None:
-        return SECONDS
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
-        raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds, or None")
-    return float(seconds)
 
 
 def _variant(variant: Variant) -> Variant:

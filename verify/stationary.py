@@ -3,13 +3,12 @@
 The box is cut until each piece is either without a zero of grad Phi, or proved by Krawczyk's test to hold exactly one.
 Pieces are tested with a small margin around them, so that a point on the border of two of them is lost by neither. A
 point found twice is told by the boxes in which it is the only one. What cannot be decided, such as a singular Hessian,
-a kink, or the end of the time, is returned as it is.
+a kink, or the end of the budget, is returned as it is.
 """
 
 from __future__ import annotations
 
-import math
-import time
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
+from verify.enclosures.branch_and_bound import SECOND
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiEnclosure
@@ -35,8 +36,10 @@ __all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_
 
 BoxLike = Box | Mapping[str, Iterable[object]]
 
-LANES = 512  # boxes at a time
-SLOW = 0.3  # seconds for so many: then fewer at a time, so that the time is kept to
+WORK = 20 * SECOND  # by default
+LANES = 512  # boxes at a time,
+SLICE = 0.3 * SECOND  # and no more than this much work, so that people in a hurry, and Ctrl-C, need not wait
+PROOF = 4.0  # what a box costs in proved arithmetic, in boxes of the fast one
 MARGIN = 0.05  # of the width, around each box that is tested
 CUT = 0.4877  # where a box is cut: symmetric problems have their points at the middle
 NARROW = 2.0**-26  # of the whole box: not cut further
@@ -47,8 +50,9 @@ MOST = 2**17
 STARTS = 24
 NEWTON_STEPS = 40
 CLUSTERS = 500
-TIME, KINK, SINGULAR = (
-    "the time was up",
+EFFORT, TIME, KINK, SINGULAR = (
+    "the effort was spent",
+    "cut by time",
     "f or g switches between pieces, or is not defined, there; or g is not strongly convex",
     "Hess Phi is singular there, or too nearly so",
 )
@@ -72,12 +76,21 @@ class StationaryPoints:
     message: str
     boxes: int
     seconds: float
+    cut: bool = False
     clusters: tuple[StationaryPoint, ...] = field(default=(), repr=False)
+    problem: BilevelProblem | None = field(default=None, repr=False)
+    box: Box | None = field(default=None, repr=False)
 
     @property
     def complete(self) -> bool:
         """Whether the points are proved to be all in the box."""
         return not self.undecided
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the points, and that there are no others, as a JSON file that ``recheck`` proves again."""
+        from verify.certificates.saving import save_stationary
+
+        save_stationary(self, path)
 
     def __iter__(self) -> Iterator[StationaryPoint]:
         return iter(self.points)
@@ -89,12 +102,18 @@ class StationaryPoints:
 
 
 def stationary_points(
-    problem: BilevelProblem, box: BoxLike | None = None, *, seconds: float = 20.0, progress: bool = False
+    problem: BilevelProblem,
+    box: BoxLike | None = None,
+    *,
+    effort: Effort = "default",
+    seconds: float | Deadline | None = None,
+    progress: bool = False,
 ) -> list[StationaryPoint]:
     """All stationary points of Phi in a box in x; what is undecided is among them, with ``proved`` false.
 
     The box may hold y too, which is not looked at; without one it is the problem's. A point exactly on its border
-    counts. The kinds rest on certified eigenvalues of Hess Phi.
+    counts. The kinds rest on certified eigenvalues of Hess Phi. ``effort`` ("quick", "default", "thorough" or a
+    multiple of the default) says how many boxes may be tried; ``seconds`` is a limit for people in a hurry.
 
     >>> from bilevel_sym import zoo
     >>> for point in stationary_points(zoo.get("saddle").problem):
@@ -103,12 +122,17 @@ def stationary_points(
     x1 = 0, x2 = 0: saddle, eigenvalues -1, 1
     x1 = 2, x2 = 0: local minimum, eigenvalues 0.125, 1
     """
-    found = search(problem, box, seconds=seconds, progress=progress)
+    found = search(problem, box, effort=effort, seconds=seconds, progress=progress)
     return [*found.points, *found.clusters]
 
 
 def search(
-    problem: BilevelProblem, box: BoxLike | None = None, *, seconds: float = 20.0, progress: bool = False
+    problem: BilevelProblem,
+    box: BoxLike | None = None,
+    *,
+    effort: Effort = "default",
+    seconds: float | Deadline | None = None,
+    progress: bool = False,
 ) -> StationaryPoints:
     """The same with what the search has to say: is it complete, and if not, why.
 
@@ -120,15 +144,11 @@ def search(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a search wants a problem, but was given a {type(problem).__name__}")
-    if not _is_time(seconds):
-        raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds")
-    exact = problem.mean
+    exact, scale = problem.mean, scale_of(effort)
     chosen = chosen_box(problem, box, "the search belongs")
-    return _Search(exact, Box({s.name: chosen[s.name] for s in exact.x}), float(seconds), progress).run()
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+    inside = Box({s.name: chosen[s.name] for s in exact.x})
+    compile_first(exact, np.array([float(low + high) / 2 for low, high in inside]))
+    return _Search(exact, inside, Budget(scale * WORK, deadline_of(seconds)), progress).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,31 +170,25 @@ class _Search:
 
     problem: BilevelProblem
     box: Box
-    seconds: float
+    budget: Budget
     progress: bool = False
     known: list[_Known] = field(default_factory=list)
     given_up: list[tuple[Floats, Floats]] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)
     tested: int = 0
-    started: float = 0.0
 
     def __post_init__(self) -> None:
         self.given, self.problem = self.problem, continued(self.problem)
         self.boxes = Boxes(self.problem)
-        self.lanes = LANES
+        self.lanes = int(np.clip(SLICE / self.boxes.cost, 8, LANES))
         ends = [(enclose(int(lo.p), int(lo.q))[0], enclose(int(hi.p), int(hi.q))[1]) for lo, hi in self.box]
         self.lower, self.upper = (np.array([end[k] for end in ends]) for k in (0, 1))
         scale = np.maximum(np.abs(self.lower), np.abs(self.upper))
         # a side without width, or thinner than rounding, is not cut
         self.least = np.maximum(NARROW * (self.upper - self.lower), 1e-14 * scale) + 1e-300
 
-    @property
-    def _late(self) -> bool:
-        return time.monotonic() - self.started > self.seconds
-
     def run(self) -> StationaryPoints:
-        compile_first(self.problem, 0.5 * (self.lower + self.upper))
-        self.started = time.monotonic()
+        watch = Stopwatch()
         with np.errstate(all="ignore"):
             self._from_starts()
             self._cover()
@@ -183,12 +197,15 @@ class _Search:
         clusters = [self._cluster(*ends) for ends in self._clusters()]
         points += [cluster for cluster in clusters if cluster.proved]
         return StationaryPoints(
-            points=tuple(sorted(points, key=lambda point: point.x)),
+            points=tuple(sorted(points, key=self._place)),
             undecided=tuple(c.box for c in clusters),
             message="; ".join(sorted(self.reasons)),
             boxes=self.tested,
-            seconds=time.monotonic() - self.started,
+            seconds=watch.elapsed,
+            cut=TIME in self.reasons,
             clusters=tuple(c for c in clusters if not c.proved),
+            problem=self.given,
+            box=self.box,
         )
 
     # ---- where float64 finds something ------------------------------------------------------------
@@ -215,7 +232,7 @@ class _Search:
             x = np.clip(np.where(np.isfinite(step), x - np.clip(step, -reach, reach), x), self.lower, self.upper)
         small = (np.abs(step) <= 1e-4 * (self.upper - self.lower) + 1e-9 * np.abs(x)).all(axis=1)
         for lane in np.flatnonzero(small):
-            if self._late:
+            if self.budget.deadline.passed:
                 return
             self._take(x[lane], y[lane], None)
 
@@ -265,15 +282,13 @@ class _Search:
             parts: list[tuple[Floats, Floats]] = []
             start = 0
             while start < len(lower):
-                if self._late:
+                if not self.budget.allows(self.boxes.cost):
                     self.given_up += [(lower[start:], upper[start:]), *parts]
-                    self.reasons.add(TIME)
+                    self.reasons.add(TIME if self.budget.cut else EFFORT)
                     return
-                before, stop = time.monotonic(), start + self.lanes
+                stop = start + self.lanes
                 parts.append(self._cut(*self._tested(lower[start:stop], upper[start:stop])))
                 start = stop
-                if time.monotonic() - before > SLOW:
-                    self.lanes = max(8, self.lanes // 2)
             lower, upper = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
             meter.at(self.tested, f", {self.tested} boxes, {len(lower)} left, {len(self.known)} points")
 
@@ -283,6 +298,7 @@ class _Search:
             left = ~item.holds(lower, upper)
             lower, upper = lower[left], upper[left]
         self.tested += len(lower)
+        self.budget.spend(self.boxes.cost * max(8, len(lower)))
         if not len(lower):
             return lower, upper, lower
         margin = MARGIN * (upper - lower) + self.least
@@ -291,6 +307,7 @@ class _Search:
         gone, inside, low, high = self._said(found, lower, upper, wide)
         told = gone | inside | ((high - low) < 0.7 * (upper - lower)).any(axis=1)
         if self.boxes.elementary and told.any():
+            self.budget.spend(PROOF * self.boxes.cost * int(told.sum()))
             # only what the proved arithmetic says is taken: elsewhere nothing is gone, and the box is whole
             again = self.boxes.enclose(wide[0][told], wide[1][told], proved=True)
             proved = self._said(again, lower[told], upper[told], (wide[0][told], wide[1][told]))
@@ -338,13 +355,19 @@ class _Search:
         """Each box in two, across its heaviest side."""
         if not len(lower):
             return lower, upper
-        lane, axis = np.arange(len(lower)), weight.argmax(axis=1)
+        # seven digits of the weight: sides that matter alike to within rounding are cut in their order
+        lane, axis = np.arange(len(lower)), weight.astype(np.float32).argmax(axis=1)
         at = lower[lane, axis] + CUT * (upper[lane, axis] - lower[lane, axis])
         left, right = upper.copy(), lower.copy()
         left[lane, axis] = right[lane, axis] = at
         return np.concatenate([lower, right]), np.concatenate([left, upper])
 
     # ---- results ----------------------------------------------------------------------------------
+
+    def _place(self, point: StationaryPoint) -> tuple[int, ...]:
+        """Points in the order of x1, then x2, ...; what differs by rounding alone is equal."""
+        share = (np.array(point.x) - self.lower) / np.maximum(self.upper - self.lower, 1e-300)
+        return tuple(np.rint(1e9 * share).astype(np.int64).tolist())
 
     def _clusters(self) -> list[tuple[Floats, Floats]]:
         if not self.given_up:

@@ -221,25 +221,29 @@ def judged_probability(
     variant: Variant = "corrected",
     part: str = "",
     n_points: int | None = None,
+    undecided: int = 0,
 ) -> CheckResult:
     """The verdict on "it fails with probability at most delta", from independent runs.
 
     HOLDS where the upper Clopper-Pearson bound of the failure probability is at most delta, VIOLATED where the lower
     one is above it. Only one of the two can be wrong, so the one-sided bounds keep the confidence. Where neither is so,
-    the message says how many runs would decide at the same rate of failures.
+    the message says how many runs would decide at the same rate of failures. Runs that are ``undecided`` count as
+    failures where it is to hold, and as none where it is to be violated.
 
     >>> [str(judged_probability("lem:err-grad", k, 44, 0.1, message="").verdict) for k in (0, 2, 44)]
     ['HOLDS', 'INCONCLUSIVE', 'VIOLATED']
     >>> judged_probability("lem:err-grad", 0, 40, 0.1, message="too few").message
     '0 failures in 40 runs; 44 runs would decide; too few'
+    >>> [str(judged_probability("thm:aid", k, 44, 0.1, message="", undecided=44 - k).verdict) for k in (0, 20)]
+    ['INCONCLUSIVE', 'VIOLATED']
     """
     if not 0 <= delta <= 1:
         raise InvalidProblem(f"delta={delta!r:.40}", hint="a probability")
-    upper = clopper_pearson(failures, runs, confidence, "upper").upper if runs else 1.0
+    upper = clopper_pearson(failures + undecided, runs, confidence, "upper").upper if runs else 1.0
     lower = clopper_pearson(failures, runs, confidence, "lower").lower if runs else 0.0
-    counted = f"{failures} failures in {runs} runs"
+    counted = f"{failures} failures in {runs} runs" + (f", of which {undecided} decide nothing" if undecided else "")
     verdict = Verdict.VIOLATED if lower > delta else Verdict.HOLDS if upper <= delta < 1 else Verdict.INCONCLUSIVE
-    if verdict is Verdict.INCONCLUSIVE:
+    if verdict is Verdict.INCONCLUSIVE and not undecided:
         counted = f"{counted}; {_still_needed(failures, runs, delta, confidence)}"
     return CheckResult(
         label=label,

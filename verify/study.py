@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.constants import Variant
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidProblem, TimeIsUp
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
 from verify.enclosures.chosen_box import chosen_box
@@ -24,24 +24,27 @@ from verify.enclosures.readiness import compile_first
 
 if TYPE_CHECKING:
     from verify.phi_smoothness import Smoothness
-    from verify.regularity import CertifiedConstants
+    from verify.regularity import CertifiedConstants, Reading
     from verify.stationary import StationaryPoints
 
 __all__ = ["Study", "seed_of", "study_of"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+S = TypeVar("S", bound="CertifiedConstants | Smoothness | StationaryPoints")
 SHARES: Mapping[str, float] = MappingProxyType(
-    {"constants": 0.12, "smoothness": 0.12, "stationary": 0.12}
-)  # of the whole time
+    {"constants": 0.4, "smoothness": 0.4, "stationary": 0.2}
+)  # of what each takes by default
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A problem, the box in which it is studied, a seed, a variant of the formulas and a time to keep to.
+    """A problem, the box in which it is studied, a seed, a variant of the formulas and an effort.
 
     ``problem`` is what the user gave; ``exact`` the deterministic problem behind it, which is the mean of a stochastic
-    one. Random numbers come from ``rng(name)``, so that the claims do not depend on each other's order.
+    one. Random numbers come from ``rng(name)``, so that the claims do not depend on each other's order. ``effort`` is a
+    multiple of the default: what a claim counts (points, runs, boxes) grows with it. ``deadline`` is for people in a
+    hurry.
 
     >>> from bilevel_sym import zoo
     >>> study = study_of(zoo.get("scalar").problem, seed=0)
@@ -52,9 +55,9 @@ class Study:
     problem: BilevelProblem
     box: Box
     seed: int
-    seconds: float
+    effort: float = 1.0
     variant: Variant = "corrected"
-    started: float = field(default_factory=time.monotonic)
+    deadline: Deadline = field(default_factory=Deadline)
 
     @cached_property
     def exact(self) -> BilevelProblem:
@@ -66,10 +69,26 @@ class Study:
         """Its kernels."""
         return self.exact.kernels
 
-    @property
-    def left(self) -> float:
-        """Seconds until the time is up; never negative."""
-        return max(0.0, self.started + self.seconds - time.monotonic())
+    def constants_over(self, box: Box, share: float, *, reading: Reading = "block") -> CertifiedConstants:
+        """Certified constants over a box, with a share of the effort that they take by default."""
+        from verify.regularity import constants
+
+        return self._whole(
+            constants(self.exact, box, reading=reading, effort=share * self.effort, seconds=self.deadline)
+        )
+
+    def smoothness_over(self, box: Box, share: float) -> Smoothness:
+        """Certified smoothness over a box, with a share of the effort that it takes by default."""
+        from verify.phi_smoothness import smoothness
+
+        return self._whole(smoothness(self.exact, box, effort=share * self.effort, seconds=self.deadline))
+
+    def _whole(self, found: S) -> S:
+        """What a search found, unless it was cut by time: then nothing may rest on it."""
+        if found.cut:
+            self.deadline.check()
+            raise TimeIsUp("cut by time", hint="more seconds, or less effort")
+        return found
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers for one purpose."""
@@ -101,9 +120,7 @@ class Study:
 
     @cached_property
     def _constants(self) -> CertifiedConstants | BilevelError:
-        from verify.regularity import constants
-
-        return _kept(lambda: constants(self.exact, self.box, seconds=SHARES["constants"] * self.seconds))
+        return _kept(lambda: self.constants_over(self.box, SHARES["constants"]))
 
     @property
     def constants(self) -> CertifiedConstants:
@@ -112,10 +129,7 @@ class Study:
 
     @cached_property
     def _joint(self) -> CertifiedConstants | BilevelError:
-        from verify.regularity import constants
-
-        seconds = SHARES["constants"] * self.seconds
-        return _kept(lambda: constants(self.exact, self.box, reading="joint", seconds=seconds))
+        return _kept(lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
 
     @property
     def joint(self) -> CertifiedConstants:
@@ -124,9 +138,7 @@ class Study:
 
     @cached_property
     def _smoothness(self) -> Smoothness | BilevelError:
-        from verify.phi_smoothness import smoothness
-
-        return _kept(lambda: smoothness(self.exact, self.box, seconds=SHARES["smoothness"] * self.seconds))
+        return _kept(lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
 
     @property
     def smoothness(self) -> Smoothness:
@@ -137,7 +149,8 @@ class Study:
     def _stationary(self) -> StationaryPoints | BilevelError:
         from verify.stationary import search
 
-        return _kept(lambda: search(self.exact, self.x_box, seconds=SHARES["stationary"] * self.seconds))
+        effort = SHARES["stationary"] * self.effort
+        return _kept(lambda: self._whole(search(self.exact, self.x_box, effort=effort, seconds=self.deadline)))
 
     @property
     def stationary(self) -> StationaryPoints:
@@ -156,7 +169,8 @@ def study_of(
     *,
     box: Box | None = None,
     seed: int = 0,
-    seconds: float = 40.0,
+    effort: Effort = "default",
+    seconds: float | Deadline | None = None,
     variant: Variant = "corrected",
 ) -> Study:
     """A study over the box given, or over the problem's own; a box in x alone is completed by where y* lies over it.
@@ -178,7 +192,7 @@ def study_of(
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
             chosen = with_y_star(exact, chosen)
     compile_first(exact, np.array([float(sum(chosen[s.name])) / 2 for s in exact.x]))
-    return Study(problem, chosen, seed, seconds, variant)
+    return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds))
 
 
 def seed_of(rng: np.random.Generator | int | None) -> int:

@@ -6,6 +6,8 @@ Evidence, from the strongest to the weakest:
 - ``certified``: enclosures that are proved to contain the true values, over the whole box or at every point named.
 - ``statistical``: random runs, with an exact confidence bound on the probability.
 - ``sampled``: float64 at finitely many points; it can refute, and otherwise it only supports.
+
+``by definition`` is no evidence: the statement names a thing and says nothing of it that could fail.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from typing import Literal
 from bilevel_sym.constants import Variant
 from verify.bracket import Bracket
 
-__all__ = ["CheckResult", "Evidence", "Verdict", "inconclusive", "judged", "not_applicable"]
+__all__ = ["CheckResult", "Evidence", "Verdict", "by_definition", "inconclusive", "judged", "not_applicable"]
 
-Evidence = Literal["proved", "certified", "statistical", "sampled"]
-VACUOUS = 1e-6  # a bound that is larger than what it bounds by more than this has not been tested
+Evidence = Literal["proved", "certified", "statistical", "sampled", "by definition"]
+TESTED = 1e-2  # the least tightness at which runs or samples have put a bound to the test
 
 
 class Verdict(StrEnum):
@@ -44,7 +46,8 @@ class CheckResult:
     """The outcome of one check: ``measured`` against ``bound``, and what that rests on.
 
     ``noise`` is how far rounding may have moved the difference of the two; ``part`` names a piece of a statement that
-    has several. ``confidence`` belongs to statistical evidence.
+    has several. ``region`` says over which part of the box, or in which setting, the bound was found to be tightest.
+    ``confidence`` belongs to statistical evidence.
 
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
     >>> print(result.verdict, result.tightness, result.margin)
@@ -64,6 +67,7 @@ class CheckResult:
     variant: Variant = "corrected"
     part: str = ""
     confidence: float | None = None
+    region: str = ""
 
     def __post_init__(self) -> None:
         if self.worst_point is not None:
@@ -88,6 +92,11 @@ class CheckResult:
         """Whether the statement was found to hold or to fail."""
         return self.verdict in (Verdict.HOLDS, Verdict.VIOLATED)
 
+    @property
+    def tested(self) -> bool:
+        """Whether it was found to hold or to fail by something that could have come out otherwise."""
+        return self.decided and self.evidence != "by definition"
+
     def __str__(self) -> str:
         numbers = "" if self.measured is None else f" {self.measured:.6g} against {self.bound:.6g};"
         name = f"{self.label} {self.part}".strip()
@@ -109,18 +118,22 @@ def judged(
     variant: Variant = "corrected",
     part: str = "",
     confidence: float | None = None,
+    region: str = "",
 ) -> CheckResult:
     """The verdict on "measured <= bound", where each may be known as a bracket.
 
     ``trusted`` is false where the bound rests on sampled constants, which are too small: then nothing is violated. A
-    difference inside the noise decides nothing; the caller asks for more digits first. A bound that is met with a
-    tightness below 1e-6 was not put to the test, so it is inconclusive unless it is proved.
+    difference inside the noise decides nothing; the caller asks for more digits first. What is proved or certified
+    holds however loose the bound is, and says so. What was sampled or run has put a bound to the test only if it came
+    within a factor of 100 of it; otherwise it is inconclusive.
 
     >>> judged("lem:descent", 3.0, 2.0, evidence="sampled", message="m").verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     >>> judged("lem:descent", 3.0, 2.0, evidence="sampled", message="m", trusted=False).verdict
     <Verdict.INCONCLUSIVE: 'INCONCLUSIVE'>
-    >>> judged("lem:descent", 1e-9, 2.0, evidence="certified", message="m").verdict
+    >>> print(judged("lem:descent", 1e-9, 2.0, evidence="certified", message="m"))
+    lem:descent: HOLDS (certified); 1e-09 against 2; loose: tightness 5e-10; m
+    >>> judged("lem:descent", 1e-3, 2.0, evidence="sampled", message="m").verdict
     <Verdict.INCONCLUSIVE: 'INCONCLUSIVE'>
     """
     low, high = (measured.lower, measured.upper) if isinstance(measured, Bracket) else (measured, measured)
@@ -133,10 +146,7 @@ def judged(
         verdict = Verdict.VIOLATED if trusted else Verdict.INCONCLUSIVE
         reason = "" if trusted else "the constants were only sampled, so the bound may be too small"
     elif high + noise <= least or (noise == 0.0 and high <= least):
-        # equality counts: zero against zero is met
-        loose = evidence != "proved" and not (high > VACUOUS * least or high == least)
-        verdict = Verdict.INCONCLUSIVE if loose or math.isinf(least) else Verdict.HOLDS
-        reason = "the bound is so loose that nothing was tested" if verdict is Verdict.INCONCLUSIVE else ""
+        verdict, reason = _met(high, least, evidence)
     else:
         reason = "the difference is within rounding noise" if noise else "the two brackets overlap"
     return CheckResult(
@@ -153,6 +163,31 @@ def judged(
         variant=variant,
         part=part,
         confidence=confidence,
+        region=region,
+    )
+
+
+def _met(measured: float, bound: float, evidence: Evidence) -> tuple[Verdict, str]:
+    """What is said of a bound that is met, and why; equality counts: zero against zero is met."""
+    if math.isinf(bound):
+        return Verdict.INCONCLUSIVE, "an infinite bound says nothing"
+    if measured >= TESTED * bound:
+        return Verdict.HOLDS, ""
+    tightness = f"tightness {measured / bound:.1g}" if measured > 0 else "nothing was measured"
+    if evidence in ("proved", "certified"):
+        return Verdict.HOLDS, f"loose: {tightness}" if measured > 0 else ""
+    return Verdict.INCONCLUSIVE, f"the bound is so loose that nothing was tested, {tightness}"
+
+
+def by_definition(label: str, message: str, *, variant: Variant = "corrected", part: str = "") -> CheckResult:
+    """What is stated is what its words mean; it holds, and nothing was tested.
+
+    >>> result = by_definition("assu:bilevel", "ell is in [1, 1.01]", part="(iii) ell")
+    >>> print(result.verdict, result.evidence, result.tested)
+    HOLDS by definition False
+    """
+    return CheckResult(
+        label=label, verdict=Verdict.HOLDS, message=message, evidence="by definition", variant=variant, part=part
     )
 
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bilevel_sym import __version__
-from bilevel_sym.cli import certify, derive, errata, reproduce, solve, verify, zoo
+from bilevel_sym.cli import certify, compiling, derive, errata, recheck, reproduce, solve, verify, zoo
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.screen import tell
 
 __all__ = ["COMMANDS", "parse"]
 
 COMMANDS: tuple[Command, ...] = (
-    derive.COMMAND, solve.COMMAND, verify.COMMAND, certify.COMMAND, zoo.COMMAND, errata.COMMAND, reproduce.COMMAND,
+    derive.COMMAND, solve.COMMAND, verify.COMMAND, certify.COMMAND, recheck.COMMAND, zoo.COMMAND, errata.COMMAND,
+    reproduce.COMMAND, compiling.COMMAND,
 )  # fmt: skip
 
 OVERVIEW = f"""\

@@ -172,7 +172,7 @@ def erratum_record(entry: Erratum) -> Record:
     from bilevel_sym import paper
 
     result = entry.check()
-    names = ("printed", "corrected", "witness", "why", "severity", "evidence")
+    names = ("name", "printed", "corrected", "witness", "why", "severity", "modelled", "evidence")
     return {
         "labels": list(entry.labels),
         "citations": [paper.cite(label) for label in entry.labels],

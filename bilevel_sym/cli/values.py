@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bilevel_sym.budget import EFFORTS
 from bilevel_sym.errors import InvalidProblem
 
 if TYPE_CHECKING:
     from bilevel_sym.problem import BilevelProblem
 
-__all__ = ["as_point", "check_names", "load_problem", "one_of", "positive", "whole"]
+__all__ = ["as_point", "check_names", "effort", "load_problem", "one_of", "positive", "whole"]
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -59,6 +60,21 @@ def positive(text: str) -> float:
     if not 0 < value < math.inf:
         raise ArgumentTypeError(f"{text[:40]!r} is not a positive number\ntry: a decimal, such as 0.001 or 1e-3")
     return value
+
+
+def effort(text: str) -> float:
+    """quick, default, thorough, or a multiple of the default.
+
+    >>> effort("quick"), effort("2")
+    (0.1, 2.0)
+    """
+    if text in EFFORTS:
+        return EFFORTS[text]
+    try:
+        return positive(text)
+    except ArgumentTypeError:
+        names = ", ".join(EFFORTS)
+        raise ArgumentTypeError(f"{text[:40]!r} is not an effort\ntry: {names}, or a multiple such as 2") from None
 
 
 def one_of(*names: str) -> Callable[[str], str]:

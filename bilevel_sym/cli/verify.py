@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
+from bilevel_sym.cli.coverage import show_coverage
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.screen import Screen, tell_interrupted
-from bilevel_sym.cli.values import load_problem, one_of, positive, whole
+from bilevel_sym.cli.values import effort, load_problem, one_of, positive, whole
 
 __all__ = ["COMMAND"]
 
@@ -19,15 +20,20 @@ LABEL is one of the paper, such as lem:descent or grad-Lipschitz.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("problem", metavar="PROBLEM", help="with a box; see below")
+    add("problem", metavar="PROBLEM", nargs="?", help="with a box; see below (with --coverage it may be left out)")
     add("--claims", metavar="LABEL,...", type=_labels, help="only these statements (default: all that apply)")
     add(
         "--variant", metavar="VARIANT", type=one_of("corrected", "printed", "sharp"), default="corrected",
         help="which formulas: corrected (default), printed (as in the paper) or sharp (the best that is proved)",
     )  # fmt: skip
     add_format(parser, ("text", "markdown", "json"), "text (default), markdown or json (bilevel-sym/report/1)")
-    add("--seconds", metavar="S", type=positive, help="the time to keep to (default 40)")
+    add(
+        "--effort", metavar="E", type=effort, default="default",
+        help="quick, default (about half a minute), thorough, or a multiple of the default; the same everywhere",
+    )  # fmt: skip
+    add("--seconds", metavar="S", type=positive, help="a limit for people in a hurry; what it cuts is INCONCLUSIVE")
     add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
+    add("--coverage", action="store_true", help="what computes each statement of the paper, and what that says of it")
 
 
 def _labels(text: str) -> list[str]:
@@ -38,14 +44,18 @@ def _labels(text: str) -> list[str]:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
+    if options.coverage:
+        return show_coverage(options, screen)
+    if options.problem is None:
+        options.parser.error("the following arguments are required: PROBLEM")
     with screen.meter("reading"):
         # the command line stands above both packages; nothing else in this one knows the verifier
         from verify.runner import run
 
         problem = load_problem(options.problem)
     report = run(
-        problem, claims=options.claims, rng=options.seed, seconds=options.seconds, variant=options.variant,
-        progress=screen.progress,
+        problem, claims=options.claims, rng=options.seed, effort=options.effort, seconds=options.seconds,
+        variant=options.variant, progress=screen.progress,
     )  # fmt: skip
     if options.format == "text":
         screen.show(report.to_text(width=screen.width))
@@ -64,11 +74,12 @@ COMMAND = Command(
     summary="a verdict on each statement of the theory, over the problem's box",
     examples=(
         ("bilevel-sym verify zoo:saddle --claims lem:descent,grad-Lipschitz", "two statements"),
-        ("bilevel-sym verify toy.toml --seconds 10", "all of them, in ten seconds"),
+        ("bilevel-sym verify toy.toml --effort quick", "all of them, with a tenth of the work"),
         ("bilevel-sym verify zoo:lphi_witness --variant printed", "a printed bound that fails"),
+        ("bilevel-sym verify --coverage", "every statement of the paper, and what computes it"),
     ),
     add_arguments=_add_arguments,
     run=_run,
-    codes=("0  nothing is violated", "1  something is violated"),
+    codes=("0  nothing is violated", "1  something is violated (--coverage: some link does not stand)"),
     notes=NOTES,
 )

@@ -9,10 +9,8 @@ engine in every run and at every batch size.
 from __future__ import annotations
 
 import importlib.util
-import sys
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -21,7 +19,7 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.model import Model
 
-__all__ = ["Backend", "choose_engine", "choose_steady_engine", "say_if_slow"]
+__all__ = ["Backend", "choose_engine", "choose_steady_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
@@ -44,9 +42,10 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
         return LambdifyEngine(problem.f, problem.g, problem.x, problem.y)
     if backend == "tape" or not _numba_found(backend) or (backend == "auto" and not _pays(problem.tape)):
         return TapeEngine(problem.tape)
-    say_if_slow("interpreter")
+    from bilevel_sym.kernels.compilation import make_ready
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
 
+    make_ready()
     return CompiledEngine(problem.tape)
 
 
@@ -80,15 +79,3 @@ def _pays(model: Model) -> bool:
     roots = {node for form in (model.f, model.g) for node in form.terms}
     excess = sum(EXCESS.get(model.graph.op[node], 0.0) for node in model.graph.reachable(roots))
     return DERIVATIVES * excess <= SAVED + SAVED_BY_SOLVES * model.n**2
-
-
-def say_if_slow(module: str) -> None:
-    """One line on a terminal before a module of the tape is compiled, which happens once an installation.
-
-    >>> say_if_slow("interpreter")  # says nothing where nobody reads
-    """
-    if f"bilevel_sym.tape.{module}" in sys.modules or sys.stderr is None or not sys.stderr.isatty():
-        return
-    cache = Path(__file__).parent.parent / "tape" / "__pycache__"
-    if not any(cache.glob(f"{module}.*.nbc")):
-        print(f"\rbilevel-sym: compiling the {module}, once for this installation (about 20 s) ...", file=sys.stderr)

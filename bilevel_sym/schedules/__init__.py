@@ -2,7 +2,7 @@
 
 >>> from bilevel_sym import Constants, schedules
 >>> c = Constants(mu=1, ell=1, rho=1, nu=1, M=1)
->>> schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6).eta
+>>> schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-9).eta
 0.125
 """
 

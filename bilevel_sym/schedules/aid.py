@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.schedules.escape import PERTURBED, Escape, escape_of
-from bilevel_sym.schedules.goal import Goal, floats_of, goal_of, smoothness_of
+from bilevel_sym.schedules.escape import PERTURBED, Count, Escape, escape_of
+from bilevel_sym.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import aid_steps
 from bilevel_sym.schedules.schedule import Schedule, positive_accuracy, warn_about
 
@@ -23,6 +23,7 @@ __all__ = [
     "episodes_bound",
     "perturbed_accuracy",
     "perturbed_aid",
+    "perturbed_escape",
 ]
 
 PRINTED_N = (
@@ -38,7 +39,7 @@ class PerturbedAIDSchedule(Schedule):
     Paper: Theorem 2.5 [thm:aid]
 
     >>> c = Constants(mu=1, ell=1, rho=1, nu=1, M=1)
-    >>> schedule = perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> schedule = perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1)
     >>> schedule.D, schedule.N, schedule.T_escape
     (1, 1, 72)
     """
@@ -49,7 +50,7 @@ class PerturbedAIDSchedule(Schedule):
         """Algorithm 1 with these parameters; plain descent where there is nothing to escape from.
 
         >>> c = Constants(mu=1, ell=1, rho=1, nu=1, M=1)
-        >>> type(perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6).algorithm()).__name__
+        >>> type(perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1).algorithm()).__name__
         'Perturbed'
         """
         from bilevel_sym.hypergradient import AID
@@ -65,34 +66,43 @@ def perturbed_aid(
     d: int,
     initial_error: Any = 1,
     gap: Any = 1,
-    episodes: int = 1,
+    episodes: int | None = None,
+    smoothness: Any = None,
     variant: Variant = "corrected",
 ) -> PerturbedAIDSchedule:
-    """The parameters with which perturbed AID visits an eps-local minimum within K iterations.
+    """The parameters with which perturbed AID visits an eps-local minimum within K iterations, but for delta.
 
     tau = 1/ell, eta = 1/L_phi, r = eps/(400 iota^3), T = iota L_phi/sqrt(rho_phi eps) and iota the smallest > 1 with
     delta/episodes >= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota); D and N the smallest with
     error <= min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps; K = 2 gap (T + 1)/F + 25 L_phi gap/(3 eps^2).
 
-    ``initial_error`` bounds |y0 - y*(x0)| + |v0 - v*(x0)|, ``gap`` bounds Phi(x0) - inf Phi. The theorem's probability
-    is that of one escape; ``episodes`` of them together succeed with probability 1 - delta.
+    ``initial_error`` bounds |y0 - y*(x0)| + |v0 - v*(x0)|, ``gap`` bounds Phi(x0) - inf Phi. ``episodes`` escapes
+    together succeed with probability 1 - delta: by default 2 gap/F, as many as the gap allows, where F depends on iota
+    and so iota on itself; ``episodes=1`` is for a single escape. ``smoothness``, as ``verify.smoothness(problem)`` has
+    it, gives smaller L_phi and rho_phi than the formulas in the constants do.
 
     Paper: Theorem 2.5 [thm:aid]; Equation 3.2 [eq:para_minimax]; Equation B.44 [eq:aid-ND]
     Assumes: Assumption 2.1 [assu:bilevel] wherever the iterates go; Phi bounded below.
     Deviation: N's logarithm (see ``aid_steps``). Gamma_1 bounds the estimate by M + ell M/mu, which holds for the exact
     hypergradient only, because v_N starts where the last iteration ended; here its error is added, and a perturbation
-    may be longer. An episode takes T + 1 iterations, since the perturbation is one. Condition, T, D and N are rounded
-    so that they hold. ``variant="printed"`` takes the printed constants, Gamma_1 and K.
+    may be longer. An episode takes T + 1 iterations, since the perturbation is one. The print takes the probability of
+    one escape for that of all of them. Condition, T, D and N are rounded so that they hold. ``variant="printed"`` takes
+    the printed constants, Gamma_1, K, and one episode.
 
     >>> c = Constants(mu=1, ell=2, rho=1, nu=1, M=1)
-    >>> schedule = perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> schedule = perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1)
     >>> schedule.D, schedule.N, round(schedule.iota, 2)
     (95, 18, 23.2)
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):  # 2e10 escapes take longer than a lifetime
+    ...     whole = perturbed_aid(c, eps=0.1, delta=0.1, d=2)
+    >>> round(whole.iota, 1), whole.episodes == int(2 / whole.F_escape)
+    (60.5, True)
     """
     goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
     floats = floats_of(constants, Constants, variant)
-    smoothness = smoothness_of(constants, variant)
-    escape = escape_of(smoothness, goal, PERTURBED)
+    smoothness = smoothness_of(constants, variant, smoothness)
+    goal, escape = perturbed_escape(smoothness, goal, variant)
     accuracy = perturbed_accuracy(goal, escape)
     bound = floats.hypergradient_bound
     D, N = aid_steps(
@@ -113,11 +123,30 @@ def perturbed_aid(
         D=D,
         N=N,
         K=descent_iterations(smoothness.L_phi, goal, escape, decrease=escape.F_escape / 2, variant=variant),
+        episodes=goal.episodes or 1,
         variant=variant,
     )
     others = [PRINTED_N] if variant == "printed" else []
     warn_about(schedule, escape, goal, gradient=bound, others=others)
     return schedule
+
+
+def perturbed_escape(smoothness: Smoothness, goal: Goal, variant: Variant) -> tuple[Goal, Escape]:
+    """The scales of the escapes of Algorithm 1, and the goal with the number of episodes that they are made for.
+
+    An episode that succeeds lowers Phi by F/2, so there are at most 2 gap/F of them.
+
+    Paper: Theorem 2.5 [thm:aid]; Equation B.47 [thm3.5-bound2]
+
+    >>> goal = Goal(eps=1.0, delta=0.1, d=1, initial_error=1.0, gap=1.0, episodes=None)
+    >>> settled, escape = perturbed_escape(Smoothness(L_phi=1.0, rho_phi=1.0), goal, "corrected")
+    >>> settled.episodes == int(2 / escape.F_escape)
+    True
+    """
+    fall = PERTURBED.decrease / 2 * goal.eps * (math.sqrt(goal.eps) / math.sqrt(smoothness.rho_phi))
+    count = Count.of(goal, variant, fall=fall)
+    escape = escape_of(smoothness, goal, PERTURBED, count=count)
+    return count.settled(goal, escape.iota), escape
 
 
 def perturbed_accuracy(goal: Goal, escape: Escape) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 
-from bilevel_sym.schedules.goal import Goal, Smoothness
+from bilevel_sym.constants import Variant
+from bilevel_sym.schedules.goal import Goal, Smoothness, require_chance
 
-__all__ = ["NEON", "PERTURBED", "Escape", "Pace", "escape_of", "smallest_iota"]
+__all__ = ["NEON", "PERTURBED", "Count", "Escape", "Pace", "escape_of", "smallest_iota"]
 
 # The condition on iota is decided in so many digits that a float is its exact boundary.
 _EXACT = Context(prec=60)
@@ -35,6 +36,51 @@ NEON = Pace(time=0.25, decrease=1 / 25, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """How many episodes must all succeed, as it depends on iota: max(1, fixed + cubed iota^3).
+
+    An episode that succeeds lowers Phi by ``fall``/iota^3, so ``gap`` allows gap iota^3/fall of them and no more: where
+    less than the fall of one is left, its start is no saddle point. Their chances of failure add up to delta.
+
+    Paper: Theorem 2.5 [thm:aid]; Equation B.47 [thm3.5-bound2]
+
+    >>> Count(fixed=1.0, cubed=2.0).at(3.0)
+    Decimal('55')
+    """
+
+    fixed: float
+    cubed: float
+
+    @classmethod
+    def of(cls, goal: Goal, variant: Variant, *, fall: float, others: float = 0.0) -> Count:
+        """As many as the gap allows, and ``others``; the print takes the chance of one episode for that of all.
+
+        >>> goal = Goal(eps=1.0, delta=0.1, d=1, initial_error=1.0, gap=6.0, episodes=None)
+        >>> Count.of(goal, "corrected", fall=0.5), Count.of(goal, "printed", fall=0.5)
+        (Count(fixed=0.0, cubed=12.0), Count(fixed=1.0, cubed=0.0))
+        """
+        # those that were given are a part of goal.episode_delta already
+        return cls(1.0, 0.0) if goal.episodes is not None or variant == "printed" else cls(others, goal.gap / fall)
+
+    def at(self, iota: float) -> Decimal:
+        """The number, which need not be whole."""
+        return max(Decimal(1), Decimal(self.fixed) + Decimal(self.cubed) * Decimal(iota) ** 3)
+
+    def settled(self, goal: Goal, iota: float) -> Goal:
+        """The goal with its number of episodes, rounded down: nothing in between can be begun.
+
+        >>> goal = Goal(eps=1.0, delta=0.1, d=1, initial_error=1.0, gap=6.0, episodes=None)
+        >>> Count.of(goal, "corrected", fall=0.5).settled(goal, 2.0).episodes
+        96
+        """
+        if goal.episodes is not None:
+            return goal
+        settled = replace(goal, episodes=int(self.at(iota)))
+        require_chance(settled)
+        return settled
+
+
+@dataclass(frozen=True, slots=True)
 class Escape:
     """The parameters of one escape, in the order in which they are computed.
 
@@ -52,7 +98,14 @@ class Escape:
     straightforward: bool
 
 
-def escape_of(smoothness: Smoothness, goal: Goal, pace: Pace, *, iota_from: Smoothness | None = None) -> Escape:
+def escape_of(
+    smoothness: Smoothness,
+    goal: Goal,
+    pace: Pace,
+    *,
+    iota_from: Smoothness | None = None,
+    count: Count | None = None,
+) -> Escape:
     """The parameters of an escape lemma with the smallest iota that its condition allows.
 
     eta = 1/L_phi, r = eps/(400 iota^3), T = time iota L_phi/sqrt(rho_phi eps), rounded up,
@@ -70,7 +123,7 @@ def escape_of(smoothness: Smoothness, goal: Goal, pace: Pace, *, iota_from: Smoo
     20
     """
     eps, curvature = goal.eps, smoothness.curvature(goal.eps)
-    iota = smallest_iota(iota_from or smoothness, goal, pace)
+    iota = smallest_iota(iota_from or smoothness, goal, pace, count)
     length = math.sqrt(eps) / math.sqrt(smoothness.rho_phi)
     return Escape(
         iota=iota,
@@ -83,30 +136,40 @@ def escape_of(smoothness: Smoothness, goal: Goal, pace: Pace, *, iota_from: Smoo
     )
 
 
-def smallest_iota(smoothness: Smoothness, goal: Goal, pace: Pace) -> float:
-    """The smallest float iota > 1 for which one episode fails with probability at most delta/episodes.
+def smallest_iota(smoothness: Smoothness, goal: Goal, pace: Pace, count: Count | None = None) -> float:
+    """The smallest float iota > 1 for which all the episodes together fail with probability at most delta.
 
-    delta/episodes >= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - time iota)
+    delta >= n(iota) L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - time iota) with n(iota) = max(1, fixed + cubed
+    iota^3), or the number that was given. As F shrinks with iota, n grows with it: this is a fixed point.
 
-    The right side rises up to iota = 2/(time log 2) and falls from there on. So if the first float above 1 is not large
-    enough, nothing is until the falling branch is low enough, and bisection finds where. It bounds the chance of the
-    stuck region, omega/r sqrt(d/pi) with omega = 2^(2 - time iota) L_phi S, because 400/sqrt(pi) = 225.7 < 2^8.
+    If the first float above 1 is not large enough, nothing is below the one that is returned, and everything from
+    there on; so bisection finds it. For with p(iota) = iota^2 2^(-time iota) and n without its maximum, p n has the
+    logarithmic derivative (2 + 3 s)/iota - time log 2, s = cubed iota^3/(fixed + cubed iota^3), which falls strictly
+    (s' = 3 s (1 - s)/iota, and 9 s (1 - s) - 2 - 3 s < 0): p n rises, then falls to 0, as p does. Where n < 1 at the
+    start, p itself is too large until it has fallen, and if n > 1 by then, p n is too large there and falls later.
+
+    The right side bounds the chance of the stuck region, omega/r sqrt(d/pi) with omega = 2^(2 - time iota) L_phi S,
+    because 400/sqrt(pi) = 225.7 < 2^8.
 
     Paper: Equation 3.3 [iota-condition]; Equation 4.6 [iota-condition-2]; Formula [unlabelled:stuck-probability]
-    Deviation: the condition of iNEON prints ell and rho where its proof has L_phi and rho_phi; ``variant="printed"``
-    passes them here.
+    Deviation: the print takes n = 1 whatever the number of saddle points. The condition of iNEON prints ell and rho
+    where its proof has L_phi and rho_phi; ``variant="printed"`` passes them here.
 
     >>> goal = Goal(eps=1.0, delta=0.1, d=4, initial_error=1.0, gap=1.0, episodes=1)
     >>> round(smallest_iota(Smoothness(L_phi=10.0, rho_phi=1.0), goal, PERTURBED), 3)
     24.923
+    >>> round(smallest_iota(Smoothness(L_phi=10.0, rho_phi=1.0), goal, PERTURBED, Count(0.0, 200.0)), 3)
+    51.756
     """
     with localcontext(_EXACT):
         # squared, so that no root is rounded and ties stay ties
         scale = Decimal(smoothness.L_phi) ** 2 * goal.d / (Decimal(smoothness.rho_phi) * Decimal(goal.eps))
         allowed = Decimal(goal.episode_delta) ** 2
+        episodes = count or Count(1.0, 0.0)
 
         def holds(iota: float) -> bool:
             chance = scale * Decimal(iota) ** 4 * Decimal(2) ** (16 - 2 * Decimal(pace.time * iota))
+            chance *= episodes.at(iota) ** 2
             return chance < allowed if pace.strict else chance <= allowed
 
         first = math.nextafter(1.0, 2.0)

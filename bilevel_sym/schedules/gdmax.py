@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.constants import MinimaxConstants, Variant
-from bilevel_sym.schedules.aid import descent_iterations, perturbed_accuracy
-from bilevel_sym.schedules.escape import PERTURBED, escape_of
+from bilevel_sym.schedules.aid import descent_iterations, perturbed_accuracy, perturbed_escape
 from bilevel_sym.schedules.goal import floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import descent_rate, least_steps
 from bilevel_sym.schedules.schedule import Schedule, warn_about
@@ -28,7 +27,8 @@ class PerturbedGDmaxSchedule(Schedule):
 
     Paper: Theorem 3.7 [thm:minimax]
 
-    >>> schedule = perturbed_gdmax(MinimaxConstants(mu=1, ell=1, rho=1, M_x=1), eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> c = MinimaxConstants(mu=1, ell=1, rho=1, M_x=1)
+    >>> schedule = perturbed_gdmax(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1)
     >>> schedule.D, schedule.eta
     (1, 0.5)
     """
@@ -37,7 +37,7 @@ class PerturbedGDmaxSchedule(Schedule):
         """Algorithm 1 with these parameters; plain descent where there is nothing to escape from.
 
         >>> c = MinimaxConstants(mu=1, ell=1, rho=1, M_x=1)
-        >>> type(perturbed_gdmax(c, eps=0.1, delta=0.1, d=2, gap=1e-6).algorithm()).__name__
+        >>> type(perturbed_gdmax(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1).algorithm()).__name__
         'Perturbed'
         """
         from bilevel_sym.hypergradient import GDmax
@@ -53,7 +53,8 @@ def perturbed_gdmax(
     d: int,
     initial_error: Any = 1,
     gap: Any = 1,
-    episodes: int = 1,
+    episodes: int | None = None,
+    smoothness: Any = None,
     variant: Variant = "corrected",
 ) -> PerturbedGDmaxSchedule:
     """The parameters with which perturbed GDmax visits an eps-local minimum of max_y f within K iterations.
@@ -62,23 +63,25 @@ def perturbed_gdmax(
     D the smallest with ell (initial_error + 2 eta kappa M_x) (1 - 1/kappa)^(D/2) at most
     min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps, and with (1 - 1/kappa)^(D/2) <= 1/2.
 
-    ``initial_error`` bounds |y0 - y*(x0)|, ``gap`` bounds Phi(x0) - inf Phi; for ``episodes`` see ``perturbed_aid``.
+    ``initial_error`` bounds |y0 - y*(x0)|, ``gap`` bounds Phi(x0) - inf Phi; for ``episodes`` and ``smoothness`` see
+    ``perturbed_aid``.
 
     Paper: Theorem 3.7 [thm:minimax]; Equation 3.2 [eq:para_minimax]; Equation C.13 [eq:gdmax-D]
     Assumes: Assumption 3.5 [assu:minimax] wherever the iterates go; |f_x| <= M_x there.
     Deviation: the print has M + ell M/mu where M_x suffices, though Assumption 3.5 has no M; ``variant="printed"``
     takes M_x + ell M_x/mu. Without M_x, the smoothness of Phi gives |grad Phi|^2 <= 2 L_phi (Phi - inf Phi), and
     sqrt(2 L_phi (gap + F)) + eps stands in for it, with a warning: F covers what a perturbation adds to Phi, eps the
-    error of the estimate. An episode takes T + 1 iterations.
+    error of the estimate. An episode takes T + 1 iterations, and all of them share delta.
 
-    >>> schedule = perturbed_gdmax(MinimaxConstants(mu=1, ell=2, rho=1, M_x=1), eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> c = MinimaxConstants(mu=1, ell=2, rho=1, M_x=1)
+    >>> schedule = perturbed_gdmax(c, eps=0.1, delta=0.1, d=2, gap=1e-6, episodes=1)
     >>> schedule.D, schedule.T_escape, schedule.L_phi
     (82, 83, 6.0)
     """
     goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
     floats = floats_of(constants, MinimaxConstants, variant)
-    smoothness = smoothness_of(constants, variant)
-    escape = escape_of(smoothness, goal, PERTURBED)
+    smoothness = smoothness_of(constants, variant, smoothness)
+    goal, escape = perturbed_escape(smoothness, goal, variant)
     accuracy = perturbed_accuracy(goal, escape)
     gradient, others = floats.M_x, []
     if gradient is None:
@@ -102,6 +105,7 @@ def perturbed_gdmax(
         accuracy=accuracy,
         D=max(least_steps(error, accuracy, rate, per_step=_HALF), least_steps(1.0, 0.5, rate, per_step=_HALF)),
         K=descent_iterations(smoothness.L_phi, goal, escape, decrease=escape.F_escape / 2, variant=variant),
+        episodes=goal.episodes or 1,
         variant=variant,
     )
     warn_about(schedule, escape, goal, gradient=gradient, others=others)

@@ -10,11 +10,11 @@ from bilevel_sym.checks import count
 from bilevel_sym.constants import Constants, MinimaxConstants, Variant
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "smoothness_of"]
+__all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "require_chance", "smoothness_of"]
 
 # Between these sizes no formula of a theorem leaves float64; a problem beyond them wants other units.
 _SMALLEST, _LARGEST = 1e-30, 1e30
-_DIVISORS = ("mu", "ell", "eps", "gap")
+_DIVISORS = ("mu", "ell", "eps", "gap", "L_phi")
 _LEAST_CHANCE = 1e-300
 
 AnyConstants = TypeVar("AnyConstants", Constants, MinimaxConstants)
@@ -23,6 +23,11 @@ AnyConstants = TypeVar("AnyConstants", Constants, MinimaxConstants)
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What a schedule is for: an eps-local minimum in dimension d, with probability 1 - delta.
+
+    ``episodes`` of None are as many as ``gap`` allows, which depends on iota: ``escape.Count`` says how.
+    ``initial_error`` bounds |y^0 - y*(x_0)| + |v^0 - v*_0|.
+
+    Paper: Equation B.20 [def-hatDelta-AID]
 
     >>> goal_of(eps=0.1, delta=0.2, d=3, initial_error=1, gap=1, episodes=2).episode_delta
     0.1
@@ -33,17 +38,19 @@ class Goal:
     d: int
     initial_error: float
     gap: float
-    episodes: int
+    episodes: int | None
 
     @property
     def episode_delta(self) -> float:
-        """The failure probability that each of the episodes may use up."""
-        return self.delta / self.episodes
+        """The failure probability that each of the episodes may use up; all of it where they are not counted yet."""
+        return self.delta / (self.episodes or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Smoothness:
     """Lipschitz constants of the gradient and the Hessian of Phi, as floats.
+
+    Paper: Equation 1.7 [def-rho-phi-intro]
 
     >>> Smoothness(L_phi=2.0, rho_phi=16.0).curvature(eps=0.25)
     2.0
@@ -72,17 +79,13 @@ def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episo
         d=count("d", d),
         initial_error=float_of(initial_error, "initial_error"),
         gap=float_of(gap, "gap"),
-        episodes=count("episodes", episodes),
+        episodes=None if episodes is None else count("episodes", episodes),
     )
     if not goal.eps > 0:
         raise InvalidProblem(f"eps is an accuracy and must be positive, but is {goal.eps}", hint="eps=0.01")
     if not 0 < goal.delta < 1:
         raise InvalidProblem(f"delta is a probability and must lie in (0, 1), but is {goal.delta}", hint="delta=0.1")
-    if goal.episode_delta < _LEAST_CHANCE:
-        raise InvalidProblem(
-            f"delta/episodes = {goal.episode_delta:.3g} is no probability that anybody could tell from 0",
-            hint="a larger delta, or fewer episodes",
-        )
+    require_chance(goal)
     if not goal.initial_error >= 0:
         raise InvalidProblem(
             f"initial_error is a distance and cannot be {goal.initial_error}", hint="|y0 - y*(x0)| + |v0 - v*(x0)|"
@@ -90,6 +93,18 @@ def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episo
     if not goal.gap > 0:
         raise InvalidProblem(f"gap must be positive, but is {goal.gap}", hint="a bound on Phi(x0) - inf Phi")
     return goal
+
+
+def require_chance(goal: Goal) -> None:
+    """Refuse so many episodes that none of them is left a chance to fail.
+
+    >>> require_chance(Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1.0, episodes=10**6))
+    """
+    if goal.episode_delta < _LEAST_CHANCE:
+        raise InvalidProblem(
+            f"delta/episodes = {goal.episode_delta:.3g} is no probability that anybody could tell from 0",
+            hint="a larger delta, or fewer episodes",
+        )
 
 
 def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> AnyConstants:
@@ -118,19 +133,35 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
     return converted
 
 
-def smoothness_of(constants: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
+def smoothness_of(constants: Constants | MinimaxConstants, variant: Variant, known: Any = None) -> Smoothness:
     """L_phi and rho_phi of the given constants, computed in their own arithmetic and rounded once.
+
+    Or those that are ``known``, as numbers or as brackets of which the upper ends count: the theorems use nothing of
+    the formulas but that they are Lipschitz constants of grad Phi and Hess Phi.
 
     >>> smoothness_of(MinimaxConstants(1, 2, 3), "corrected")
     Smoothness(L_phi=6.0, rho_phi=81.0)
+    >>> smoothness_of(MinimaxConstants(1, 2, 3), "corrected", known=Smoothness(L_phi=2.5, rho_phi=7.0)).L_phi
+    2.5
     """
-    smoothness = Smoothness(float(constants.L_phi(variant=variant)), float(constants.rho_phi(variant=variant)))
+    if known is None:
+        smoothness = Smoothness(float(constants.L_phi(variant=variant)), float(constants.rho_phi(variant=variant)))
+    else:
+        smoothness = Smoothness(*(_known(known, name) for name in ("L_phi", "rho_phi")))
     if not smoothness.rho_phi > 0:
         raise InvalidProblem(
             "rho_phi = 0: Phi is quadratic, and the theorem has no scale for its curvature",
             hint="any positive upper bound is allowed: pass constants with a small rho > 0",
         )
     return smoothness
+
+
+def _known(smoothness: Any, name: str) -> float:
+    value = getattr(smoothness, name, None)
+    number = float_of(getattr(value, "upper", value), name)
+    if number < 0 or (name == "L_phi" and number == 0):
+        raise InvalidProblem(f"{name} bounds a norm and cannot be {number}", hint="verify.smoothness(problem)")
+    return number
 
 
 def float_of(value: Any, what: str) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.schedules.aid import PRINTED_N, descent_iterations
-from bilevel_sym.schedules.escape import NEON, Escape, escape_of
+from bilevel_sym.schedules.escape import NEON, Count, Escape, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import aid_steps
 from bilevel_sym.schedules.schedule import Schedule, positive_accuracy, warn_about
@@ -86,7 +86,7 @@ def ineon(
     d: int,
     initial_error: Any = 1,
     gap: Any = 1,
-    episodes: int = 1,
+    episodes: int | None = 1,
     variant: Variant = "corrected",
 ) -> INeonSchedule:
     """The parameters with which iNEON finds negative curvature sqrt(rho_phi eps)/(40 iota) at a saddle point.
@@ -97,7 +97,8 @@ def ineon(
 
     K bounds the iterations of descent that steps sqrt(eps/rho_phi)/(40 iota) along such a direction, which lowers Phi
     by 1/(3 40^3 iota^3) sqrt(eps^3/rho_phi): the paper's argument for the stochastic case with the lemma's own
-    curvature. Arguments as for ``perturbed_aid``.
+    curvature. Arguments as for ``perturbed_aid``, but that the lemma is about one call, and so is delta;
+    ``episodes=None`` is for as many calls as the gap allows.
 
     Paper: Lemma 4.1 [lem:neon]; Equation 4.3 [eq:para_neon]; Equation 4.4 [eq:para_neon-2]
     Paper: Equation D.4 [eq:aid-ND-neon]
@@ -115,10 +116,12 @@ def ineon(
     goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
     floats = floats_of(constants, Constants, variant)
     smoothness = smoothness_of(constants, variant)
-    escape = neon_escape(floats, smoothness, goal, variant)
+    half = 1 if variant == "printed" else 2  # choosing the side by estimates may cost half of the decrease
+    count = Count.of(goal, variant, fall=curvature_step(smoothness, goal, 1 / 40)[1] / half)
+    escape = neon_escape(floats, smoothness, goal, variant, count)
+    goal = count.settled(goal, escape.iota)
     step, decrease = curvature_step(smoothness, goal, 1 / (40 * escape.iota))
     estimate = neon_estimate(floats, smoothness, goal, escape, decrease=decrease, variant=variant)
-    sure = decrease if variant == "printed" else decrease / 2
     schedule = INeonSchedule(
         eps=goal.eps,
         delta=goal.delta,
@@ -129,7 +132,8 @@ def ineon(
         tau=1 / floats.ell,
         step=step,
         decrease=decrease,
-        K=descent_iterations(smoothness.L_phi, goal, escape, decrease=sure, variant=variant),
+        K=descent_iterations(smoothness.L_phi, goal, escape, decrease=decrease / half, variant=variant),
+        episodes=goal.episodes or 1,
         variant=variant,
     )
     others = [PRINTED_N] if variant == "printed" else []
@@ -137,7 +141,9 @@ def ineon(
     return schedule
 
 
-def neon_escape(constants: Constants, smoothness: Smoothness, goal: Goal, variant: Variant) -> Escape:
+def neon_escape(
+    constants: Constants, smoothness: Smoothness, goal: Goal, variant: Variant, count: Count | None = None
+) -> Escape:
     """The scales of iNEON; as printed, iota comes from ell and rho.
 
     Paper: Equation 4.6 [iota-condition-2]
@@ -153,7 +159,7 @@ def neon_escape(constants: Constants, smoothness: Smoothness, goal: Goal, varian
         if not constants.rho > 0:
             raise InvalidProblem("the printed condition on iota divides by rho = 0", hint='variant="corrected"')
         printed = Smoothness(constants.ell, constants.rho)
-    return escape_of(smoothness, goal, NEON, iota_from=printed)
+    return escape_of(smoothness, goal, NEON, iota_from=printed, count=count)
 
 
 def curvature_step(smoothness: Smoothness, goal: Goal, part: float) -> tuple[float, float]:

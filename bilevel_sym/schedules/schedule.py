@@ -40,11 +40,12 @@ class Schedule:
     ``eps``, ``delta`` and ``d`` are what was asked for. ``tau`` is the inner and ``eta`` the outer step size, ``r`` the
     radius of the perturbation, ``T_escape``, ``F_escape`` and ``S_escape`` the time, decrease and distance of an
     escape, ``accuracy`` the error that the hypergradient may have, ``D`` the number of lower-level steps and ``K``
-    the bound on the number of outer iterations. ``straightforward`` says that L_phi < sqrt(rho_phi eps), so that
-    every eps-stationary point is an eps-local minimum and there is nothing to escape from.
+    the bound on the number of outer iterations. ``episodes`` is how many escapes share delta. ``straightforward`` says
+    that L_phi < sqrt(rho_phi eps), so that every eps-stationary point is an eps-local minimum and there is nothing to
+    escape from.
 
     >>> from bilevel_sym import Constants, schedules
-    >>> isinstance(schedules.perturbed_aid(Constants(1, 1, 1, 1, 1), eps=0.1, delta=0.1, d=2, gap=1e-6), Schedule)
+    >>> isinstance(schedules.perturbed_aid(Constants(1, 1, 1, 1, 1), eps=0.1, delta=0.1, d=2, gap=1e-9), Schedule)
     True
     """
 
@@ -63,6 +64,7 @@ class Schedule:
     accuracy: float
     D: int
     K: int
+    episodes: int
     straightforward: bool
     variant: Variant
 
@@ -110,7 +112,7 @@ def warn_about(schedule: Schedule, escape: Escape, goal: Goal, *, gradient: floa
     >>> from bilevel_sym import Constants, schedules
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     schedule = schedules.perturbed_aid(Constants(1, 2, 1, 1, 1), eps=0.1, delta=0.1, d=2)
+    ...     schedule = schedules.perturbed_aid(Constants(1, 2, 1, 1, 1), eps=0.1, delta=0.1, d=2, episodes=1)
     >>> print(caught[0].message)
     K = 1.58e+11 iterations cannot be run. Try a larger eps (now 0.1), or a single escape
     """

@@ -13,6 +13,7 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.schedules.aid import PRINTED_N, episodes_bound
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
+from bilevel_sym.schedules.escape import Count
 from bilevel_sym.schedules.goal import Goal, Smoothness, float_of, floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import descent_rate, least_steps, sgd_rate
 from bilevel_sym.schedules.neon import curvature_step, neon_escape, neon_estimate
@@ -59,7 +60,7 @@ class StocBiOSchedule(Schedule):
     >>> with warnings.catch_warnings(action="ignore"):  # batches that nobody can draw
     ...     schedule = stocbio(c, eps=1, delta=0.1, d=2, gap=1e-9)
     >>> schedule.D, schedule.Q, schedule.S
-    (1, 1, 352)
+    (1, 1, 16608591305766)
     """
 
     mu: float
@@ -87,7 +88,7 @@ class StocBiOSchedule(Schedule):
         >>> import warnings
         >>> c = Constants(mu=1, ell=2, rho=1, nu=1, M=0.25, sigma=0.25)
         >>> with warnings.catch_warnings(action="ignore"):  # batches that nobody can draw
-        ...     schedule = stocbio(c, eps=1, delta=0.1, d=2, gap=1e-9)
+        ...     schedule = stocbio(c, eps=1, delta=0.1, d=2, gap=1e-9, variant="printed")
         >>> schedule.neumann_batches
         (3000, 1500, 750, 375, 188)
         """
@@ -146,7 +147,7 @@ def stocbio(
     n: int | None = None,
     initial_error: Any = 1,
     gap: Any = 1,
-    episodes: int = 1,
+    episodes: int | None = None,
     M_g: Any = None,
     variant: Variant = "corrected",
 ) -> StocBiOSchedule:
@@ -155,11 +156,12 @@ def stocbio(
     alpha = 2/(ell + mu), beta = 1/(4 L_phi), eta_neumann = 1/ell; depths and batch sizes by ``stocbio_steps``,
     batches of f and g also so large that |grad Phi_batch - grad Phi| <= eps/10 and that
     |Hess Phi_batch - Hess Phi| <= sqrt(rho_phi eps)/(80 iota); iNEON as in ``ineon``;
-    step = sqrt(eps/rho_phi)/(80 iota); K = 3 80^3 iota^3 gap (T + 1)/sqrt(eps^3/rho_phi) + 50 L_phi gap/eps^2.
+    step = sqrt(eps/rho_phi)/(80 iota), which lowers Phi by F = sqrt(eps^3/rho_phi)/(3 80^3 iota^3) in expectation;
+    K = 2 gap (T + 1)/F + 50 L_phi gap/eps^2.
 
     ``n`` is the dimension of y; the larger of d and n counts in the batch sizes. ``M_g`` bounds samples of g_y; by
-    default it is M. ``episodes`` counts the gradient tests that must all come out right. Other arguments as for
-    ``perturbed_aid``.
+    default it is M. ``episodes`` counts the loops in which the gradient test and iNEON must come out right: by default
+    as many as the gap allows, 2 gap/F + 50 L_phi gap/eps^2. Other arguments as for ``perturbed_aid``.
 
     Paper: Theorem 4.5 [thm:stocneon]; Lemma D.4 [lem:batch-hess-err]; Lemma D.5 [lem:batch-grad-err]
     Paper: Lemma D.6 [lem:saddle-decrease]
@@ -167,15 +169,16 @@ def stocbio(
     |y0 - y*| + |v0 - v*| is at most ``initial_error`` for the batch functions.
     Deviation: the Neumann step prints eta, which is 1/L_phi elsewhere; 1/ell is meant. The escape step lacks the
     factor 1/iota without which its lemma fails for iota > 3: -1/(2 80^3 iota) + 1/(6 80^3) is then positive. iNEON, the
-    gradient and the Hessian share delta in equal parts. See also ``ineon``, ``hessian_terms`` and ``stocbio_steps``;
-    ``variant="printed"`` takes the print.
+    gradient and the Hessian share delta in equal parts. A loop that escapes makes a stocBiO step too, which the print
+    allows to raise Phi by eps^2/(400 L_phi), far more than F; here by F/2 at most, and K counts on F/2. See also
+    ``ineon``, ``hessian_terms`` and ``stocbio_steps``; ``variant="printed"`` takes the print.
 
     >>> import warnings
     >>> c = Constants(mu=1, ell=1, rho=1, nu=1, M=0.25, sigma=0.25)
     >>> with warnings.catch_warnings(action="ignore"):  # batches that nobody can draw
     ...     schedule = stocbio(c, eps=1, delta=0.1, d=2, gap=1e-9)
     >>> schedule.alpha, schedule.eta_neumann, schedule.B
-    (1.0, 1.0, 150)
+    (1.0, 1.0, 8391709291334)
     """
     goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
     dimension = goal.d if n is None else max(goal.d, count("n", n))
@@ -187,13 +190,17 @@ def stocbio(
     smoothness = smoothness_of(constants, variant)
     printed = variant == "printed"
     shared = goal if printed else replace(goal, delta=goal.delta / 3)
-    escape = neon_escape(floats, smoothness, shared, variant)
+    large_gradients = 50 * smoothness.L_phi * (goal.gap / goal.eps / goal.eps)
+    fall = curvature_step(smoothness, goal, 1 / 80)[1] / 2
+    loops = Count.of(goal, variant, fall=fall, others=large_gradients)
+    escape = neon_escape(floats, smoothness, shared, variant, loops)
+    goal, shared = loops.settled(goal, escape.iota), loops.settled(shared, escape.iota)
     estimate = neon_estimate(floats, smoothness, goal, escape, variant=variant)
     step, decrease = curvature_step(smoothness, goal, 1 / (80 * escape.iota))
+    net, rise = decrease / 2, decrease / 2
     if printed:
-        step *= escape.iota
-    steps = stocbio_steps(floats, smoothness, goal, longest=0.0 if printed else step)
-    large_gradients = 50 * smoothness.L_phi * (goal.gap / goal.eps / goal.eps)
+        step, net, rise = step * escape.iota, decrease, math.inf
+    steps = stocbio_steps(floats, smoothness, goal, longest=0.0 if printed else step, rise=rise)
     bound_of_g = floats.M if M_g is None else float_of(M_g, "M_g")
     if bound_of_g < 0:
         raise InvalidProblem(f"M_g is a bound on a norm and cannot be {bound_of_g}", hint="a number, at least 0")
@@ -222,7 +229,8 @@ def stocbio(
         **asdict(replace(steps, batch_f=max(steps.batch_f, batch_f), batch_g=max(steps.batch_g, batch_g))),
         step=step,
         decrease=decrease,
-        K=episodes_bound(large_gradients, goal, escape, decrease=decrease, variant=variant),
+        K=episodes_bound(large_gradients, goal, escape, decrease=net, variant=variant),
+        episodes=goal.episodes or 1,
         variant=variant,
     )
     others = [*([PRINTED_N] if printed else []), *_batches_out_of_reach(schedule)]
@@ -230,13 +238,16 @@ def stocbio(
     return schedule
 
 
-def stocbio_steps(constants: Constants, smoothness: Smoothness, goal: Goal, *, longest: float = 0.0) -> StocBiOSteps:
-    """Depths and batch sizes for which E Phi(x_(k+1)) <= E Phi(x_k) - E|grad Phi|^2/(16 L_phi) + eps^2/(400 L_phi).
+def stocbio_steps(
+    constants: Constants, smoothness: Smoothness, goal: Goal, *, longest: float = 0.0, rise: float = math.inf
+) -> StocBiOSteps:
+    """Depths and batch sizes for which E Phi(x_(k+1)) <= E Phi(x_k) - E|grad Phi|^2/(16 L_phi) + budget.
 
-    The proof's error is a sum of six terms, of which each gets eps^2/(2400 L_phi). With beta = 1/(4 L_phi),
+    The budget is min(eps^2/(400 L_phi), ``rise``). The proof's error is a sum of six terms, of which each gets a sixth
+    of it. With beta = 1/(4 L_phi),
     c = ell + ell^2/mu + M rho/mu + ell M rho/mu^2 and q = (ell - mu)/(ell + mu) they are
     5 beta kappa^2 M^2 (1 - 1/kappa)^(2 Q), beta kappa^2 M^2/batch_g, beta (2 kappa^2 + 1/2) M^2/batch_f,
-    4 beta kappa^2 M^2/B, 3/2 beta c^2 sigma^2/(ell mu S) and 3/2 beta c^2 w q^(2 D) with
+    4 beta kappa^2 M^2/B, 19/15 beta c^2 sigma^2/(ell mu S) and 19/15 beta c^2 w q^(2 D) with
     w = initial_error^2 + 4 kappa^2 move^2 + 4 sigma^2/(ell mu S) and move = max(beta (M + kappa M), ``longest``).
     D also makes q^(2 D) <= 1/4, so that the warm-start distance stays bounded.
 
@@ -244,22 +255,24 @@ def stocbio_steps(constants: Constants, smoothness: Smoothness, goal: Goal, *, l
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound], constants as floats, eta_neumann = 1/ell.
     Deviation: the print gives orders only. It has L for ell and M tau/mu for M rho/mu in c, drops beta^2 in w, and
     bounds D by a logarithm of (1 - kappa)/(1 + kappa), which is negative. Its 5/4 rests on a mean square error with
-    c^2 where 2 c^2 is needed [le:variancc], which makes it 3/2. ``longest`` covers the steps along iNEON's direction.
+    c^2 where 16/15 c^2 is needed [le:variancc], which makes it 19/15. ``longest`` covers the steps along iNEON's
+    direction. ``rise`` is F/2, where F is what such a step gains: the erratum on Case 2 of the theorem.
 
     >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1.0, episodes=1)
     >>> stocbio_steps(Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0), Smoothness(27.0, 297.0), goal)
-    StocBiOSteps(D=8, Q=11, S=3645000, B=960000, batch_f=510000, batch_g=240000)
+    StocBiOSteps(D=8, Q=11, S=3078000, B=960000, batch_f=510000, batch_g=240000)
     """
     mu, ell, rho, M, sigma = constants.mu, constants.ell, constants.rho, constants.M, constants.sigma
-    kappa, eps = constants.kappa, goal.eps
+    kappa = constants.kappa
+    eps = min(goal.eps, math.sqrt(400 * smoothness.L_phi * rise))  # as if this were asked for: eps^2/(400 L_phi)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
     move = max(constants.hypergradient_bound / (4 * smoothness.L_phi), longest)
-    S = _size(900 * _square(of_y * sigma / eps) / (ell * mu))
+    S = _size(760 * _square(of_y * sigma / eps) / (ell * mu))
     start = goal.initial_error**2 + 4 * _square(kappa * move) + 4 * sigma**2 / (ell * mu * S)
     keeps = sgd_rate(mu, ell)
     return StocBiOSteps(
         D=max(
-            least_steps(900 * _square(of_y) * start, eps**2, keeps, per_step=_TWO),
+            least_steps(760 * _square(of_y) * start, eps**2, keeps, per_step=_TWO),
             least_steps(1.0, 0.25, keeps, per_step=_TWO),
         ),
         Q=least_steps(3000 * _square(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),

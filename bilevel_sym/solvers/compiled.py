@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +17,11 @@ from numpy.typing import NDArray
 from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import AID, Estimate, GDmax
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.kernels.choice import say_if_slow
 from bilevel_sym.oracle import in_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ends, Team
-from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRun"]
 
-SLICE = 0.1  # seconds that compiled code is left alone
-FIRST_SLICE = 8  # steps, before it is known how long they take
+SLICE = 20_000_000  # operations for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
 NOISE = 8  # perturbations that can be drawn beforehand
 MAX_LOOPS = 16
 MAX_NUMBERS = 4_000_000  # recorded in one slice
@@ -87,7 +84,6 @@ class CompiledRun:
         ends: Ends | None, meter: Meter,
     ) -> None:  # fmt: skip
         """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
-        say_if_slow("trajectories")
         from bilevel_sym.tape.compiled_loop import LoopState, Rule
 
         a, loop = self.algorithm, _loop(self.kernels.problem, self.estimator)
@@ -97,23 +93,23 @@ class CompiledRun:
             rule, clock = Rule(a.eta, SMALL * a.eps, a.T_escape - 1, a.as_printed), a.clock - 1
         state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
         state.used[:] = NOISE
-        most = max(1, min(MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])), NOISE * (rule.T_escape + 2)))
-        k, size, asking = 0, FIRST_SLICE, False
+        most = max(1, MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])))
+        if isinstance(a, Perturbed):
+            most = min(most, NOISE * (rule.T_escape + 2))
+        k, asking = 0, False
         record: Record | None = None
         try:
             while k < steps and (state.status == 0).any():
-                size = min(size, steps - k, most) if ends is None else 1
+                running = int((state.status == 0).sum())
+                size = min(max(1, SLICE // (running * loop.work)), steps - k, most) if ends is None else 1
                 self._supply(state, streams, size)
-                begun = perf_counter()
                 record = self._advance(loop, state, size, rule, ledger, k, ends is not None)
-                spent = perf_counter() - begun
                 if ends is not None and record is not None:
                     asking = True
                     self._ask(ends, k, state, record, ledger, back=True)
                     asking = False
                 k += size
                 meter.at(k, f", {int((state.status == 0).sum())} running")
-                size = max(1, min(4 * size, int(size * SLICE / max(spent, 1e-6))))
             self._look(loop, state, ledger, k, ends)
         except KeyboardInterrupt:
             if asking and record is not None:  # nobody has left the points that were asked about
@@ -182,7 +178,7 @@ class CompiledRun:
         need = -(-size // (a.T_escape + 1))
         for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)).tolist():
             left = state.noise[s, state.used[s] :]
-            fresh = [uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
+            fresh = [noise.uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
             state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])
             state.used[s] = NOISE - need
 

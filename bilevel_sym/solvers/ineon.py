@@ -18,9 +18,10 @@ from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_system import dots
 from bilevel_sym.oracle import ExactOracle, Oracle, filled
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Flags, Move, Team
 from bilevel_sym.solvers.auto import Practical, practical
-from bilevel_sym.solvers.noise import Seeds, seeds_for, uniform_in_ball
+from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.status import Status
 
 __all__ = ["INeon", "require_escape"]
@@ -49,6 +50,8 @@ class INeon:
     sqrt(eps/rho_phi)/(40 iota) = sqrt(eta T_escape F_escape)/4; that is the default.
 
     Paper: Algorithm 2 [alg:iNEON], Lemma 4.1 [lem:neon]
+    Paper: Algorithm 2, step 14 [unlabelled:algorithm-2-step-14]
+    Paper: Algorithm 2, step 15 [unlabelled:algorithm-2-step-15]
     Deviation: T_escape steps, as the lemma has, and y and v are carried on from the estimate at x. ``as_printed=True``
     takes T_escape + 1 steps (k = 0, ..., T) and D + 1 lower-level steps (t = 0, ..., D), begins at x + u_0 from y_0 and
     v_0 once more, as at x, and draws the sign of the escape step.
@@ -160,7 +163,7 @@ class INeon:
         """u_0 of each lane, from its trajectory's own stream."""
         u = np.zeros(shape)
         for k, member in enumerate(team.members[lanes]):
-            u[:, k] = uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
+            u[:, k] = noise.uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
         u[:, len(lanes) :] = u[:, :1]
         return u
 

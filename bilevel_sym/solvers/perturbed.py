@@ -13,11 +13,11 @@ from bilevel_sym.hypergradient import Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import dots
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import EstimatedRun, Move, Run, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
-from bilevel_sym.solvers.noise import uniform_in_ball
 
 __all__ = ["SMALL", "Descent", "Perturbed", "norms"]
 
@@ -115,6 +115,7 @@ class Perturbed:
     curvature by.
 
     Paper: Algorithm 1 [alg:perturbedalg], Lemma 2.9 [lem:escapesaddle]
+    Paper: Algorithm 1, step 5 [unlabelled:algorithm-1-step-5]
     Deviation: a perturbation takes an iteration of its own, so that the descent that follows starts at the perturbed
     point with its own gradient, as the lemma has it, and the first one may come at k = 0. ``as_printed=True`` follows
     the printed lines: the gradient of before the perturbation is used in the same iteration, none is allowed while
@@ -185,7 +186,7 @@ class _PerturbedRun(EstimatedRun):
         perturbed[team.size :] = False
         x = team.x - algorithm.eta * estimate.grad
         for lane in np.flatnonzero(perturbed):
-            u = uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
+            u = noise.uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
             x[:, lane] = (x if algorithm.as_printed else team.x)[:, lane] - algorithm.eta * u
         team.clock = np.where(perturbed, 1, team.clock + 1)
         return Move.to(x, perturbed)

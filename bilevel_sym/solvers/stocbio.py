@@ -56,6 +56,8 @@ class StocBiO:
     finds, and where it finds nothing the trajectory ends.
 
     Paper: Algorithm 3 [alg:INEONstocbio], Equation 4.7 [est-vq], Equation 4.8 [estG]
+    Paper: Algorithm 3, step 6 [unlabelled:algorithm-3-step-6]
+    Paper: Algorithm 3, step 10 [unlabelled:algorithm-3-step-10]
     Deviation: the step of the series is eta_neumann, not the outer eta of the print. D_F and D_G are drawn anew for the
     check, because the lemmas about them are for a point that does not depend on them. The escape step carries the
     factor 1/iota that the lemma's decrease needs and the print lacks, and takes the side with the lower phi_hat on

@@ -22,11 +22,11 @@ from typing import Any
 import flint
 from flint import arb, fmpq
 
-__all__ = ["OPERATIONS", "SMOOTH", "constant", "precision"]
+__all__ = ["OPEN", "OPERATIONS", "SMOOTH", "UNIT", "constant", "precision"]
 
 _CONTEXT = RLock()  # flint's precision belongs to the whole process: one thread at a time
 _NAN = arb("nan")
-_UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
+UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
 _NARROW = arb(2) ** -20
 _FAR = 1000  # beyond it exp(-abs(z)) is nothing beside 1, and exp(abs(z)) may overflow
 _LARGEST_ROOT = 64  # beyond it a power of a root is slower than the logarithm, and loses more digits
@@ -177,7 +177,7 @@ def _negative(x: Any) -> Any:
         return arb(1)
     if x > 0:
         return arb(0)
-    return _NAN if x.is_nan() else _UNIT
+    return _NAN if x.is_nan() else UNIT
 
 
 def _select(c: Any, a: Any, b: Any) -> Any:
@@ -250,3 +250,6 @@ SMOOTH: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "select": _decided_select,
     }
 )
+
+OPEN: Mapping[str, Callable[..., Any]] = MappingProxyType({**SMOOTH, "select": _select})
+"""``SMOOTH``, but for switches that are numbers of their own: where one is open, the hull (see ``patterns``)."""

@@ -67,6 +67,16 @@ class IntervalSession:
         for call in self._ready.stages[stage]:
             call(self.lo, self.hi)
 
+    @property
+    def lanes(self) -> int:
+        """How many boxes."""
+        return int(self.lo.shape[1])
+
+    def inputs(self, stage: int) -> Pair:
+        """The boxes of one stage, as they were given."""
+        places = self._ready.program.inputs[stage]
+        return self.lo[places.start : places.stop].T, self.hi[places.start : places.stop].T
+
     def take(self, name: str) -> Pair:
         """One output, lanes first: its lower and upper ends, (lanes, ...) each."""
         output = self._ready.program.outputs[name]

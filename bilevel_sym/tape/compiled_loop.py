@@ -30,6 +30,7 @@ __all__ = ["BREAKDOWN", "NOT_FINITE", "OUT_OF_NOISE", "RUNNING", "CompiledLoop",
 
 FEW = 5  # trajectories that are run one by one rather than in lanes
 OUTPUTS = {"gdmax": ("g_y", "f", "f_x"), "aid": ("g_y", "f", "f_x", "f_y", "g_yy_v", "g_xy_v")}
+ITERATION = 256  # operations that an iteration costs beside its program
 SHARED = 4  # readers that make a place worth a matrix product
 
 
@@ -178,6 +179,11 @@ class CompiledLoop:
         self._tau = float(tau)
         self._plan = _Plan(model, kind, self._tau)
         self._method = trajectories.Method(model.d, model.n, int(D), int(N), kind == "aid")
+
+    @property
+    def work(self) -> int:
+        """About how much one iteration of one trajectory costs, in operations: places of the table, each phase once."""
+        return ITERATION + self._plan.size * int(self._method.D + self._method.N + 2)
 
     def advance(self, state: LoopState, steps: int, rule: Rule, record: Record | None = None) -> None:
         """Up to ``steps`` iterations of every trajectory that is running or waits for noise that has come."""

@@ -232,11 +232,11 @@ def _term(table, places, first, coefficients, offset, k, m, total):
 
 
 @inlined
-def _product(table, places, first, coefficients, offset, k, m, plain):
-    """(coefficient * place, place): the factors of a product."""
-    left, right = get(table, at(places, first + 2 * k), m), get(table, at(places, first + 2 * k + 1), m)
+def _product(table, places, pair, coefficients, weight, m, plain):
+    """(coefficient * place, place): the factors of a product, whose places stand at ``pair``."""
+    left, right = get(table, at(places, pair), m), get(table, at(places, pair + 1), m)
     if not plain:
-        left = at(coefficients, offset + k) * left
+        left = at(coefficients, weight) * left
     return left, right
 
 
@@ -251,7 +251,7 @@ def combination(table, places, first, coefficients, offset, terms, m):
     b = at(coefficients, offset + 1) * get(table, at(places, first + 1), m)
     c = at(coefficients, offset + 2) * get(table, at(places, first + 2), m)
     d = at(coefficients, offset + 3) * get(table, at(places, first + 3), m)
-    k = 4
+    k = numba.int64(4)
     while k + 4 <= terms:
         a = _term(table, places, first, coefficients, offset, k, m, a)
         b = _term(table, places, first, coefficients, offset, k + 1, m, b)
@@ -270,30 +270,30 @@ def sum_of_products(table, places, first, coefficients, offset, terms, products,
 
     Where they are plain the products have no coefficients.
     """
-    u, w = _product(table, places, first, coefficients, offset, 0, m, plain)
+    u, w = _product(table, places, first, coefficients, offset, m, plain)
     a = u * w
     k = 1
     if products >= 8:
-        u, w = _product(table, places, first, coefficients, offset, 1, m, plain)
+        u, w = _product(table, places, first + 2, coefficients, offset + 1, m, plain)
         b = u * w
-        u, w = _product(table, places, first, coefficients, offset, 2, m, plain)
+        u, w = _product(table, places, first + 4, coefficients, offset + 2, m, plain)
         c = u * w
-        u, w = _product(table, places, first, coefficients, offset, 3, m, plain)
+        u, w = _product(table, places, first + 6, coefficients, offset + 3, m, plain)
         d = u * w
         k = 4
         while k + 4 <= products:
-            u, w = _product(table, places, first, coefficients, offset, k, m, plain)
+            u, w = _product(table, places, first + 2 * k, coefficients, offset + k, m, plain)
             a = fma(u, w, a)
-            u, w = _product(table, places, first, coefficients, offset, k + 1, m, plain)
+            u, w = _product(table, places, first + 2 * k + 2, coefficients, offset + k + 1, m, plain)
             b = fma(u, w, b)
-            u, w = _product(table, places, first, coefficients, offset, k + 2, m, plain)
+            u, w = _product(table, places, first + 2 * k + 4, coefficients, offset + k + 2, m, plain)
             c = fma(u, w, c)
-            u, w = _product(table, places, first, coefficients, offset, k + 3, m, plain)
+            u, w = _product(table, places, first + 2 * k + 6, coefficients, offset + k + 3, m, plain)
             d = fma(u, w, d)
             k += 4
         a = (a + b) + (c + d)
     while k < products:
-        u, w = _product(table, places, first, coefficients, offset, k, m, plain)
+        u, w = _product(table, places, first + 2 * k, coefficients, offset + k, m, plain)
         a = fma(u, w, a)
         k += 1
     weights = offset if plain else offset + products

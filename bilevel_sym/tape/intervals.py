@@ -27,7 +27,19 @@ from numpy.typing import NDArray
 
 from bilevel_sym.tape.elementary import ARB, NUMPY, Library
 
-__all__ = ["OPERATIONS", "PROVED", "SMOOTH", "Array", "Pair", "enclose", "linear", "scattered"]
+__all__ = [
+    "OPEN",
+    "OPERATIONS",
+    "PROVED",
+    "PROVED_OPEN",
+    "SMOOTH",
+    "VALUES",
+    "Array",
+    "Pair",
+    "enclose",
+    "linear",
+    "scattered",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -474,5 +486,14 @@ OPERATIONS: Mapping[str, Callable[..., Pair]] = _operations(NUMPY)
 SMOOTH: Mapping[str, Callable[..., Pair]] = _smooth(OPERATIONS)
 """For proofs that need smoothness all over a box: nan where a switch is open or a domain ends, as in balls."""
 
-PROVED: Mapping[str, Callable[..., Pair]] = _smooth(_operations(ARB))
+VALUES: Mapping[str, Callable[..., Pair]] = _operations(ARB)
+"""``OPERATIONS`` with the elementary functions of Arb."""
+
+PROVED: Mapping[str, Callable[..., Pair]] = _smooth(VALUES)
 """``SMOOTH`` with the elementary functions of Arb."""
+
+OPEN: Mapping[str, Callable[..., Pair]] = MappingProxyType({**SMOOTH, "select": _select})
+"""``SMOOTH``, but for switches that are numbers of their own: where one is open, the hull (see ``patterns``)."""
+
+PROVED_OPEN: Mapping[str, Callable[..., Pair]] = MappingProxyType({**PROVED, "select": _select})
+"""``OPEN`` with the elementary functions of Arb."""

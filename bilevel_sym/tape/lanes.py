@@ -68,6 +68,13 @@ def _where(row, stop, which):
 
 
 @jit
+def _copy(target, work, place, base):
+    """A block of lanes of one place; by hand, for numba compiles half a library for an assignment of slices."""
+    for m in range(BLOCK):
+        target[m] = work[place, base + m]
+
+
+@jit
 def eliminate(work, g_yy, g_xy, f_y, filled, v, response, failed):
     """v = g_yy^-1 f_y into the places of v, and dy_dx^T into ``response``, by Cholesky in every lane.
 
@@ -106,7 +113,7 @@ def _factorise(factor, filled, failed, which):
         for i in range(j, n):
             if not filled[i, j]:
                 continue
-            count = 0
+            count = np.int64(0)
             for k in range(j):
                 if filled[i, k] and filled[j, k]:
                     which[count] = k
@@ -133,7 +140,7 @@ def _substitute(factor, filled, right, which):
             for m in range(BLOCK):
                 right[i, j, m] *= factor[i, i, m]
     for i in range(n - 1, -1, -1):
-        count = 0
+        count = np.int64(0)
         for k in range(i + 1, n):
             if filled[k, i]:
                 which[count] = k
@@ -149,7 +156,11 @@ def _curved(work, base, l_yy, zero, scale, moved, curvature, which, curved):
     """curved += scale * L_yy dy_dx^T, (n, d) pieces; entries of L_yy at the place ``zero`` are skipped."""
     n = l_yy.shape[0]
     for j in range(n):
-        some = _where(l_yy[j] != zero, n, which)
+        some = np.int64(0)
+        for k in range(n):
+            if l_yy[j, k] != zero:
+                which[some] = k
+                some += 1
         for t in range(some):
             for m in range(BLOCK):
                 curvature[which[t], m] = scale * work[l_yy[j, which[t]], base + m]
@@ -162,7 +173,7 @@ def _full(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved, l
     d, n = l_xy.shape
     for k in range(n):
         for i in range(d):
-            curved[k, i] = work[l_xy[i, k], base : base + BLOCK]
+            _copy(curved[k, i], work, l_xy[i, k], base)
     _curved(work, base, l_yy, zero, 0.5, moved, curvature, which, curved)
     for k in range(n):
         for m in range(BLOCK):
@@ -187,14 +198,18 @@ def _sparse(work, base, l_xx, l_xy, l_yy, zero, moved, curvature, which, curved,
     hess = L_xx + K + K^T + dy_dx L_yy dy_dx^T with K = L_xy dy_dx^T.
     """
     d, n = l_xy.shape
-    curved[:] = 0.0
+    for k in range(n):
+        for i in range(d):
+            for m in range(BLOCK):
+                curved[k, i, m] = 0.0
     _curved(work, base, l_yy, zero, 1.0, moved, curvature, which, curved)
     for k in range(n):
         for i in range(d):
-            turned[i, k] = curved[k, i]
+            for m in range(BLOCK):
+                turned[i, k, m] = curved[k, i, m]
     for i in range(d):
         for j in range(i + 1):
-            lower[i, j] = work[l_xx[i, j], base : base + BLOCK]
+            _copy(lower[i, j], work, l_xx[i, j], base)
         _add_products(lower[i, : i + 1], turned[i], moved, everyone, n, 1.0)
     for i in range(d):
         for k in range(n):
@@ -223,7 +238,11 @@ def assemble(work, f, f_x, g_xy, v, l_xx, l_xy, l_yy, zero, response, phi, grad,
     lower, slope = np.empty((d, d, BLOCK)), np.empty(BLOCK)
     lefts, rights, product = np.empty((BLOCK, n, d)), np.empty((BLOCK, n, d)), np.empty((d, d))
     which, everyone = np.empty(n, np.int64), np.arange(n)
-    full = d * n >= WORTH_BLAS and 2 * np.sum(l_xy != zero) > d * n
+    coupled = 0
+    for i in range(d):
+        for k in range(n):
+            coupled += l_xy[i, k] != zero
+    full = d * n >= WORTH_BLAS and 2 * coupled > d * n
     for block in range(work.shape[1] // BLOCK):
         base = block * BLOCK
         count = min(BLOCK, phi.shape[0] - base)
@@ -233,7 +252,7 @@ def assemble(work, f, f_x, g_xy, v, l_xx, l_xy, l_yy, zero, response, phi, grad,
         for m in range(count):
             phi[base + m] = work[f, base + m]
         for i in range(d):
-            slope[:] = work[f_x[i], base : base + BLOCK]
+            _copy(slope, work, f_x[i], base)
             for k in range(n):
                 if g_xy[i, k] != zero:
                     _add_one(slope, work[g_xy[i, k], base : base + BLOCK], work[v[k], base : base + BLOCK], -1.0)

@@ -16,13 +16,16 @@ from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
 from bilevel_sym.tape.boxes import IntervalProgram
 from bilevel_sym.tape.convert import from_sympy, to_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
+from bilevel_sym.tape.patterns import PARTS, PatternProgram, Patterns, parts_of
 from bilevel_sym.tape.program import Program, build
 from bilevel_sym.tape.scalars import SMOOTH_BALLS, ScalarProgram
+from bilevel_sym.tape.seams import find_seams
 
 __all__ = ["Model"]
 
 Block = tuple[tuple[int, ...], list[Form]]  # the shape, and the entries row by row
 KINKS = frozenset(("abs", "sign", "min", "max", "select"))
+CACHED = ("_along_v", "lagrangian", "_lagrangian_hessian", "patterns")  # forms of the graph
 DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
 
 
@@ -79,17 +82,41 @@ class Model:
         >>> model.alone().program(["g_y"]) == model.program(["g_y"])
         True
         """
-        twin = copy(self)
-        for cached in ("_along_v", "lagrangian", "_lagrangian_hessian"):
-            twin.__dict__.pop(cached, None)
+        twin = self._twin()
         twin.graph = self._pristine.copy()
         twin._forget()
+        return twin
+
+    def _twin(self) -> Model:
+        """A copy without what was derived on the graph."""
+        twin = copy(self)
+        for cached in CACHED:
+            twin.__dict__.pop(cached, None)
         return twin
 
     @cached_property
     def has_kinks(self) -> bool:
         """Whether f or g is built from pieces that may meet in a kink or a jump."""
         return not KINKS.isdisjoint(self._pristine.op)
+
+    @cached_property
+    def patterns(self) -> Patterns | None:
+        """f and g with their switches as further parameters; None where nothing switches."""
+        if not self.has_kinks:
+            return None
+        graph = self._pristine.copy()
+        seams = find_seams(graph, parts_of(graph, self.f, self.g, self.x, self.y))
+        if seams is None:
+            return None
+        twin = self._twin()
+        twin.graph = seams.graph.copy()
+        twin.f, twin.g = (seams.functions[PARTS.index((function, ""))] for function in "fg")
+        twin.parameters = range(self.parameters.start, len(seams.graph.variables))
+        twin._parameters = (*self._parameters, *sp.symbols(f"switch:{2 * len(seams.edges)}", cls=sp.Dummy))
+        twin._pristine = twin.graph.copy()
+        twin._forget()
+        edges = build(graph, self.stages[:1], {"edges": ((len(seams.edges),), seams.edges)})
+        return Patterns(seams, twin, edges, graph.support)
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:
@@ -107,12 +134,15 @@ class Model:
     def in_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
         """The program of these blocks, ready for balls of so many bits; the last few are kept.
 
-        Undecided switches give nan: what is finite is smooth all over the ball.
+        What is finite exists all over the ball: at an edge where f or g changes its formula, if they are proved to be
+        smooth enough across it (see ``patterns``).
         """
         return self._in_balls(names, bits)
 
     def _prepare_balls(self, names: tuple[str, ...], bits: int) -> ScalarProgram:
         with SMOOTH_BALLS.precision(bits):
+            if self.patterns is not None:
+                return PatternProgram(self.patterns, names)
             return ScalarProgram(self.program(names), SMOOTH_BALLS)
 
     def in_intervals(self, names: tuple[str, ...], *, proved: bool = False) -> IntervalProgram:

@@ -12,7 +12,7 @@ import mpmath
 from bilevel_sym.tape import balls, multiprecision
 from bilevel_sym.tape.program import Program, Step
 
-__all__ = ["BALLS", "DIGITS", "SMOOTH_BALLS", "Arithmetic", "ScalarProgram", "constant_values"]
+__all__ = ["BALLS", "DIGITS", "OPEN_BALLS", "SMOOTH_BALLS", "Arithmetic", "ScalarProgram", "constant_values"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Arithmetic:
 
 BALLS = Arithmetic(balls.OPERATIONS, balls.constant, balls.precision)
 SMOOTH_BALLS = Arithmetic(balls.SMOOTH, balls.constant, balls.precision)
+OPEN_BALLS = Arithmetic(balls.OPEN, balls.constant, balls.precision)
 DIGITS = Arithmetic(multiprecision.OPERATIONS, multiprecision.constant, mpmath.workprec)
 
 Values = list[Any]

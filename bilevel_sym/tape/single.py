@@ -284,7 +284,8 @@ def expand(
     ``table`` holds the places of f, f_x, f_y, g_xy, g_yy, L_xx, L_xy, L_yy, v, and the pattern of the factor.
     """
     values = template.copy()
-    values[1 : 1 + d + n] = xy
+    for i in range(d + n):  # by hand, for numba compiles half a library for an assignment of slices
+        values[1 + i] = xy[i]
     run(first, first_places, first_weights, values)
     k = 1 + d
     f_y = table[k : k + n]

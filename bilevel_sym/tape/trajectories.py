@@ -17,7 +17,6 @@ import numpy as np
 from bilevel_sym.tape import interpreter, single
 from bilevel_sym.tape.interpreter import inlined, spliced, strict
 from bilevel_sym.tape.vectors import (
-    WIDTH,
     any_above,
     at,
     choose_le,
@@ -93,7 +92,7 @@ def _watched(value, total):
 def _curvature(table, p, product, n):
     """p^T g_yy p, in four sums side by side."""
     a, b, c, d = zero(table), zero(table), zero(table), zero(table)
-    i = 0
+    i = np.int64(0)
     while i + 4 <= n:
         a = fma(get(table, p + i, 0), get(table, at(product, i), 0), a)
         b = fma(get(table, p + i + 1, 0), get(table, at(product, i + 1), 0), b)
@@ -119,7 +118,7 @@ def _residual(table, i, p, r, f_y, product):
 def _first_residuals(table, n, p, r, f_y, product):
     """All of them; returns the sum of their squares, in four sums side by side."""
     a, b, c, d = zero(table), zero(table), zero(table), zero(table)
-    i = 0
+    i = np.int64(0)
     while i + 4 <= n:
         value = _residual(table, i, p, r, f_y, product)
         a = fma(value, value, a)
@@ -152,7 +151,7 @@ def _step(table, i, v, p, r, product, going, length):
 def _steps(table, n, v, p, r, product, going, length):
     """All entries; returns the new sum of squares."""
     a, b, c, d = zero(table), zero(table), zero(table), zero(table)
-    i = 0
+    i = np.int64(0)
     while i + 4 <= n:
         value = _step(table, i, v, p, r, product, going, length)
         a = fma(value, value, a)
@@ -228,7 +227,7 @@ def _estimate(tape, table, method, rows):
     _copy(table, rows.y, rows.old, n)
     _copy(table, rows.v, rows.old + n, n)
     _copy(table, rows.grad, rows.old + 2 * n, d)
-    _copy(table, own + PHI, own + OLD_PHI, 1)
+    _copy(table, own + PHI, own + OLD_PHI, np.int64(1))
     _solve_lower_level(tape, table, method, rows)
     phi = get(table, at(tape.outputs, 0), 0)
     put(table, own + PHI, 0, phi)
@@ -311,8 +310,9 @@ def _enter(flat, lanes, m, s, d, rows, state, steps, rule):
 
 
 @strict
-def _leave(flat, lanes, m, s, d, n, rows, state, steps, failed):
-    """Trajectory s leaves lane m; if the iteration failed, as if it had not been begun."""
+def _leave(flat, lanes, m, s, d, n, rows, state, steps):
+    """Trajectory s leaves lane m; if the iteration failed, as its status says, as if it had not been begun."""
+    failed = state.status[s] == BREAKDOWN or state.status[s] == NOT_FINITE
     own = rows.own * lanes + m
     _write(flat, lanes, m, rows.x, state.x[s])
     _write(flat, lanes, m, rows.old if failed else rows.y, state.y[s])
@@ -343,7 +343,7 @@ def _look_after(flat, lanes, owner, d, n, rows, state, steps, rule, record, reco
         broken, wrong = flat[own + BROKEN * lanes] != 0.0, flat[own + WRONG * lanes] != 0.0
         if broken or wrong:
             state.status[s] = BREAKDOWN if broken and flat[own + WRONG_Y * lanes] == 0.0 else NOT_FINITE
-            _leave(flat, lanes, m, s, d, n, rows, state, steps, True)
+            _leave(flat, lanes, m, s, d, n, rows, state, steps)
             owner[m] = -1
             ended += 1
             continue
@@ -397,7 +397,7 @@ def advance(tape, method, rows, table, owner, order, state, steps, rule, record,
     ``owner`` has room for as many numbers as there are lanes.
     """
     d, n, own = method.d, method.n, rows.own
-    lanes = 1 if table.ndim == 1 else WIDTH
+    lanes = owner.size  # not a constant: what looks after lanes one by one is compiled once for one lane and for many
     flat = table.reshape(-1)
     for m in range(lanes):
         owner[m] = -1
@@ -448,7 +448,7 @@ def advance(tape, method, rows, table, owner, order, state, steps, rule, record,
                 out = flat[(own + SINCE) * lanes + m] > rule.T_escape and flat[(own + SPENT) * lanes + m] > 0.0
                 if left <= 0.0 or out:
                     state.status[s] = RUNNING if left <= 0.0 else OUT_OF_NOISE
-                    _leave(flat, lanes, m, s, d, n, rows, state, steps, False)
+                    _leave(flat, lanes, m, s, d, n, rows, state, steps)
                     owner[m] = -1
                     working -= 1
                     free = True

@@ -113,6 +113,22 @@ class Affine:
         rest = (still + drift + second + noise) * _MORE
         return Affine(guess, slopes, neumann_bound(off * _MORE, rest)), off * _MORE
 
+    def around(self, owner: NDArray[np.intp], lanes: int) -> Affine:
+        """Forms that contain those of all lanes with the same owner, one for each owner.
+
+        >>> both = Affine(np.array([[[1.0]], [[3.0]]]), np.zeros((2, 1, 1, 1)), np.zeros((2, 1, 1)))
+        >>> both.around(np.array([0, 0]), 1).middle.item(), round(both.around(np.array([0, 0]), 1).rest.item(), 6)
+        (2.0, 1.0)
+        """
+        middle, slopes = _between(self.middle, owner, lanes), _between(self.slopes, owner, lanes)
+        away = np.abs(self.middle - middle[owner]) + np.abs(self.slopes - slopes[owner]).sum(axis=1)
+        rounded = _ROUNDING * (np.abs(self.middle) + np.abs(self.slopes).sum(axis=1)) + _TINY
+        rest = np.zeros_like(middle)
+        # a lane on its own stays the form that it is
+        alone = (np.bincount(owner, minlength=lanes) == 1)[owner, None, None]
+        np.maximum.at(rest, owner, np.where(alone, self.rest, (away + rounded + self.rest) * _MORE))
+        return Affine(middle, slopes, rest)
+
     def columns(self, first: int, last: int) -> Affine:
         """Some of the columns."""
         return Affine(*(part[..., first:last] for part in self.parts))
@@ -120,6 +136,14 @@ class Affine:
     def beside(self, other: Affine) -> Affine:
         """The columns of both."""
         return Affine(*(np.concatenate(pair, axis=-1) for pair in zip(self.parts, other.parts, strict=True)))
+
+
+def _between(part: Floats, owner: NDArray[np.intp], lanes: int) -> Floats:
+    """Half way from the least to the largest of each owner's numbers; of one number, that number."""
+    low, high = (np.full((lanes, *part.shape[1:]), end) for end in (np.inf, -np.inf))
+    np.minimum.at(low, owner, part)
+    np.maximum.at(high, owner, part)
+    return np.where(low == high, low, 0.5 * low + 0.5 * high)
 
 
 class AffineProgram:
@@ -153,7 +177,7 @@ class AffineProgram:
         match step.op:
             case "mul":
                 return lambda session: session.multiply(to, *sources)
-            case "select" | "min" | "max" | "sign" | "lt" | "le":
+            case "select" | "min" | "max" | "sign" | "lt" | "le":  # with switches as inputs there is only "select"
                 operation = self.operations[step.op]
                 return lambda session: session.switch(to, step.op, operation, sources)
         curve = self._local(step.op, step.parameter)
@@ -275,6 +299,11 @@ class AffineSession:
         middle = np.where(first, self.middle[one], self.middle[other])
         slopes = np.where(first[:, None], self.slopes[one], self.slopes[other])
         rest = np.where(first, self.rest[one], np.where(second, self.rest[other], np.nan))
+        if op == "select" and (between := (c_lo <= 0) & (c_hi >= 0) & ~second).any():  # a switch that may be either
+            middle = np.where(between, 0.0, middle)
+            slopes = np.where(between[:, None], 0.0, slopes)
+            size = [np.abs(self.middle[k]) + self.reach[k] for k in (one, other)]
+            rest = np.where(between, np.maximum(*size) * _MORE, rest)
         self.set(to, middle, slopes, rest)
 
 

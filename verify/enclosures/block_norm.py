@@ -18,20 +18,22 @@ from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.tape.arrays import ArrayProgram
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.tape.intervals import PROVED, SMOOTH, enclose
+from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
 from bilevel_sym.tape.model import Model
+from bilevel_sym.tape.patterns import Split, orders_of
 from bilevel_sym.tape.program import Program, build
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import Floats, Matrices
 from verify.enclosures.pencil import MOST_PARTS, Pencil
+from verify.enclosures.ridges import Ridges, ridges_of
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
-__all__ = ["BlockNorm", "Curvature", "ExactBox"]
+__all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
 
 Pair = tuple[IntervalProgram, IntervalProgram]
 BITS = 128
 _MORE = 1 + 1e-15
-_PARTS = "parts"
+_PARTS, _RIDGES, _GUARD = "parts", "ridges", "guard"
 _TABLE = 2**19  # numbers in a table of intervals
 _LARGEST = 20_000  # entries of a block, beyond which it is not tried
 _AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
@@ -79,19 +81,39 @@ class ExactBox:
         return [ends[k] if low[k] > high[k] else arb(float(value)) for k, value in enumerate(point)]
 
 
-class _Block(ABC):
+class Block(ABC):
     """A block of derivatives over boxes, at points, and in balls at one point."""
 
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
         _refuse_large(model, name)
+        self.patterns, self._need = model.patterns, orders_of([name])
+        # the same model, with its switches as parameters where it has some
+        self._whole = model if self.patterns is None else self.patterns.model
+        self._size = model.d + model.n
         self.shape, forms = model.block(name)
         support = 0
         for node in (node for form in forms for node in form.terms):
             support |= model.graph.support[node]
+        support |= self._rough
         self.active: Sequence[int] = tuple(k for k in range(model.d + model.n) if support >> k & 1)
-        self._forms = forms
-        self.is_zero = all(form.is_constant and form.constant == 0 for form in forms)
+        self._forms = self._whole.block(name)[1]
+        zero = all(form.is_constant and form.constant == 0 for form in forms)
+        self.is_zero = zero and not self._rough  # a step has no slope, and no bound of it
+
+    @cached_property
+    def _rough(self) -> int:
+        """The variables of the edges across which the function is not smooth enough, as bits."""
+        if self.patterns is None:
+            return 0
+        matters, enough = self.patterns.allowed(self._need)
+        return self.patterns.support(np.flatnonzero(matters & ~enough).tolist())
+
+    @cached_property
+    def cost(self) -> float:
+        """Units of work that one box takes: see ``branch_and_bound``."""
+        entries = math.prod(self.shape)
+        return 1.0 + self._programs[0].size / 20 + (entries if entries > 1 else 0)
 
     @property
     def _slope(self) -> str:
@@ -116,28 +138,65 @@ class _Block(ABC):
         return pencil if 0 < len(pencil.nodes) <= MOST_PARTS else None
 
     @cached_property
+    def ridges(self) -> Ridges | None:
+        """The block as a pencil with functions along lines, where plain intervals would lose what they are."""
+        axes = self.name.partition("_")[2]
+        if len(axes) != 2 or axes[0] != axes[1] or self.shape[0] == 1:
+            return None
+        model = self._whole
+        axis = {"x": model.x, "y": model.y, "z": range(self._size)}[axes[0]]
+        found = ridges_of(model, model.f if self.name[0] == "f" else model.g, axis)
+        return found if found is not None and found.loose else None
+
+    def eigenvalues(self, session: IntervalSession, *, proved: bool) -> tuple[Floats, Floats]:
+        """Bounds of the eigenvalues by pencils: below the smallest, above the largest; infinite where none applies."""
+        least, most = (np.full(session.lanes, end) for end in (-np.inf, np.inf))
+        if self.pencil is not None:
+            ends = session.take(_PARTS)
+            least, most = self.pencil.smallest_eigenvalue_lower(*ends), self.pencil.largest_eigenvalue_upper(*ends)
+        if self.ridges is not None:
+            box = session.inputs(0)
+            along = self.ridges.ranges(*box, proved=proved, switches=self.patterns is not None)
+            low, high = (np.hstack(pair) for pair in zip(session.take(_RIDGES), along, strict=True))
+            least = np.maximum(least, self.ridges.pencil.smallest_eigenvalue_lower(low, high))
+            most = np.minimum(most, self.ridges.pencil.largest_eigenvalue_upper(low, high))
+        return least, most
+
+    @cached_property
     def _plain(self) -> ArrayProgram:
         return ArrayProgram(self.model.program((self.name,)))
 
     @cached_property
     def _programs(self) -> tuple[Program, Program]:
         """The block with its slope and the parts of its pencil; and the block alone."""
-        outputs = {self.name: self.model.block(self.name)}
+        model = self._whole
+        outputs = {self.name: model.block(self.name)}
         if self.has_slope:
-            outputs[self._slope] = self.model.block(self._slope)
+            outputs[self._slope] = model.block(self._slope)
         if self.pencil is not None:
             nodes = self.pencil.nodes
-            outputs[_PARTS] = (len(nodes),), [self.model.graph.form(node) for node in nodes]
-        whole = build(self.model.graph, self.model.stages, outputs)
-        return whole, self.model.program((self.name,)) if self.has_slope else whole
+            outputs[_PARTS] = (len(nodes),), [model.graph.form(node) for node in nodes]
+        if self.ridges is not None:
+            nodes = self.ridges.nodes
+            outputs[_RIDGES] = (len(nodes),), [model.graph.form(node) for node in nodes]
+        if self.patterns is not None:
+            guards = self.patterns.guards(self._need)
+            outputs[_GUARD] = (len(guards),), guards
+        whole = build(model.graph, model.stages, outputs)
+        return whole, model.program((self.name,)) if self.has_slope else whole
 
     @cached_property
     def _fast(self) -> Pair:
-        return self._ready(SMOOTH)
+        return self._ready(self._operations(proved=False))
 
     @cached_property
     def _safe(self) -> Pair:
-        return self._ready(PROVED)
+        return self._ready(self._operations(proved=True))
+
+    def _operations(self, proved: bool) -> Operations:
+        if self.patterns is None:
+            return PROVED if proved else SMOOTH
+        return PROVED_OPEN if proved else OPEN
 
     def _ready(self, operations: Operations) -> Pair:
         whole, alone = self._programs
@@ -145,10 +204,13 @@ class _Block(ABC):
         return first, IntervalProgram(alone, operations) if self.has_slope else first
 
     def values(self, points: Floats) -> Floats:
-        """The block at points, (points, ...)."""
+        """The block at points, (points, ...); nan where it may not exist."""
         session = self._plain.session(len(points))
         session.put(0, points)
-        return np.array(session.take(self.name))
+        values = np.array(session.take(self.name))
+        if self.patterns is not None:  # on an edge the formula of one side says nothing that could be certified
+            values[self.patterns.rough(points, self._need)] = np.nan
+        return values
 
     def in_balls(self, point: Floats) -> list[Any]:
         """The entries at a point, in balls, at the precision that is set."""
@@ -161,6 +223,12 @@ class _Block(ABC):
         """Upper bounds over boxes, as many at a time as fit into a table of moderate size."""
         if self.is_zero:
             return np.zeros(len(lower))
+        if self.patterns is None:
+            return self._in_parts(lower, upper, proved=proved)
+        split = self.patterns.split(lower, upper, self._need, proved=proved)
+        return split.largest(self._in_parts(split.lower, split.upper, proved=proved))
+
+    def _in_parts(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
         lanes = max(16, _TABLE // self._programs[0].size)
         if len(lower) <= lanes:
             return self._over(lower, upper, proved=proved)
@@ -179,12 +247,15 @@ class _Block(ABC):
         return session
 
     def ends(self, session: IntervalSession, lower: Floats, upper: Floats, *, proved: bool) -> tuple[Floats, Floats]:
-        """The lower and upper ends of all entries over the boxes, (lanes, ...) each.
+        """The lower and upper ends of all entries over the boxes with their switches, (lanes, ...) each.
 
         The mean-value form, block(centre) + slope (box - centre), is met with the natural extension. Where the latter
         is not defined nothing is known: a jump has slopes too.
         """
         lo, hi = session.take(self.name)
+        if self.patterns is not None:  # a switch that is not decided may not show in derivatives
+            jumps = np.isnan(session.take(_GUARD)[0]).any(axis=1).reshape(-1, *[1] * (lo.ndim - 1))
+            lo, hi = np.where(jumps, np.nan, lo), np.where(jumps, np.nan, hi)
         if not self.has_slope:
             return lo, hi
         alone = (self._safe if proved else self._fast)[1]
@@ -195,7 +266,7 @@ class _Block(ABC):
         self, alone: IntervalProgram, lo: Floats, hi: Floats, slope: tuple[Floats, Floats], lower: Floats, upper: Floats
     ) -> tuple[Floats, Floats]:
         centre = middles(lower, upper)
-        reach = np.maximum(upper - centre, centre - lower) * _MORE
+        reach = (np.maximum(upper - centre, centre - lower) * _MORE)[:, : self._size]
         session = alone.session(len(lower))
         session.put(0, centre, centre)
         low, high = session.take(self.name)
@@ -210,14 +281,21 @@ class _Block(ABC):
 
     def smear(self, lower: Floats, upper: Floats) -> Floats:
         """How much each variable moves the block over the boxes, (lanes, variables)."""
-        session = self.session(lower, upper, proved=False)
         with np.errstate(all="ignore"):
-            steep = np.maximum(*(np.abs(end) for end in session.take(self._slope)))
-            steep = np.sqrt(np.square(steep.reshape(*lower.shape, -1)).sum(axis=2))
+            if self.patterns is None:
+                steep = self._steepness(lower, upper)
+            else:
+                split: Split = self.patterns.split(lower, upper, self._need)
+                steep = split.largest(self._steepness(split.lower, split.upper))
             return np.asarray(steep * (upper - lower))
 
+    def _steepness(self, lower: Floats, upper: Floats) -> Floats:
+        session = self.session(lower, upper, proved=False)
+        steep = np.maximum(*(np.abs(end) for end in session.take(self._slope)))
+        return np.asarray(np.sqrt(np.square(steep.reshape(len(lower), self._size, -1)).sum(axis=2)))
 
-class BlockNorm(_Block):
+
+class BlockNorm(Block):
     """The norm of a block such as "f_y", "g_xy" or "g_yyy" over unit vectors.
 
     ``aim`` is the bound that is worth an effort: see ``norm_upper``.
@@ -245,11 +323,11 @@ class BlockNorm(_Block):
             return np.where(np.isnan(bound), np.inf, bound)
         part = Matrices.between(lo, hi)
         bound = norm_upper(part.middle, part.radius, self.groups, aim=self.aim, thorough=proved)
-        if self.pencil is None:
+        if self.pencil is None and self.ridges is None:
             return bound
-        ends = session.take(_PARTS)
-        least, most = self.pencil.smallest_eigenvalue_lower(*ends), self.pencil.largest_eigenvalue_upper(*ends)
-        return np.minimum(bound, np.maximum(-least, most))
+        least, most = self.eigenvalues(session, proved=proved)
+        guarded = np.isnan(lo).reshape(len(lo), -1).any(axis=1)
+        return np.where(guarded, bound, np.minimum(bound, np.maximum(-least, most)))
 
     def at(self, points: Floats) -> Floats:
         """About the norm at points."""
@@ -261,7 +339,7 @@ class BlockNorm(_Block):
             return _below(norm_lower(self.in_balls(point), self.shape))
 
 
-class Curvature(_Block):
+class Curvature(Block):
     """The smallest eigenvalue of g_yy with its sign turned, so that its maximum is -mu.
 
     >>> import sympy as sp
@@ -277,9 +355,8 @@ class Curvature(_Block):
         if self.model.n == 1:
             return np.asarray(np.where(np.isnan(lo), np.inf, -lo).reshape(len(lo)))
         least = Matrices.between(lo, hi).smallest_eigenvalue_lower()
-        if self.pencil is not None:
-            least = np.maximum(least, self.pencil.smallest_eigenvalue_lower(*session.take(_PARTS)))
-        return np.asarray(-least)
+        guarded = np.isnan(lo).any(axis=(1, 2))
+        return np.where(guarded, np.inf, -np.maximum(least, self.eigenvalues(session, proved=proved)[0]))
 
     def at(self, points: Floats) -> Floats:
         """About the eigenvalue at points, its sign turned."""

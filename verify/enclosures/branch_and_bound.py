@@ -2,13 +2,12 @@
 
 From below: the best point that sampling and a pattern search find, evaluated in balls. From above: boxes are bounded
 many at a time and the worst are cut in halves. The search itself proves nothing. Its last cover does, when every leaf
-is bounded again with ``proved=True``.
+is bounded again with ``proved=True``. How long it goes on is counted in work: boxes times what one of them costs.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,11 +15,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.budget import Budget
 from bilevel_sym.progress import Meter
+from bilevel_sym.ties import EQUAL, first_largest, in_order
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
 
-__all__ = ["Maximum", "Objective", "maximise", "proved_upper"]
+__all__ = ["SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -29,11 +30,19 @@ Smear = Callable[[Floats, Floats], Floats]
 _THIN = 2.0**-30  # of the root: a box this thin on which nothing is known lies on a kink, a jump or a pole
 _CHUNK = 256  # lanes at a time
 _FEW = 32  # boxes without a bound at a time: one that stays so is enough to know
+_LEAST = 32  # boxes: fewer at a time cost as much
 _SAMPLES = 384
+_PROOF = 4.0  # what a box costs in the proof, in boxes of the search
+_SEARCH = 1 / 3  # of the time of people in a hurry; the rest is for the proof
+SECOND = 1e6  # units of work that an ordinary core does in about a second: budgets are sized by it, and spent in boxes
 
 
 class Objective(Protocol):
     """A function over boxes. Only the variables ``active`` are cut: it must not depend on the others."""
+
+    @property
+    def cost(self) -> float:
+        """Units of work that one box takes, estimated from the size of the formulas: about a microsecond each."""
 
     @property
     def active(self) -> Sequence[int]:
@@ -53,16 +62,17 @@ class Objective(Protocol):
 class Maximum:
     """What ``maximise`` found: the bracket, the point of its lower end, and the cover that proves its upper end.
 
-    ``place`` is a box on which no finite bound was found, where there is one: then the upper end is infinite.
+    ``place`` is a box on which no finite bound was found, where there is one: then the upper end is infinite. ``cut``
+    says that time, and not the work allowed, ended the search.
     """
 
     bracket: Bracket
     point: Floats | None
     cover: Cover
     boxes: int
-    seconds: float
     interrupted: bool = False
     place: tuple[Floats, Floats] | None = None
+    cut: bool = False
 
 
 def maximise(
@@ -70,7 +80,7 @@ def maximise(
     lower: Floats,
     upper: Floats,
     *,
-    seconds: float = 10.0,
+    budget: Budget | None = None,
     rtol: float = 0.01,
     floor: float = -math.inf,
     inside: tuple[Floats, Floats] | None = None,
@@ -81,7 +91,7 @@ def maximise(
     seed: int = 0,
     progress: bool = False,
 ) -> Maximum:
-    """A bracket of the maximum of the objective over the box, relatively ``rtol`` wide if ``seconds`` suffice.
+    """A bracket of the maximum of the objective over the box, relatively ``rtol`` wide if the budget suffices.
 
     It is true whenever the search ends, by an interrupt too (a second one, while the cover is being proved, leaves the
     bound over the box as a whole). Below ``floor`` the upper end is of no interest, and
@@ -91,7 +101,7 @@ def maximise(
     ``start`` is a point that is known to be good: it takes the place of sampling.
 
     >>> class Parabola:
-    ...     active = (0,)
+    ...     active, cost = (0,), 1.0
     ...     def over(self, lower, upper, *, proved=False):
     ...         return 1.0000001 * upper[:, 0] - 0.9999999 * np.square(lower[:, 0])
     ...     def at(self, points):
@@ -103,13 +113,13 @@ def maximise(
     [0.25, 0.25238] [0.5]
     """
     search = _Search(objective, np.asarray(lower, float), np.asarray(upper, float), floor, rtol, inside, smear, seed)
-    clock = _Clock(seconds)
-    interrupted = False
+    allowed = Budget(10 * SECOND) if budget is None else budget
+    interrupted = cut = False
     try:
         if search.top > floor:
             search.sample(start)
             with Meter("bounding", shown=progress) as meter:
-                search.run(clock, batch, most, meter)
+                cut = search.run(allowed, batch, most, meter)
     except KeyboardInterrupt:
         interrupted = True
     try:
@@ -122,7 +132,7 @@ def maximise(
     best = search.best if search.point is not None else -math.inf
     top = float(bounds.max())
     place = None if math.isfinite(top) else search.tree.unknown()
-    return Maximum(Bracket(best, top), search.point, cover, search.boxes, clock.elapsed, interrupted, place)
+    return Maximum(Bracket(best, top), search.point, cover, search.boxes, interrupted, place, cut)
 
 
 def proved_upper(objective: Objective, cover: Cover) -> Floats:
@@ -135,24 +145,15 @@ def proved_upper(objective: Objective, cover: Cover) -> Floats:
     return _known(np.concatenate(parts))
 
 
+def _coarse(values: Floats) -> NDArray[np.float32]:
+    """To seven digits, so that what differs in its last bits alone is a tie, and the first wins."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
 def _known(bounds: Floats) -> Floats:
     """nan says that nothing is known, as inf does."""
     return np.where(np.isnan(bounds), np.inf, bounds)
-
-
-class _Clock:
-    """How much time is left."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.start = seconds, time.monotonic()
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self.start
-
-    @property
-    def left(self) -> float:
-        return self.seconds - self.elapsed
 
 
 class _Tree:
@@ -272,15 +273,15 @@ class _Search:
     def consider(self, points: Floats, *, keep: int = 1) -> None:
         """Improve the best of the points, and certify them where they are better than what is known."""
         values = self._values(points)
-        order = np.argsort(-values)[:keep]
+        order = in_order(values, descending=True)[:keep]
         enough = self.guess if math.isinf(self.guess) else self.guess + 1e-3 * self.rtol * abs(self.guess)
         if not values[order[0]] > enough:
             if self.point is None:
                 self._certify(points[order[0]], values[order[0]])
             return
         improved, values = self._climb(points[order], values[order])
-        for index in np.argsort(-values):
-            if values[index] > self.guess:
+        for index in in_order(values, descending=True)[:keep]:
+            if math.isinf(self.guess) or values[index] > self.guess + EQUAL * abs(self.guess):
                 self._certify(improved[index], values[index])
 
     def _certify(self, point: Floats, value: float) -> None:
@@ -303,9 +304,9 @@ class _Search:
         for _ in range(40 if len(moves) else 0):
             trial = self._clipped(points[:, None, :] + step[:, None, None] * moves)
             found = self._values(trial.reshape(-1, points.shape[1])).reshape(len(points), -1)
-            chosen = found.argmax(axis=1)
+            chosen = np.array([first_largest(row) for row in found])
             lanes = np.arange(len(points))
-            better = found[lanes, chosen] > values + 1e-9 * np.abs(values)
+            better = found[lanes, chosen] > values + EQUAL * np.abs(values)
             points[better], values[better] = trial[lanes, chosen][better], found[lanes, chosen][better]
             step[~better] /= 4  # down to 1e-5 of the box: for a smooth maximum that is ten digits
             if step.max() < 1e-5:
@@ -322,33 +323,30 @@ class _Search:
             reached += self.rtol * abs(reached)
         return max(self.floor, self.stuck, reached)
 
-    def run(self, clock: _Clock, batch: int, most: int, meter: Meter) -> None:
-        """Cut the worst boxes until the bracket is narrow, the time is up or a box is hopeless."""
-        pace, proof = 0.0, 0.0  # seconds a box in the search, and in the proof
-        measured = 0
+    def run(self, budget: Budget, batch: int, most: int, meter: Meter) -> bool:
+        """Cut the worst boxes until the bracket is narrow, the work is done or a box is hopeless; was it cut by time?
+
+        What the proof of the cover will take is left over.
+        """
+        hurry, most_at_once = budget.deadline.within(_SEARCH), batch
         while self.tree.size < most:
+            cost = self.objective.cost
+            batch = int(np.clip(0.05 * budget.left / cost, _LEAST, most_at_once))
             chosen = self._worst(batch)
-            leaves = (self.tree.size + 1) // 2
-            if not len(chosen) or clock.left < proof * leaves + pace * 2 * len(chosen):
-                return
-            began = clock.elapsed
-            children = self._cut(chosen)
-            if children is None:
-                return
-            if len(children):
-                pace = (clock.elapsed - began) / len(children)
-                batch = max(32, min(_CHUNK, int(0.1 * clock.seconds / max(pace, 1e-9) / 2)))
-            if self.tree.size >= 2 * measured and len(children):
-                proof, measured = self._proof_pace(children), self.tree.size
+            step = 2 * cost * max(len(chosen), _LEAST)
+            proof = _PROOF * cost * ((self.tree.size + 1) // 2 + len(chosen))
+            if not len(chosen) or budget.left < step + proof:
+                break
+            if hurry.passed:
+                return True
+            budget.spend(step)
+            if self._cut(chosen) is None:
+                break
             if len(self.open):
                 top = float(self.tree.bound[self.open].max())
                 meter.at(self.boxes, f", {self.boxes} boxes, in [{self.best:.6g}, {top:.6g}]")
-
-    def _proof_pace(self, nodes: Indices) -> float:
-        some = nodes[: max(8, len(nodes) // 4)]
-        began = time.monotonic()
-        self.objective.over(self.tree.lower[some], self.tree.upper[some], proved=True)
-        return (time.monotonic() - began) / len(some)
+        budget.spend(_PROOF * self.objective.cost * ((self.tree.size + 1) // 2))
+        return False
 
     def _worst(self, batch: int) -> Indices:
         """The open boxes with the largest bounds; of those without any bound the smallest, to learn why."""
@@ -359,7 +357,7 @@ class _Search:
             return unknown[np.argsort(-self.tree.depth[unknown], kind="stable")[: min(batch, _FEW)]]
         if len(bounds) <= batch:
             return self.open
-        return self.open[np.argpartition(-bounds, batch)[:batch]]
+        return self.open[np.argsort(-_coarse(bounds), kind="stable")[:batch]]
 
     def _cut(self, chosen: Indices) -> Indices | None:
         """Cut these boxes; the new ones, or None where one that cannot be cut has no bound."""
@@ -406,7 +404,7 @@ class _Search:
             weight = weight / np.where(usable, weight.max(axis=1), 1.0)[:, None]
             score = np.where(usable[:, None], weight + 0.05 * share, share)
         score = np.where(possible, score, -1.0)[:, self.active]
-        chosen = self.active[score.argmax(axis=1)]
+        chosen = self.active[_coarse(score).argmax(axis=1)]
         return chosen, np.asarray(score.max(axis=1) >= 0)
 
     def cover(self) -> Cover:

@@ -9,11 +9,14 @@ products with them stay factored:
 
 with Z = [I; W]. Around the middle c of X the mean-value forms Hess(X) = Hess(c) + D^3 Phi(X) (X - c) and
 grad(X) = grad(c) + Hess(X) (X - c) hold as well, and are narrower by far for small boxes.
+
+Where f or g changes its formula inside a box, the box is taken with each of the formulas, and the hull is what is
+known, provided that f and g are smooth enough across the edge for y* and the derivatives to change continuously.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import combinations_with_replacement as multisets
 
@@ -23,7 +26,8 @@ from numpy.typing import NDArray
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
-from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession
+from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
+from bilevel_sym.tape.patterns import Need, Split, orders_of
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
@@ -33,6 +37,7 @@ __all__ = ["PhiBoxes", "PhiEnclosure"]
 Mask = NDArray[np.bool_]
 
 ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
+UNSOLVED = 5e5  # units of work that a lower level takes that cannot be solved
 WIDER = 1.1  # how much wider than its own image the next Y is
 _UP = 1 + 4e-16
 _MORE = 1 + 1e-14
@@ -42,6 +47,10 @@ SMOOTH_F = ("f", "f_x", "f_y")
 TO_FIRST = (*SMOOTH_F, "g", "g_y", "g_xy", "g_yy", "L_x")
 TO_SECOND = (*TO_FIRST, "hess")
 TO_THIRD = (*TO_SECOND, "turn", "outer", "inner")
+# what f and g must be smooth enough for: Krawczyk's test, Hess Phi as a bound of how fast grad Phi changes, and D^3 Phi
+NEED_LOWER = orders_of(("g_xy", "g_yy"))
+NEED_SECOND = orders_of(("f_xx", "f_xy", "f_yy", "g_xxy", "g_yyy"))
+NEED_THIRD = orders_of(("f_xxx", "f_xyy", "f_yyy", "g_xxxy", "g_yyyy"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +97,9 @@ class PhiBoxes:
     def __init__(self, problem: BilevelProblem) -> None:
         self.problem = problem
         self.d, self.n = problem.d, problem.n
+        self._asked = self._unsolved = 0
         self._formulas = PhiFormulas(problem)
+        self._patterns = problem.tape.patterns
         self._programs = lru_cache(None)(self._formulas.program)
         self._ready = lru_cache(None)(self._prepare)
         self._sessions = lru_cache(12)(self._open)
@@ -99,16 +110,26 @@ class PhiBoxes:
         self.splits = _splits(self.d)
 
     def _prepare(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
-        return IntervalProgram(self._programs(names), intervals.PROVED if proved else intervals.SMOOTH)
+        return IntervalProgram(self._programs(names), self._operations(proved))
+
+    def _operations(self, proved: bool) -> Operations:
+        if self._patterns is None:
+            return intervals.PROVED if proved else intervals.SMOOTH
+        return intervals.PROVED_OPEN if proved else intervals.OPEN
 
     def _open(self, names: tuple[str, ...], proved: bool, lanes: int) -> IntervalSession:
         return self._ready(names, proved).session(lanes)
 
     def _prepare_affine(self, names: tuple[str, ...], proved: bool) -> AffineProgram:
-        return AffineProgram(self._programs(names), intervals.PROVED if proved else intervals.SMOOTH)
+        return AffineProgram(self._programs(names), self._operations(proved))
 
     def _open_affine(self, names: tuple[str, ...], proved: bool, lanes: int) -> AffineSession:
         return self._affine_ready(names, proved).session(lanes, self.d)
+
+    def cost(self, *, third: bool = False) -> float:
+        """Units of work that ``enclose`` takes for one box, as seen so far: see ``branch_and_bound``."""
+        hopeless = UNSOLVED * self._unsolved / max(self._asked, 1)
+        return 15.0 + self._programs(TO_THIRD if third else TO_SECOND).size / 2 + hopeless
 
     # ------------------------------------------------------------------ y*
 
@@ -118,6 +139,7 @@ class PhiBoxes:
             return self.problem.kernels.y_star(x), np.ones(len(x), dtype=np.bool_)
         except BilevelError:
             if len(x) == 1:
+                self._unsolved += 1
                 return np.zeros((1, self.n)), np.zeros(1, dtype=np.bool_)
         half = len(x) // 2
         (first, ok), (second, good) = self.solve(x[:half]), self.solve(x[half:])
@@ -125,6 +147,7 @@ class PhiBoxes:
 
     def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False, third: bool = False) -> PhiEnclosure:
         """Enclosures over the boxes [lower, upper], (lanes, d) each. ``proved``: nothing is assumed of libraries."""
+        self._asked += len(lower)
         with np.errstate(all="ignore"):
             start = self._krawczyk(lower, upper, proved)
             return self._derivatives(start, TO_THIRD if third else TO_SECOND, proved)
@@ -157,14 +180,11 @@ class PhiBoxes:
         step = (Matrices.around(inverse) @ g_y).magnitude
         response = -inverse @ g_xy.middle.swapaxes(1, 2)
         start = _Start(ok, middle, reach, y, step, factor, inverse, step, response)
-        session = self._affine_sessions(LOWER, proved, len(y))
-        self._put_xy(session, start, np.zeros_like(step))
-        rest, off = self._contraction(session, inverse)
+        rest, off = self._contraction(start, np.zeros_like(step), proved)
         radius, done = neumann_bound(off, rest), np.zeros(len(y), dtype=np.bool_)
         for _ in range(ATTEMPTS):
             trial = np.where(done[:, None, None], radius, radius * WIDER + 1e-15 * np.abs(y)[:, :, None] + 1e-300)
-            self._put_xy(session, start, trial)
-            off = self._contraction(session, inverse)[1]
+            off = self._contraction(start, trial, proved)[1]
             image = (rest + off @ trial * _MORE) * _MORE
             done = np.asarray((image < trial).all(axis=(1, 2)))
             if done.all():
@@ -173,8 +193,10 @@ class PhiBoxes:
         image = np.where(done[:, None, None], image, np.inf)
         return replace(start, ok=ok & done, rest=image, near=neumann_bound(off, step))
 
-    def _contraction(self, session: AffineSession, inverse: Floats) -> tuple[Floats, Floats]:
-        """Bounds of R g_y and of I - R g_yy over the forms in a session, (lanes, n, 1) and (lanes, n, n)."""
+    def _contraction(self, start: _Start, away: Floats, proved: bool) -> tuple[Floats, Floats]:
+        """Bounds of R g_y and of I - R g_yy over the boxes, y*(x) being that far away; (lanes, n, 1), (lanes, n, n)."""
+        session, split, begun = self._session(LOWER, start, away, NEED_LOWER, proved)
+        inverse = begun.inverse
         g, g_y, g_yy = (session.take(name) for name in ("g", "g_y", "g_yy"))
         lanes, k = g_y.slopes.shape[:2]
         nothing = np.zeros((lanes, k, *inverse.shape[1:]))
@@ -182,15 +204,56 @@ class PhiBoxes:
         rest = (precondition @ g_y).hull.magnitude
         off = (_identity(inverse.shape) - (precondition @ g_yy).hull).magnitude
         # second derivatives alone do not show a jump, nor the end of a domain
-        return rest, off + 0.0 * (g.rest + g_y.rest.sum(axis=1, keepdims=True))
+        off = off + 0.0 * (g.rest + g_y.rest.sum(axis=1, keepdims=True))
+        return (rest, off) if split is None else (split.largest(rest), split.largest(off))
 
     def _lower_level(self, x: Floats, y: Floats, proved: bool) -> tuple[Matrices, Matrices, Matrices]:
-        """g_y, g_xy and g_yy at points."""
-        session = self._sessions(LOWER, proved, len(x))
+        """g_y, g_xy and g_yy at points; at an edge, of the latter two those of one side."""
         point = np.concatenate([x, y], axis=1)
-        session.put(0, point, point)
+        session, split = self._put_boxes(LOWER, point, point, NEED_LOWER, proved)
         g_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in LOWER[1:])
-        return g_y.reshaped(-1, self.n, 1), g_xy, g_yy
+        g_y = g_y.reshaped(-1, self.n, 1)
+        if split is None:
+            return g_y, g_xy, g_yy
+        g_xy, g_yy = (Matrices(part.middle[split.first], part.radius[split.first]) for part in (g_xy, g_yy))
+        return _hull(g_y, split), g_xy, g_yy
+
+    # ------------------------------------------------------------------ boxes, and the formulas that hold there
+
+    def _put_boxes(
+        self, names: tuple[str, ...], lower: Floats, upper: Floats, need: Need, proved: bool
+    ) -> tuple[IntervalSession, Split | None]:
+        """Boxes in (x, y) in a session, each with all of the formulas that hold somewhere in it."""
+        split = None
+        if self._patterns is not None:
+            split = self._patterns.split(lower, upper, need, proved=proved)
+            lower, upper = split.lower, split.upper
+        session = self._sessions(names, proved, len(lower))
+        session.put(0, lower, upper)
+        return session, split
+
+    def _session(
+        self, names: tuple[str, ...], start: _Start, rest: Floats, need: Need, proved: bool
+    ) -> tuple[AffineSession, Split | None, _Start]:
+        """Forms x = c + reach e, and y + response (x - c) up to the rest, in a session, and what stands for each."""
+        split = None
+        if self._patterns is not None:
+            split = self._patterns.split(*start.box(rest), need, proved=proved)
+            start, rest = start.taken(split.owner), rest[split.owner]
+        lanes, d, n = len(start.ok), self.d, self.n
+        count = len(self._formulas.switches)
+        slopes, away = np.zeros((lanes, d, d + n + count)), np.zeros((lanes, d + n + count))
+        slopes[:, range(d), range(d)] = start.reach
+        slopes[:, :, d : d + n] = (start.response * start.reach[:, None, :]).swapaxes(1, 2)
+        away[:, d : d + n] = rest[:, :, 0] + 1e-15 * np.abs(slopes[:, :, d : d + n]).sum(axis=1)
+        middle = np.concatenate([start.middle, start.y], axis=1)
+        if split is not None:
+            ends = split.lower[:, d + n :], split.upper[:, d + n :]
+            middle = np.concatenate([middle, 0.5 * (ends[0] + ends[1])], axis=1)
+            away[:, d + n :] = 0.5 * (ends[1] - ends[0])
+        session = self._affine_sessions(names, proved, lanes)
+        session.put(0, middle, slopes, away)
+        return session, split, start
 
     # ------------------------------------------------------------------ derivatives
 
@@ -212,32 +275,24 @@ class PhiBoxes:
 
     def _over(self, start: _Start, names: tuple[str, ...], proved: bool) -> _Wide:
         """The formulas in affine forms."""
-        lanes, d = len(start.ok), self.d
-        session = self._affine_sessions(names, proved, lanes)
-        self._put_xy(session, start, start.rest)
+        d, third = self.d, None
+        session, split, begun = self._session(
+            names, start, start.rest, NEED_THIRD if "outer" in names else NEED_SECOND, proved
+        )
         g_yy = session.take("g_yy")
-        solved, off = g_yy.solved_by(session.take("f_y").beside(-session.take("g_xy").T), start.inverse)
+        solved, off = g_yy.solved_by(session.take("f_y").beside(-session.take("g_xy").T), begun.inverse)
         smooth = sum(session.take(name).rest.sum(axis=(1, 2)) for name in ("f", "f_x", "f_y", "g", "g_y"))
         v, moves = solved.columns(0, 1), solved.columns(1, 1 + d)
         _put(session, 1, v)
         grad = session.take("L_x")
         _put(session, 2, moves)
         hess = session.take("hess").gathered(self.pairs, d)
-        third = None
         if "outer" in names:
-            _put(session, 3, g_yy.solved_by(session.take("turn"), start.inverse)[0])
+            _put(session, 3, g_yy.solved_by(session.take("turn"), begun.inverse)[0])
             third = self._third(session.take("outer"), session.take("inner"))
         ok = np.isfinite(smooth) & np.isfinite(off).all(axis=(1, 2)) & np.isfinite(hess.rest).all(axis=(1, 2))
-        return _Wide(ok, v, moves, grad, hess, third)
-
-    def _put_xy(self, session: AffineSession, start: _Start, rest: Floats) -> None:
-        """x = c + reach e, and y + response (x - c) up to the rest."""
-        lanes, d, n = len(start.ok), self.d, self.n
-        slopes, away = np.zeros((lanes, d, d + n)), np.zeros((lanes, d + n))
-        slopes[:, range(d), range(d)] = start.reach
-        slopes[:, :, d:] = (start.response * start.reach[:, None, :]).swapaxes(1, 2)
-        away[:, d:] = rest[:, :, 0] + 1e-15 * np.abs(slopes[:, :, d:]).sum(axis=1)
-        session.put(0, np.concatenate([start.middle, start.y], axis=1), slopes, away)
+        wide = _Wide(ok, v, moves, grad, hess, third)
+        return wide if split is None else wide.around(split)
 
     def _third(self, outer: Affine, inner: Affine) -> Affine:
         """D^3 Phi from its two factors, (lanes, d, d d): the sum over the three ways to split (ab, c)."""
@@ -251,12 +306,14 @@ class PhiBoxes:
 
     def _at_middle(self, start: _Start, proved: bool) -> _Thin:
         """grad and Hess Phi at the middles, in intervals around y*(c)."""
-        lanes, d, n = len(start.ok), self.d, self.n
-        session = self._sessions(TO_SECOND, proved, lanes)
+        d, n = self.d, self.n
         y = _around(start.y, start.near[:, :, 0])
-        session.put(0, *(np.concatenate([start.middle, end], axis=1) for end in y))
+        lower, upper = (np.concatenate([start.middle, end], axis=1) for end in y)
+        session, split = self._put_boxes(TO_SECOND, lower, upper, NEED_SECOND, proved)
+        begun = start if split is None else start.taken(split.owner)
+        lanes = len(begun.ok)
         f_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in ("f_y", "g_xy", "g_yy"))
-        factor, precondition = Matrices.around(start.factor), Matrices.around(start.inverse)
+        factor, precondition = Matrices.around(begun.factor), Matrices.around(begun.inverse)
         eye = _identity(g_yy.middle.shape)
         convex = (eye - factor @ g_yy @ factor.T).magnitude.sum(axis=2).max(axis=1) < 0.99
         off = (eye - precondition @ g_yy).magnitude
@@ -266,7 +323,8 @@ class PhiBoxes:
         grad = Matrices.between(*session.take("L_x")).reshaped(lanes, d, 1)
         session.put(2, *_rows(response))
         hess = Matrices.between(*(end[:, self.pairs] for end in session.take("hess"))).reshaped(lanes, d, d)
-        return _Thin(convex, grad, hess)
+        thin = _Thin(convex, grad, hess)
+        return thin if split is None else _Thin(_all(convex, split), _hull(grad, split), _hull(hess, split))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +348,20 @@ class _Start:
     @property
     def radius(self) -> Floats:
         """y*(X) is within it of y."""
-        return np.asarray((_column(np.abs(self.response), self.reach) + self.rest) * _MORE)
+        return self.away(self.rest)
+
+    def away(self, rest: Floats) -> Floats:
+        """How far y + response (x - c), up to the rest, is from y."""
+        return np.asarray((_column(np.abs(self.response), self.reach) + rest) * _MORE)
+
+    def box(self, rest: Floats) -> tuple[Floats, Floats]:
+        """The box in (x, y) around all that."""
+        (x_low, x_high), (low, high) = _around(self.middle, self.reach), _around(self.y, self.away(rest)[:, :, 0])
+        return np.concatenate([x_low, low], axis=1), np.concatenate([x_high, high], axis=1)
+
+    def taken(self, lanes: NDArray[np.intp]) -> _Start:
+        """Some of the lanes, perhaps several times."""
+        return _Start(*(getattr(self, field.name)[lanes] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,12 +373,30 @@ class _Wide:
     hess: Affine
     third: Affine | None
 
+    def around(self, split: Split) -> _Wide:
+        """What is true with each of the formulas that hold in a box."""
+        parts = (self.v, self.response, self.grad, self.hess, self.third)
+        hulls = (None if part is None else part.around(split.owner, split.boxes) for part in parts)
+        return _Wide(_all(self.ok, split), *hulls)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, eq=False)
 class _Thin:
     ok: Mask
     grad: Matrices
     hess: Matrices
+
+
+def _all(ok: Mask, split: Split) -> Mask:
+    """Which boxes are fine with all of their formulas."""
+    result = np.ones(split.boxes, dtype=np.bool_)
+    np.logical_and.at(result, split.owner, ok)
+    return result
+
+
+def _hull(part: Matrices, split: Split) -> Matrices:
+    """The hull over all formulas of each box."""
+    return Matrices.between(-split.largest(-part.lower), split.largest(part.upper))
 
 
 def _put(session: AffineSession, stage: int, forms: Affine) -> None:

@@ -26,7 +26,10 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.autodiff import adjoints, directional, gradient, hessian, tangents
 from bilevel_sym.tape.convert import from_sympy
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.tape.patterns import PARTS
 from bilevel_sym.tape.program import Program, build
+from bilevel_sym.tape.rewriting import rewritten
+from bilevel_sym.tape.seams import Seams
 
 __all__ = ["PhiFormulas"]
 
@@ -50,25 +53,42 @@ class PhiFormulas:
     def __init__(self, problem: BilevelProblem) -> None:
         d, n = problem.d, problem.n
         self.d, self.n = d, n
-        self.graph = Graph(d + 2 * n + 2 * n * d)
+        seams = None if problem.tape.patterns is None else problem.tape.patterns.seams
+        count = 0 if seams is None else 2 * len(seams.edges)
+        self.graph = Graph(d + 2 * n + 2 * n * d + count)
         self.x, self.y, self.v = range(d), range(d, d + n), range(d + n, d + 2 * n)
         start = d + 2 * n
         self.W, self.V = range(start, start + n * d), range(start + n * d, start + 2 * n * d)
-        known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
-        self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
+        self.switches = range(start + 2 * n * d, start + 2 * n * d + count)
+        if seams is None:
+            known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
+            self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
+        else:
+            self.f, self.g = self._with_switches(seams)
+        self._model = problem.tape
+
+    def _with_switches(self, seams: Seams) -> list[Form]:
+        """f and g with the switches of their seams as further variables."""
+        graph, places = seams.graph, {v: k for k, v in enumerate((*self.x, *self.y))}
+        places |= {seams.first + k: switch for k, switch in enumerate(self.switches)}
+        functions = [seams.functions[PARTS.index((function, ""))] for function in "fg"]
+        return rewritten(
+            graph, functions, self.graph,
+            lambda node, _: self.graph.variables[places[node]] if graph.op[node] == "var" else None,
+        )  # fmt: skip
 
     @property
     def active(self) -> tuple[int, ...]:
         """The variables of x that occur in f or g."""
-        support = 0
-        for node in (*self.f.terms, *self.g.terms):
-            support |= self.graph.support[node]
+        model, support = self._model, 0
+        for node in (*model.f.terms, *model.g.terms):
+            support |= model.graph.support[node]
         return tuple(i for i, x in enumerate(self.x) if support >> x & 1)
 
     def program(self, names: Sequence[str]) -> Program:
-        """The program of these blocks; its stages are (x, y), v, W and V."""
+        """The program of these blocks; its stages are (x, y) and the switches, v, W and V."""
         blocks = {name: self._block(name) for name in names}
-        return build(self.graph, [(*self.x, *self.y), self.v, self.W, self.V], blocks)
+        return build(self.graph, [(*self.x, *self.y, *self.switches), self.v, self.W, self.V], blocks)
 
     def _block(self, name: str) -> Block:
         d, n = self.d, self.n
@@ -143,6 +163,10 @@ class _Contraction:
             if graph.op[node] != "mul" and graph.op[node] not in _LINEAR
         }
 
+    def _times(self, one: Form, other: Form) -> Form:
+        """The product; where one is cut off by a switch, the other is too: it may be infinite beyond."""
+        return self.graph.mul(one, other, guarded=True)
+
     def _slope(self, node: int, a: int) -> Form:
         return self.u.get(node, {}).get(a, NOTHING)
 
@@ -163,7 +187,7 @@ class _Contraction:
                 return total(m.scaled(c) for m, c in zip(moves, graph.linear[node][1], strict=True))
             case "mul":
                 q, r = (_closed(arg) for arg in args)
-                return total([graph.mul(moves[0], r), graph.mul(q, moves[1])])
+                return total([self._times(moves[0], r), self._times(q, moves[1])])
             case "select":
                 return graph.apply("select", _closed(args[0]), moves[1], moves[2])
             case "min" | "max":
@@ -172,15 +196,15 @@ class _Contraction:
                 return graph.apply("select", test, *moves)
             case "sign" | "lt" | "le":
                 return NOTHING
-        return graph.mul(_local_derivatives(graph, node, 1)[0], moves[0])
+        return self._times(_local_derivatives(graph, node, 1)[0], moves[0])
 
     def second(self) -> list[Form]:
         """D^2 of the form along the pairs of columns: bar phi'' u_a u_b, and bar (q_a r_b + r_a q_b)."""
-        graph, sums = self.graph, [[] for _ in self.pairs]  # type: Graph, list[list[Form]]
+        sums: list[list[Form]] = [[] for _ in self.pairs]
         for node in self.nodes:
             bar = self.bar.get(node, NOTHING)
             for k, bent in enumerate(self._bends(node)):
-                sums[k].append(graph.mul(bar, bent))
+                sums[k].append(self._times(bar, bent))
         return [total(parts) for parts in sums]
 
     def _bends(self, node: int) -> list[Form]:
@@ -190,17 +214,20 @@ class _Contraction:
             q, r = args
             return [
                 total(
-                    [graph.mul(self._slope(q, a), self._slope(r, b)), graph.mul(self._slope(r, a), self._slope(q, b))]
+                    [
+                        self._times(self._slope(q, a), self._slope(r, b)),
+                        self._times(self._slope(r, a), self._slope(q, b)),
+                    ]
                 )
                 for a, b in self.pairs
             ]
         if node not in self.local:
             return []
         phi2 = self.local[node][1]
-        return [graph.mul(phi2, square) for square in self._squares(args[0])]
+        return [self._times(phi2, square) for square in self._squares(args[0])]
 
     def _squares(self, node: int) -> list[Form]:
-        return [self.graph.mul(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
+        return [self._times(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
 
     def third(self) -> tuple[list[list[Form]], list[list[Form]]]:
         """Rows (ab) and c of the sum over nodes that makes D^3, once it is added up over the three splits."""
@@ -209,7 +236,7 @@ class _Contraction:
         inner: list[list[Form]] = []
 
         def add(bar: Form, rows: Sequence[Form], slopes: Sequence[Form]) -> None:
-            weighted = [graph.mul(self._as_node(bar), self._as_node(row)) for row in rows]
+            weighted = [self._times(self._as_node(bar), self._as_node(row)) for row in rows]
             if any(map(_is_something, weighted)) and any(map(_is_something, slopes)):
                 outer.append(weighted)
                 inner.append(list(slopes))
@@ -224,8 +251,8 @@ class _Contraction:
                 _, phi2, phi3 = self.local[node]
                 slopes = [self._slope(args[0], c) for c in range(self.d)]
                 # the weight goes to the coefficient first: one product for each pair
-                add(graph.mul(bar, phi3.scaled(fmpq(1, 3))), self._squares(args[0]), slopes)
-                add(graph.mul(bar, phi2), bends.get(args[0], nothing), slopes)
+                add(self._times(bar, phi3.scaled(fmpq(1, 3))), self._squares(args[0]), slopes)
+                add(self._times(bar, phi2), bends.get(args[0], nothing), slopes)
         return outer, inner
 
     def _second_tangents(self) -> dict[int, list[Form]]:
@@ -257,29 +284,8 @@ def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:
     small = Graph(1)
     (t,) = small.variables
     form = small.power(t, *parameter) if op in ("ipow", "rpow") else small.apply(op, t)
-    derivatives = []
+    argument, derivatives = _closed(graph.args[node][0]), []
     for _ in range(order):
         form = directional(small, form, {0: UNIT})
-        derivatives.append(_carried(small, form, graph, _closed(graph.args[node][0])))
+        derivatives += rewritten(small, [form], graph, lambda k, _: None if k else argument)
     return derivatives
-
-
-def _carried(small: Graph, form: Form, graph: Graph, argument: Form) -> Form:
-    """A form of one variable with the argument put in, on another graph."""
-    there: dict[int, Form] = {}
-
-    def carry(some: Form) -> Form:
-        return total([Form(some.constant, {}), *(there[k].scaled(c) for k, c in some.terms.items())])
-
-    for node in small.reachable(form.terms):
-        op, args = small.op[node], small.args[node]
-        match op:
-            case "var":
-                there[node] = argument
-            case "lin":
-                there[node] = carry(small.form(node))
-            case "ipow" | "rpow":
-                there[node] = graph.power(there[args[0]], *small.parameter[node])
-            case _:
-                there[node] = graph.apply(op, *(there[arg] for arg in args))
-    return carry(form)

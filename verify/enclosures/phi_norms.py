@@ -42,6 +42,11 @@ class _Norm(ABC):
         self.active = boxes.active
         self._middles: tuple[Floats, Floats] = np.empty((0, boxes.d)), np.empty(0)
 
+    @property
+    def cost(self) -> float:
+        """Units of work that one box takes: see ``branch_and_bound``."""
+        return self.boxes.cost(third=self.third)
+
     def over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> Floats:
         """Upper bounds over boxes; inf where nothing is known."""
         found = self.boxes.enclose(lower, upper, proved=proved, third=self.third)
@@ -57,7 +62,9 @@ class _Norm(ABC):
         if not np.array_equal(points, middles):
             return self._values(points)
         values = np.full(len(points), -np.inf)
-        some = np.argsort(-np.where(np.isnan(guess), -np.inf, guess))[:_CANDIDATES]
+        with np.errstate(over="ignore"):  # seven digits, so that last bits decide nothing
+            order = np.where(np.isnan(guess), -np.inf, guess).astype(np.float32)
+        some = np.argsort(-order, kind="stable")[:_CANDIDATES]
         values[some] = self._values(points[some])
         return values
 

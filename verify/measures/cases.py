@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bilevel_sym.constants import Variant
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
@@ -63,7 +64,8 @@ def tightest(
     if not found:
         reason = f"no point was found at which it could be put to the test; {message}"
         return inconclusive(label, reason, variant=variant, part=part)
-    worst = max(found, key=lambda case: (case.violated, case.ratio))
+    candidates = [case for case in found if case.violated] or found
+    worst = candidates[first_largest([case.ratio for case in candidates])]
     return judged(
         label,
         worst.measured,

@@ -23,9 +23,11 @@ __all__ = [
     "balls",
     "budget_conditions",
     "case_conditions",
+    "chance_of",
     "escape_conditions",
     "gradient_bound",
     "inner_conditions",
+    "union_conditions",
     "verdict_on",
     "worst_of_each_part",
 ]
@@ -34,7 +36,7 @@ BITS = 256
 ROUNDED = fmpq(1, 2**40)  # the parameters are floats, which may lose an equality in their last places
 
 
-Number: TypeAlias = arb | fmpq
+Number: TypeAlias = arb | fmpq | int
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Condition:
     def ratio(self) -> float:
         """How close to failing it is; infinite where a number is undefined, so that nothing hides it."""
         measured, bound = arb(self.measured), arb(self.bound)
-        if bound.is_zero():
-            return 0.0 if measured <= 0 else math.inf
+        if not bound > 0:  # a quotient would have the wrong sign
+            return 0.0 if measured <= bound else math.inf
         quotient = measured / bound
         return float(quotient.mid()) if quotient.is_finite() else math.inf
 
@@ -112,8 +114,8 @@ def escape_conditions(s: Schedule, goal: Goal, *, neon: bool = False) -> Iterato
 
     >>> from bilevel_sym import schedules
     >>> from bilevel_sym.tape.balls import precision
-    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-6, episodes=1)
-    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
+    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
     >>> with precision(BITS):
     ...     all(bool(condition.measured <= condition.bound) for condition in escape_conditions(s, goal))
     True
@@ -121,8 +123,8 @@ def escape_conditions(s: Schedule, goal: Goal, *, neon: bool = False) -> Iterato
     L, rho, eps, iota, eta, r = balls(s.L_phi, s.rho_phi, s.eps, s.iota, s.eta, s.r)
     T, F, S = arb(s.T_escape), arb(s.F_escape), arb(s.S_escape)
     pace = fmpq(1, 4) if neon else fmpq(1)
-    chance = L * arb(goal.d).sqrt() / (rho * eps).sqrt() * iota**2 * arb(2) ** (8 - pace * iota)
-    yield Condition("iota", chance, arb(goal.episode_delta), "the chance of the stuck region is at most delta")
+    chance = chance_of(s, goal, neon=neon)
+    yield Condition("iota", chance, arb(goal.delta) / s.episodes, "the chance of the stuck region is at most its share")
     yield Condition("L_phi", (rho * eps).sqrt(), L, "sqrt(rho_phi eps) <= L_phi, without which descent suffices")
     errors = fmpq(2 * 17, 1600) if neon else fmpq(17, 6400)
     travelled = (4 * eta * T * F + 4 * (eta * T * eps) ** 2 * errors / iota**4).sqrt() + eta * r
@@ -142,6 +144,44 @@ def escape_conditions(s: Schedule, goal: Goal, *, neon: bool = False) -> Iterato
         yield Condition("perturbation", rise, F / 2, "a perturbation raises Phi by at most F/2")
 
 
+def chance_of(s: Schedule, goal: Goal, *, neon: bool = False) -> arb:
+    """What the chance of the stuck region is at most, for one escape.
+
+    Paper: Equation 3.3 [iota-condition]; Equation 4.6 [iota-condition-2]
+
+    >>> from bilevel_sym import schedules
+    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
+    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
+    >>> 0.05 < float(chance_of(s, goal)) < 0.1
+    True
+    """
+    L, rho, eps, iota = balls(s.L_phi, s.rho_phi, s.eps, s.iota)
+    pace = fmpq(1, 4) if neon else fmpq(1)
+    return L * arb(goal.d).sqrt() / (rho * eps).sqrt() * iota**2 * arb(2) ** (8 - pace * iota)
+
+
+def union_conditions(
+    s: Schedule, goal: Goal, *, loops: arb, share: Number = 1, neon: bool = False
+) -> Iterator[Condition]:
+    """Every escape that K has room for may fail: their chances together, against the share of delta that is theirs.
+
+    ``loops`` is how many there can be: the gap over what one of them lowers Phi by.
+
+    Paper: Theorem 2.5 [thm:aid]; Equation B.47 [thm3.5-bound2]
+
+    >>> from bilevel_sym import schedules
+    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
+    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
+    >>> (union,) = union_conditions(s, goal, loops=arb(1e-9) / (arb(s.F_escape) / 2))
+    >>> bool(union.measured <= union.bound)
+    True
+    """
+    # F and the count are floats, and the condition is met with equality
+    allowed = share * arb(goal.delta) * (1 + ROUNDED)
+    meaning = f"the chances of all {float(loops):.4g} escapes that the gap allows add up to delta at most"
+    yield Condition("episodes", loops.max(arb(1)) * chance_of(s, goal, neon=neon), allowed, meaning)
+
+
 def budget_conditions(s: Schedule, goal: Goal, *, decrease: arb, slope: Number, printed: bool) -> Iterator[Condition]:
     """K against its two parts, each recomputed.
 
@@ -149,8 +189,8 @@ def budget_conditions(s: Schedule, goal: Goal, *, decrease: arb, slope: Number, 
 
     >>> from bilevel_sym import schedules
     >>> from bilevel_sym.tape.balls import precision
-    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-6, episodes=1)
-    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-6)
+    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
+    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
     >>> with precision(BITS):
     ...     half = arb(s.F_escape) / 2
     ...     (K,) = budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=False)

@@ -21,8 +21,9 @@ from verify.enclosures.interval_matrix import Floats
 from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.responses import Responses, Seen, responses
+from verify.measures.routes import against_bracket
 from verify.study import Study
-from verify.verdict import CheckResult, judged
+from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = [
     "Bound", "Still", "bracket_of", "by_bracket", "by_sample", "by_structure", "ends_of", "exact", "is_constant",
@@ -205,12 +206,19 @@ def of_phi(
     study: Study, label: str, name: str, bound: Bound, seen: Callable[[Responses], Seen], *, part: str = "", what: str,
     proof: sp.Expr, still: Still | None = None,
 ) -> CheckResult:  # fmt: skip
-    """A bound on a derivative of Phi: by its certified bracket, or else by what was seen."""
+    """A bound on a derivative of Phi: by its certified bracket, or else by what was seen.
+
+    A bracket that what was seen contradicts decides nothing.
+    """
     try:
         limit = bound(exact(study.constants.valid))
         if still is not None and still(study.exact.tape):
             return by_structure(study, label, limit, part=part, what=f"the {what}")
-        found = by_bracket(study, label, *bracket_of(study, name), limit, part=part, what=what)
+        bracket, point = bracket_of(study, name)
+        wrong = "" if bracket is None else against_bracket(study, name, bracket)
+        if wrong:
+            return inconclusive(label, wrong, variant=study.variant, part=part)
+        found = by_bracket(study, label, bracket, point, limit, part=part, what=what)
         if found is not None:
             return found
     except BilevelError:  # the whole box has no constants; a part of it may

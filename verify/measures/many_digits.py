@@ -5,7 +5,6 @@ Numbers are midpoints of Arb's balls: each operation is rounded correctly to ``B
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,12 +69,10 @@ class Long:
     def _system(self) -> ScalarProgram:
         return self.problem.tape.in_balls(SYSTEM, BITS)
 
-    def seconds_a_step(self, x: Vector, y: Vector) -> float:
+    @cached_property
+    def operations_a_step(self) -> int:
         """What one gradient of g costs."""
-        began = time.perf_counter()
-        for _ in range(4):
-            self.descended(x, y, 1, arb(0))
-        return (time.perf_counter() - began) / 4
+        return self.problem.tape.program(("g_y",)).size
 
     def descended(self, x: Vector, y: Vector, steps: int, tau: Any) -> Vector:
         """``steps`` gradient steps on the lower level."""
@@ -107,6 +104,11 @@ class Long:
         right = arb_mat(n, 1, self._system.output(table, "f_y"))
         v = [_middle(a) for a in arb_mat(n, n, self._system.output(table, "g_yy")).solve(right).entries()]
         return LongEstimate(self._gradient(table, v), y, v)
+
+    def system(self, x: Vector, y: Vector) -> dict[str, Vector]:
+        """f, f_x, f_y, g_xy and g_yy at a point, each as the list of its entries."""
+        table = self._table(self._system, x, y)
+        return {name: list(self._system.output(table, name)) for name in SYSTEM}
 
     @staticmethod
     def _table(program: ScalarProgram, x: Vector, y: Vector) -> list[Any]:

@@ -1,13 +1,14 @@
 """Regions: parts of a study's box with certified constants of their own, in which bounds come close to what they bound.
 
 Constants over a large box make a bound too loose to be tested. A statement that holds wherever Assumption 2.1 does
-holds over a part of the box too, with the constants of that part; so what the whole box leaves undecided is asked again
-of a small box about a point where the lower level is well conditioned.
+holds over a part of the box too, with the constants of that part; so it is asked of the whole box and of small boxes
+about a point where the lower level is well conditioned, and judged where its bound is tightest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,16 +19,17 @@ from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.ties import first_smallest
 from verify.enclosures.interval_matrix import Floats
 from verify.study import Study
-from verify.verdict import CheckResult
+from verify.verdict import CheckResult, Verdict
 
-__all__ = ["Region", "decided_over", "lower_levels", "regions"]
+__all__ = ["Region", "decided_over", "lower_levels", "regions", "tightest_of"]
 
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
 PARTS = (1 / 24, 1 / 400)  # of the box's width, for the half width of a region
-SECONDS = 0.5  # to certify the constants of one region
+CONSTANTS = 0.05  # of the default effort, to certify the constants of one region
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +86,21 @@ def regions(study: Study) -> Iterator[Region]:
 
 
 def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckResult:
-    """The result of the first region in which the check is decided, or else of the first in which it could be made.
+    """The result of a region in which the check fails, or else of the one in which its bound is tightest.
+
+    What holds comes before what is left open. A proof needs no second region.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
-    >>> from verify.verdict import inconclusive
+    >>> from verify.verdict import judged
     >>> study = study_of(zoo.get("scalar").problem)
-    >>> decided_over(study, lambda region: inconclusive("eq:gdrate", region.name)).message
-    'the box'
+    >>> def narrow(region):
+    ...     width = float((region.upper - region.lower)[0])
+    ...     return judged("eq:gdrate", 1e-3, width, evidence="sampled", message="smaller boxes are tighter")
+    >>> decided_over(study, narrow).region
+    'a box of 0.005 of the width about x=-1.08'
     """
-    first: CheckResult | None = None
+    found: list[CheckResult] = []
     trouble: BilevelError | None = None
     for region in regions(study):
         try:
@@ -101,14 +108,30 @@ def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckR
         except BilevelError as error:
             trouble = trouble or error
             continue
-        if result.decided:
-            return result
-        first = first or result
-        if study.left <= 0:
+        found.append(result if result.region else replace(result, region=region.name))
+        if result.decided and result.evidence == "proved":
             break
-    if first is None:
+        study.deadline.check()
+    if not found:
         raise trouble or BilevelError("no region could be studied")
-    return first
+    return tightest_of(found)
+
+
+def tightest_of(results: Sequence[CheckResult]) -> CheckResult:
+    """What is violated, or else the decided result with the tightest bound, or else the tightest of the rest.
+
+    >>> from verify.verdict import judged
+    >>> tried = [judged("eq:gdrate", 0.2, bound, evidence="sampled", message="") for bound in (1.0, 0.4, 100.0)]
+    >>> tightest_of(tried).bound
+    0.4
+    """
+
+    def key(result: CheckResult) -> tuple[bool, bool, float]:
+        violated = result.verdict is Verdict.VIOLATED
+        size = -1.0 if result.tightness is None or not math.isfinite(result.tightness) else result.tightness
+        return violated, result.decided, size
+
+    return max(results, key=key)
 
 
 def lower_levels(kernels: Kernels, x: Floats) -> Floats:
@@ -158,8 +181,6 @@ def _local(study: Study, part: float) -> Region:
 
 
 def _local_once(study: Study, part: float) -> Region:
-    from verify.regularity import constants
-
     low, high = _ends(study)
     if not np.isfinite(high - low).all():
         raise BilevelError("the box does not say how far y goes", hint="give intervals for y too")
@@ -170,7 +191,7 @@ def _local_once(study: Study, part: float) -> Region:
     lower, upper = np.maximum(low, centre - radius), np.minimum(high, centre + radius)
     names = [s.name for s in (*study.exact.x, *study.exact.y)]
     box = Box({name: (float(a), float(b)) for name, a, b in zip(names, lower, upper, strict=True)})
-    certified = constants(study.exact, box, seconds=min(SECONDS, max(0.1, study.left / 20)))
+    certified = study.constants_over(box, CONSTANTS)
     where = ", ".join(f"{name}={value:.3g}" for name, value in study.named(centre[: study.exact.d]).items())
     return Region(
         lower, upper, study.exact.d, _floats(certified.valid), f"a box of {2 * part:.2g} of the width about {where}"
@@ -191,7 +212,7 @@ def _centre(study: Study) -> Floats:
     if not inside.any():
         raise BilevelError("y* is not inside the box at any of the points tried", hint="a larger box in y")
     x, y = x[inside], y[inside]
-    return np.asarray(np.concatenate([x, y], axis=1)[int(np.argmin(_conditions(kernels, x, y)))])
+    return np.asarray(np.concatenate([x, y], axis=1)[first_smallest(_conditions(kernels, x, y))])
 
 
 def _conditions(kernels: Kernels, x: Floats, y: Floats) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivatives_at import Derivatives, block_values
@@ -83,7 +84,7 @@ class Responses(Derivatives):
         return (1 + self.kappa) ** 2
 
     def _seen(self, values: Floats, noise: Floats, at: Indices) -> Seen:
-        worst = int(np.argmax(values - noise))
+        worst = first_largest(values - noise)
         return Seen(float(values[worst]), float(noise[worst]), self.x[at[worst]], self.y[at[worst]], len(values))
 
 

@@ -15,6 +15,7 @@ from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
@@ -259,7 +260,7 @@ def compared(
         return inconclusive(label, f"{reason}; {message}", variant=said, part=part, evidence="sampled")
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(high > 0, low / high, np.inf)
-    k = int(np.argmax(np.where(broken if broken.any() else clear, ratio, -1.0)))
+    k = first_largest(np.where(broken if broken.any() else clear, ratio, -1.0))
     return judged(
         label, float(low[k]), float(high[k]), noise=float(spread[k]), evidence="sampled", message=message,
         worst_point=None if at is None else _point(study, at.reshape(-1, at.shape[-1])[k]),

@@ -18,6 +18,7 @@ import numpy as np
 import sympy as sp
 from flint import arb, arb_mat, fmpq
 
+from bilevel_sym.budget import Budget
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
@@ -39,7 +40,7 @@ from verify.study import Study
 __all__ = ["BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
 
 BITS = 400  # a series of hundreds of products loses many
-SIGMA_SECONDS, SIGMA_RTOL = 1.0, 0.01
+SIGMA_WORK, SIGMA_RTOL = 1e6, 0.01  # of the search for the largest variance, by default
 Balls = list[Any]
 SECOND_F, SECOND_G = ("f_xx", "f_xy", "f_yy"), ("g_xy", "g_yy")
 THIRD_F, THIRD_G = ("f_xxx", "f_xxy", "f_xyy", "f_yyy"), ("g_xxy", "g_xyy", "g_yyy")
@@ -287,7 +288,8 @@ class Samples:
             np.array([math.nextafter(float(low), math.inf) for low, _ in box]),
             np.array([math.nextafter(float(high), -math.inf) for _, high in box]),
         )
-        return maximise(objective, lower, upper, seconds=SIGMA_SECONDS, rtol=SIGMA_RTOL, inside=inside)
+        budget = Budget(self.study.effort * SIGMA_WORK, self.study.deadline)
+        return maximise(objective, lower, upper, budget=budget, rtol=SIGMA_RTOL, inside=inside)
 
     @cached_property
     def _variance(self) -> Variance:
@@ -312,6 +314,11 @@ class Variance:
         symbols = (*problem.x, *problem.y)
         self._model = Model(formula, sp.Integer(0), problem.x, problem.y)
         self.active = tuple(i for i, s in enumerate(symbols) if s in formula.free_symbols)
+
+    @property
+    def cost(self) -> float:
+        """Units of work that one box takes: see ``branch_and_bound``."""
+        return 1.0 + self._model.program(("f",)).size / 20
 
     def over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> Floats:
         """Upper bounds over boxes."""

@@ -115,7 +115,7 @@ def error_bound(c: Constants, estimator: Estimator, B: int, away: Any, variant: 
     if variant == "sharp":
         return variance_bound(c, estimator, B) + (away + series_rest(c, estimator.eta, estimator.Q)) ** 2
     found = variance_bound(c, estimator, B, (4, 8, 2, 16)) + 16 * series_rest(c, None, estimator.Q) ** 2
-    return found + (1 if variant == "printed" else 2) * away**2
+    return found + (1 if variant == "printed" else arb(16) / 15) * away**2
 
 
 def variance_bound(c: Constants, estimator: Estimator, B: int, weights: tuple[int, ...] = (1, 2, 2, 2)) -> Any:

@@ -1,40 +1,43 @@
-"""Visiting: runs of Algorithm 1 with a theorem's parameters until an eps-local minimum is visited."""
+"""Visiting: runs of Algorithm 1 with a theorem's parameters until an eps-local minimum is visited.
+
+Two statements, which fail for different reasons: from a saddle point, which only the perturbations leave, and down from
+steep places, where no perturbation is needed.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.constants import Constants
+from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.hypergradient import AID, GDmax
-from bilevel_sym.schedules.aid import perturbed_accuracy
-from bilevel_sym.schedules.escape import PERTURBED, Escape, escape_of
-from bilevel_sym.schedules.goal import Goal, Smoothness
-from bilevel_sym.schedules.inner import aid_steps, descent_rate, least_steps
+from bilevel_sym.schedules import PerturbedAIDSchedule, PerturbedGDmaxSchedule, perturbed_aid, perturbed_gdmax
+from bilevel_sym.schedules.goal import Smoothness
 from bilevel_sym.solution import Solution
-from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
+from bilevel_sym.solvers import LocalMinimum, solve
 from bilevel_sym.status import Status
-from verify.measures.conditions import gradient_bound
-from verify.statistics import judged_probability
+from bilevel_sym.ties import in_order
+from verify.measures.saddles import DELTA, MOST_SADDLES, places
+from verify.registry import NotApplicable
+from verify.statistics import corrected, judged_probability
 from verify.study import Floats, Study
-from verify.verdict import CheckResult, inconclusive
+from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
-__all__ = ["DELTA", "positive_constants", "visits"]
+__all__ = ["DELTA", "descends", "positive_constants", "visits"]
 
-DELTA = 0.1
-RUNS = 44  # without a failure they support delta = 0.1 at 99 %
+RUNS = 64  # without a failure they support delta = 0.1 at 99 %, from each of several saddle points
 STEPS = 1500
 LEAST = 5  # iterations below which a run is no test
 WORK = 400_000  # lower-level steps that a run may take
-SADDLE = "a saddle point"
+SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
+Schedule = PerturbedAIDSchedule | PerturbedGDmaxSchedule
+Flags = NDArray[np.bool_]
 
 
 def positive_constants(study: Study, c: Constants | None = None) -> Constants:
@@ -52,7 +55,7 @@ def positive_constants(study: Study, c: Constants | None = None) -> Constants:
     return Constants(mu, ell, rho or FLAT * ell, nu, M)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Start:
     """Where runs begin, and the eps that makes the beginning no eps-local minimum."""
 
@@ -60,33 +63,57 @@ class _Start:
     eps: float
     what: str
 
+    @property
+    def part(self) -> str:
+        return "visits" if self.what == SADDLE else "descent"
+
 
 def visits(label: str, study: Study) -> CheckResult:
-    """Runs with the theorem's parameters, from saddle points or steep places, until an eps-local minimum is visited.
+    """Runs with the theorem's parameters from every saddle point, until an eps-local minimum is visited.
+
+    A run that does not arrive within K iterations is a failure, and so is one of fewer iterations that repeats itself:
+    a perturbation that does not move x leaves it where it is, however often it comes. One that arrives although its
+    perturbations did not move x owes that to rounding, and decides nothing.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
-    >>> visits("thm:aid", study_of(zoo.get("scalar").problem)).part
-    'visits'
+    >>> print(visits("thm:aid", study_of(zoo.get("implicit_cubic").problem)).verdict)
+    NOT_APPLICABLE
     """
     try:
-        return _visited(label, study, positive_constants(study))
+        c = positive_constants(study)
+        smooth = _smoothness(study, c)
+        at = places(study)
+        tried = at[:MOST_SADDLES]
+        starts = [_Start(np.tile(x, (RUNS, 1)), _eps(study, smooth, np.array(x)), SADDLE) for x in tried]
+        found = [_tried(label, study, c, smooth, start, corrected(0.99, len(tried))) for start in starts]
+    except NotApplicable as reason:
+        return not_applicable(label, str(reason), variant=study.variant, part="visits")
     except BilevelError as error:
         return inconclusive(label, error.message, variant=study.variant, part="visits")
+    rank = {Verdict.VIOLATED: 2, Verdict.INCONCLUSIVE: 1}
+    worst = max(found, key=lambda result: rank.get(result.verdict, 0))
+    said = f"{worst.message}; {len(tried)} of {len(at)} saddle points"
+    return replace(worst, message=said, confidence=worst.confidence and 0.99, n_points=RUNS * len(tried))
 
 
-def _visited(label: str, study: Study, c: Constants) -> CheckResult:
-    smoothness = _smoothness(study, c)
-    reason = "no place in the box from which a run would be a test and could be made"
-    found = inconclusive(label, reason, variant=study.variant, part="visits")
-    for start in _starts(study, smoothness):
-        with warnings.catch_warnings(action="ignore"):
-            prepared = _prepared(study, c, smoothness, start)
-        if prepared.steps >= (prepared.T_escape if start.what == SADDLE else LEAST):
-            found = _counted(label, study, _run(study, prepared, start), prepared, start)
-        if found.decided:
-            break
-    return found
+def descends(label: str, study: Study) -> CheckResult:
+    """Runs with the theorem's parameters from the steepest of some places, until an eps-local minimum is visited.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> descends("thm:aid", study_of(zoo.get("scalar").problem)).part
+    'descent'
+    """
+    try:
+        c = positive_constants(study)
+        smooth = _smoothness(study, c)
+        start = _steep(study, smooth)
+        if start is None:
+            return inconclusive(label, "Phi is flat wherever it was looked at", variant=study.variant, part="descent")
+        return _tried(label, study, c, smooth, start, 0.99)
+    except BilevelError as error:
+        return inconclusive(label, error.message, variant=study.variant, part="descent")
 
 
 def _smoothness(study: Study, c: Constants) -> Smoothness:
@@ -106,77 +133,53 @@ def _smoothness(study: Study, c: Constants) -> Smoothness:
     return Smoothness(L, max(rho, FLAT * L / float((high - low).max())))
 
 
-def _starts(study: Study, smoothness: Smoothness) -> Iterator[_Start]:
-    """A saddle point, if one is found; then the steepest of some points."""
-    most = smoothness.L_phi**2 / smoothness.rho_phi  # beyond it every point with a small gradient is a minimum
-    saddle = _saddle(study)
-    if saddle is not None:
-        x, curvature = saddle
-        # far enough below the definition's threshold that rounding does not matter
-        yield _Start(np.tile(x, (RUNS, 1)), min(0.5 * curvature**2 / smoothness.rho_phi, most), SADDLE)
+def _eps(study: Study, smooth: Smoothness, x: Floats) -> float:
+    """Far enough below the definition's threshold at a saddle point that rounding does not matter."""
+    curvature = float(np.linalg.eigvalsh(study.kernels.hess_phi(x))[0])
+    return 0.5 * curvature**2 / smooth.rho_phi
+
+
+def _steep(study: Study, smooth: Smoothness) -> _Start | None:
+    """The steepest of some points in the inner half of the box; runs from the border leave it."""
     low, high = study.x_ends
-    points = (low + high) / 4 + study.points(256, "visits") / 2  # the inner half, as runs from the border leave the box
-    try:
-        steep = np.linalg.norm(study.kernels.grad_phi(points), axis=1)
-    except BilevelError:
-        return
-    order = np.argsort(-steep)[:RUNS]
-    if steep[order[-1]] > 0:
-        yield _Start(points[order], min(0.5 * float(steep[order[-1]]), most), "steep places")
+    points = (low + high) / 4 + study.points(256, "visits") / 2
+    steep = np.linalg.norm(study.kernels.grad_phi(points), axis=1)
+    order = in_order(steep, descending=True)[:RUNS]
+    least = float(steep[order[-1]])
+    most = smooth.L_phi**2 / smooth.rho_phi  # beyond it every point with a small gradient is a minimum
+    return _Start(points[order], min(0.5 * least, most), STEEP) if least > 0 else None
 
 
-def _saddle(study: Study) -> tuple[Floats, float] | None:
-    """A point with a vanishing gradient and negative curvature: Newton's method from points of the box."""
-    low, high = study.x_ends
-    kernels = study.kernels
-    x = study.points(24, "saddles")
-    x[0] = (low + high) / 2
-    try:
-        for _ in range(12):
-            grad, hess = kernels.grad_phi(x), kernels.hess_phi(x)
-            steps = np.array([np.linalg.lstsq(h, g, rcond=1e-12)[0] for h, g in zip(hess, grad, strict=True)])
-            x = np.clip(x - steps, low, high)
-        grad, hess = kernels.grad_phi(x), kernels.hess_phi(x)
-    except (BilevelError, np.linalg.LinAlgError):
-        return None
-    lowest = np.linalg.eigvalsh(hess)[:, 0]
-    inside = ((x > low + 0.05 * (high - low)) & (x < high - 0.05 * (high - low))).all(axis=1)
-    flat = np.linalg.norm(grad, axis=1) < 1e-9 * (1 + np.abs(hess).max())
-    chosen = np.flatnonzero(inside & flat & (lowest < -1e-3 * np.abs(hess).max()))
-    if not len(chosen):
-        return None
-    best = chosen[np.argmin(lowest[chosen])]
-    return x[best], float(-lowest[best])
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """Algorithm 1 with the theorem's parameters, and how many iterations of it can be run."""
-
-    algorithm: Perturbed
-    y0: Floats
-    steps: int
-
-    @property
-    def T_escape(self) -> int:
-        return self.algorithm.T_escape
-
-
-def _prepared(study: Study, c: Constants, smoothness: Smoothness, start: _Start) -> _Prepared:
+def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _Start, confidence: float) -> CheckResult:
     y0 = np.array([float((low + high) / 2) for low, high in list(study.box)[study.exact.d :]])
-    far = _distance(study, start.x, y0)
-    goal = Goal(eps=start.eps, delta=DELTA, d=study.exact.d, initial_error=far, gap=1.0, episodes=1)
-    escape = escape_of(smoothness, goal, PERTURBED)
-    estimator = _estimator(study, c, goal, escape)
-    algorithm = Perturbed(estimator, escape.eta, goal.eps, escape.r, escape.T_escape, smoothness.rho_phi)
-    return _Prepared(algorithm, y0, min(STEPS, WORK // estimator.D))
+    schedule = _schedule(study, c, smooth, start, y0)
+    steps = min(schedule.K, STEPS, WORK // schedule.D)
+    least = schedule.T_escape + 1 if start.what == SADDLE else LEAST
+    if steps < min(least, schedule.K):
+        reason = f"{steps} iterations are what can be run from {start.what}, and {least} would be a test"
+        return inconclusive(label, reason, variant=study.variant, part=start.part)
+    run = _run(study, schedule, start, y0, steps)
+    return _counted(label, study, run, schedule, start, confidence)
 
 
-def _run(study: Study, prepared: _Prepared, start: _Start) -> Solution:
-    algorithm = prepared.algorithm
+def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0: Floats) -> Schedule:
+    """The theorem's, as it ships, for the smoothness that is certified of Phi itself."""
+    low, high = study.x_ends
+    reach = float(np.linalg.norm(np.maximum(start.x - low, high - start.x), axis=1).max())
+    asked: dict[str, Any] = {
+        "eps": start.eps, "delta": DELTA, "d": study.exact.d, "initial_error": _distance(study, start.x, y0),
+        "gap": float(c.hypergradient_bound) * reach or 1.0, "smoothness": smooth, "variant": study.variant,
+    }  # fmt: skip
+    with warnings.catch_warnings(action="ignore"):
+        if study.problem.kind == "minimax":
+            return perturbed_gdmax(MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M), **asked)
+        return perturbed_aid(c, **asked)
+
+
+def _run(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int) -> Solution:
     seeds = study.rng("visits").integers(2**31, size=len(start.x)).tolist()
-    rule = LocalMinimum(algorithm.eps, algorithm.rho_phi)
-    return solve(study.exact, algorithm, start.x, y0=prepared.y0, steps=prepared.steps, rng=seeds, stop=rule)
+    rule = LocalMinimum(schedule.eps, schedule.rho_phi)
+    return solve(study.exact, schedule.algorithm(), start.x, y0=y0, steps=steps, rng=seeds, stop=rule)
 
 
 def _distance(study: Study, x: Floats, y0: Floats) -> float:
@@ -187,31 +190,52 @@ def _distance(study: Study, x: Floats, y0: Floats) -> float:
     return float((np.linalg.norm(y - y0, axis=1) + np.linalg.norm(v, axis=1)).max()) * (1 + 1e-9) + 1e-12
 
 
-def _estimator(study: Study, c: Constants, goal: Goal, escape: Escape) -> AID | GDmax:
-    """The inner steps that the theorem prescribes."""
-    accuracy, tau = perturbed_accuracy(goal, escape), 1 / c.ell
-    if study.problem.kind == "minimax":
-        error = c.ell * (goal.initial_error + 2 * escape.eta * c.kappa * max(c.M, escape.r))
-        asked, rate = ((error, accuracy), (1.0, 0.5)), descent_rate(c.mu, c.ell)
-        return GDmax(max(least_steps(a, b, rate, per_step=Decimal("0.5")) for a, b in asked), tau)
-    longest = gradient_bound(c, accuracy, escape.r)
-    initial = goal.initial_error
-    return AID(*aid_steps(c, eta=escape.eta, initial_error=initial, gradient_bound=longest, accuracy=accuracy), tau)
-
-
-def _counted(label: str, study: Study, run: Solution, prepared: _Prepared, start: _Start) -> CheckResult:
+def _counted(
+    label: str, study: Study, run: Solution, schedule: Schedule, start: _Start, confidence: float
+) -> CheckResult:
     """Visits among the runs that stayed in the box, where the constants are valid."""
     stayed, reached = _stayed(study, run), np.array([status is Status.LOCAL_MINIMUM for status in run.statuses])
-    most, s = int(np.max(run.steps)), prepared.algorithm
-    what = f"from {start.what}: eps = {s.eps:.3g}, eta = {s.eta:.3g}, {s.estimator}, T = {s.T_escape}"
-    if not (stayed & reached).all():
-        left, out = int((~stayed).sum()), int((stayed & ~reached).sum())
-        reason = f"of {RUNS} runs {left} left the box and {out} did not get there in {most} steps, {what}"
-        return inconclusive(label, reason, variant=study.variant, part="visits", evidence="statistical")
+    most = int(np.max(run.steps))
+    shaken = _shaken(run, schedule)
+    arrived = stayed & reached & shaken
+    never = stayed & ~reached & (_repeats(run, schedule.T_escape) | (most >= schedule.K))
+    undecided = int((~arrived & ~never).sum())
+    s = schedule
+    reasons = {
+        "left the box": ~stayed, "did not get there": stayed & ~reached, "repeat themselves": never,
+        "were not moved by perturbations": ~shaken,
+    }  # fmt: skip
+    why = ", ".join(f"{int(flags.sum())} {words}" for words, flags in reasons.items() if flags.any())
+    message = (
+        f"{why or 'all arrive'} in {most} iterations of {s.K:.3g}, from {start.what}: eps = {s.eps:.3g}, "
+        f"iota = {s.iota:.3g} for {s.episodes:.3g} escapes, eta = {s.eta:.3g}, D = {s.D}, T = {s.T_escape}"
+    )
     return judged_probability(
-        label, 0, len(stayed), DELTA, message=f"all within {most} iterations, {what}", seed=study.seed,
-        variant=study.variant, part="visits",
+        label, int(never.sum()), len(stayed), DELTA, confidence, message=message, seed=study.seed,
+        variant=study.variant, part=start.part, undecided=undecided,
     )  # fmt: skip
+
+
+def _shaken(run: Solution, schedule: Schedule) -> Flags:
+    """Of which runs every perturbation moved x; those without any are among them."""
+    t = run.trajectory
+    moved = t.x[:, 1:] - t.x[:, :-1]
+    if schedule.variant == "printed":  # there a perturbation comes with a step of descent
+        moved = moved + schedule.eta * t.grad_phi_hat[:, :-1]
+    still = np.linalg.norm(moved, axis=-1) <= 1e-9 * schedule.eta * schedule.r
+    return np.asarray(~(still & t.perturbed[:, : still.shape[1]]).any(axis=1))
+
+
+def _repeats(run: Solution, T_escape: int) -> Flags:
+    """Which runs have been at one place, in x, y and v, through a whole episode with its perturbation."""
+    t = run.trajectory
+    window = T_escape + 2
+    result = np.zeros(len(t.x), dtype=np.bool_)
+    for k, length in enumerate(np.atleast_1d(t.length).tolist()):
+        last = slice(max(0, length - window), length)
+        same = all(bool((table[k, last] == table[k, length - 1]).all()) for table in (t.x, t.y, t.v))
+        result[k] = length >= window and same and bool(t.perturbed[k, last].any())
+    return result
 
 
 def _stayed(study: Study, run: Solution) -> NDArray[np.bool_]:

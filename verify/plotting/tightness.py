@@ -95,7 +95,7 @@ def _rows(reports: Sequence[Report]) -> list[_Row]:
     rows: dict[str, _Row] = {}
     for k, report in enumerate(reports):
         for result in report.results:
-            if result.verdict is not Verdict.NOT_APPLICABLE:
+            if result.verdict is not Verdict.NOT_APPLICABLE and result.evidence != "by definition":
                 name = f"{paper.cite(result.label)} {result.part}".strip()
                 rows.setdefault(name, _Row(name, [])).members.append((k, result))
     if not rows:

@@ -84,6 +84,11 @@ class Boxes:
         self.has_kinks = self._tape.has_kinks
         self.has_hull = self.has_kinks and not _switches_in_y(problem)
 
+    @property
+    def cost(self) -> float:
+        """Units of work that one box takes: see ``enclosures.branch_and_bound``."""
+        return self._phi.cost()
+
     def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False) -> PhiEnclosure:
         """Enclosures over boxes (lanes, d); without ``elementary`` functions the fast arithmetic is the proved one."""
         return self._phi.enclose(lower, upper, proved=proved)

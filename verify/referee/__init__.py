@@ -7,7 +7,20 @@ from types import ModuleType
 from typing import Literal
 
 from verify.erratum import Erratum
-from verify.referee import algorithms, batches, derivatives, escape, experiment, inner_loops, minimax, stochastic, table
+from verify.referee import (
+    algorithms,
+    batches,
+    concentration,
+    derivatives,
+    escape,
+    experiment,
+    inner_loops,
+    minimax,
+    misprints,
+    readings,
+    stochastic,
+    table,
+)
 from verify.referee.notation import NOTATIONAL
 from verify.referee.right import found_right
 from verify.verdict import CheckResult
@@ -15,7 +28,8 @@ from verify.verdict import CheckResult
 __all__ = ["SUBJECTS", "errata", "errata_table"]
 
 SUBJECTS: tuple[ModuleType, ...] = (
-    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, experiment,
+    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, concentration, experiment, readings,
+    misprints,
 )  # fmt: skip
 
 

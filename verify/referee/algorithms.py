@@ -24,6 +24,8 @@ from verify.erratum import Form, erratum
     corrected=("the same, if moreover Phi is bounded below", lambda smooth, infimum: smooth and infimum > -sp.oo),
     witness="f = x, g = y^2/2: M = mu = ell = 1, rho = nu = 0, Phi = x, and |Phi'| = 1 > eps everywhere",
     why="Assumption 2.1 does not bound Phi below (Assumption 3.5(iv) does), so that Phi^* may be minus infinity.",
+    severity="gap",
+    modelled=True,
 )
 def bounded_below(form: Form) -> bool:
     """Where the hypothesis is true of the problem, some point has a gradient of norm at most eps = 1/2."""
@@ -52,6 +54,7 @@ def _share(delta: Fraction, episodes: int) -> Fraction:
     witness="n = 4 independent escapes, delta = 1/8: (7/8)^4 = 0.586 < 7/8; and n = 64, delta = 1/64",
     why="Lemma 2.9 is about one perturbation; the theorem uses it once for every saddle point, without a union bound.",
     severity="gap",
+    modelled=True,
 )
 def episodes(form: Form) -> bool:
     """Independent escapes all succeed with probability at least 1 - delta."""
@@ -112,6 +115,7 @@ def _perturbations(k_perturb: int, T: int, iterations: int) -> list[int]:
     why="Case 2 of the proof takes the first T iterations for ones that follow a perturbation; there was none, so they "
     "need not decrease Phi, and K does not count them.",
     severity="gap",
+    modelled=True,
 )
 def k_perturb(form: Form) -> bool:
     """Every iteration with k - k_perturb <= T has a perturbation among the last T + 1, as Case 2 says."""
@@ -134,6 +138,7 @@ def k_perturb(form: Form) -> bool:
     witness="T = 5: the perturbations of Algorithm 1 are 6 iterations apart",
     why="The next perturbation waits for k - k_perturb > T, so that T + 1 iterations share a decrease of F/2.",
     severity="gap",
+    modelled=True,
 )
 def episode_length(form: Form) -> bool:
     """Perturbations at a saddle point that holds the iterate are just so many iterations apart."""
@@ -151,6 +156,8 @@ def episode_length(form: Form) -> bool:
     corrected=("the estimate is that at the perturbed x_k, as in Lemma 2.9", lambda old, new: new),
     witness="Phi = -x^2/2 near x_k = 0, eta = 1, u = -1/100: x_{k+1} = 1/100 against 2/100",
     why="Step 9 estimated the gradient at the old point, and the lemma's sequence descends from the new one.",
+    severity="ambiguous",
+    modelled=True,
 )
 def stale_gradient(form: Form) -> bool:
     """One iteration that perturbs ends where the first step of the lemma's sequence ends."""
@@ -168,6 +175,7 @@ def stale_gradient(form: Form) -> bool:
     why="x_1 is never set and y_0 never used; an escape raises k without an inner loop, so that y_{k-1}^D does not "
     "exist.",
     severity="misprint",
+    modelled=True,
 )
 def outer_loop(form: Form) -> bool:
     """The loop finds every x_k and y^D that it reads."""

@@ -54,7 +54,7 @@ def phi_hessian(form: Form) -> bool:
     witness="g = (1 + x2) y^2/2 - x1 y, d = 2, n = 1: y* = x1/(1 + x2)",
     why="J is d x n, so its second index is summed against y in both products, and then J g_yxy and J g_xyy are the "
     "same term; written once more it would make the second derivative of y* non-symmetric.",
-    severity="misprint",
+    severity="ambiguous",
 )
 def opt_deri2(form: Form) -> bool:
     """The terms of the twice differentiated optimality condition cancel at the y* that is known in closed form."""

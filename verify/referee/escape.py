@@ -105,6 +105,7 @@ def delta_sign(form: Form) -> bool:
     why="A step of iNEON is eta times a difference of two hypergradients, and Lemma B.1 is about steps along one. "
     "(Within the radius S of the localisation differences are shorter, but that argument is not given.)",
     severity="gap",
+    modelled=True,
 )
 def gamma_neon(form: Form) -> bool:
     """A step of iNEON, over eta, is no longer than the bound."""
@@ -129,6 +130,7 @@ def gamma_neon(form: Form) -> bool:
     "probability (1 - delta)/(2 - delta)",
     why="Bayes' theorem needs the prior odds, which the statement does not have.",
     severity="gap",
+    modelled=True,
 )
 def bayes(form: Form) -> bool:
     """The conditional probability is at most 10 delta, for delta = 10^-2, ..., 10^-7."""
@@ -161,6 +163,26 @@ def rayleigh(form: Form) -> bool:
         return (curvature * 16 * c) ** 3 >= 81
 
     return follows(form()) and not follows(form() - 1)
+
+
+@erratum(
+    "eq:phi-dec-highprob-main-body",
+    "lem:escapesaddle",
+    "unlabelled:escape-decrease",
+    printed=("Phi(x_T) - Phi(x~) <= -F/2", lambda: Fraction(1, 2)),
+    corrected=(
+        "Phi(x_T) - Phi(x~) <= -(3/4 - 1/3200) F, from the same numbers",
+        lambda: Fraction(3, 4) - Fraction(1, 3200),
+    ),
+    witness="eps eta r + L_phi eta^2 r^2/2 in units of F, with L_phi = sqrt(rho_phi eps) and iota = 1, the worst case",
+    why="A perturbation raises Phi by 1/4 + 1/3200 of F at most. The count of episodes, 2 (Phi(x_0) - Phi*)/F, could "
+    "be 1.34 in place of 2.",
+    severity="loose",
+)
+def escape_conclusion(form: Form) -> bool:
+    """What is left of F after the worst perturbation is the fraction, neither more nor less."""
+    r, F = Fraction(1, 400), Fraction(1, 100)  # of eps, and of sqrt(eps^3/rho_phi), for iota = 1
+    return bool(1 - (r + r**2 / 2) / F == form())
 
 
 def _entries(iota: arb) -> dict[str, tuple[arb, ...]]:

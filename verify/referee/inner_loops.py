@@ -24,6 +24,7 @@ from verify.erratum import Form, erratum
     ),
     witness="kappa = 4, 9 and 100; for kappa = 4 the argument is (1 + 2)/(1 - 2) = -3 against 3",
     why="For kappa > 1 the print takes the logarithm of a negative number.",
+    severity="misprint",
 )
 def log_negative(form: Form) -> bool:
     """The base is above 1, and the least N with base^N >= C makes C times the rate of CG to the N at most 1."""
@@ -47,6 +48,7 @@ def log_negative(form: Form) -> bool:
     ),
     witness="kappa = 3, 10 and 99; for kappa = 3 the logarithm is that of -1/2 against 1/2",
     why="The ratio is negative for every kappa > 1.",
+    severity="misprint",
 )
 def stocbio_d(form: Form) -> bool:
     """The rate lies in (0, 1), and the least D with rate^(2 D) < 1/4 does what it is chosen for."""
@@ -81,6 +83,7 @@ def _printed_steps(C: Fraction, kappa: Fraction) -> int:
     "it is",
     why="kappa = 1 is allowed by the assumptions and needs its own case, in D and in N.",
     severity="gap",
+    modelled=True,
 )
 def kappa_one(form: Form) -> bool:
     """The number of steps brings C (1 - 1/kappa)^(D/2) down to 1."""
@@ -91,6 +94,7 @@ def kappa_one(form: Form) -> bool:
 @erratum(
     "unlabelled:warm-start-D-N",
     "lem:grad-err-aid",
+    "eq:aid-ND-thm",
     printed=(
         "D = 2 log(2 ((1 + 2 sqrt(kappa))(kappa + rho M/mu^2) + 1))/log(1/(1 - 1/kappa)) = O(kappa)",
         lambda kappa: kappa,
@@ -99,6 +103,8 @@ def kappa_one(form: Form) -> bool:
     witness="ell = rho = M = 1, mu = 1/kappa, kappa = 10^10 and 10^40: D/kappa grows by the factor 3.9",
     why="The numerator is the logarithm of a power of kappa, and O() hides absolute constants only.",
     evidence="certified",
+    severity="loose",
+    modelled=True,
 )
 def warm_start_order(form: Form) -> bool:
     """D divided by its order does not double between the two condition numbers (in balls that hold every digit)."""
@@ -120,6 +126,7 @@ def warm_start_order(form: Form) -> bool:
     witness="D = 3, y^0 given: the first step reads y^{-1}",
     why="y^{-1} does not exist, and D steps from y^0 are what the rate and the counts of gradients assume.",
     severity="misprint",
+    modelled=True,
 )
 def inner_loop(form: Form) -> bool:
     """The loop finds every iterate that it reads, and makes D steps."""
@@ -216,6 +223,7 @@ def _add(a: list[Fraction], b: list[Fraction], factor: Fraction) -> list[Fractio
     ),
     witness="f = cos(x), g = (y - x)^2/2 (kappa = 1), x_{k-1} = 0, where Phi' = 0, y = y*, u = r: x_k = -eta r",
     why="The recursion forgets that a perturbation moves x as well, by up to eta r.",
+    severity="gap",
 )
 def warmstart_perturbed(form: Form) -> bool:
     """The distance of the warm start y_k^0 = y*(x_{k-1}) from y*(x_k) = x_k is at most kappa times the step of x."""

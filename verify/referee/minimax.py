@@ -44,7 +44,7 @@ def schur(form: Form) -> bool:
     witness="f = x^4 - y^2/2 at 0: f(0, y) < f(0, 0) < f(x, 0) for all x, y != 0, and f_xx = 0",
     why="As for minima of one function, the second-order condition is sufficient and not necessary. (Some authors make "
     "it the definition of a strict local Nash point; the paper defines local Nash points by values of f.)",
-    severity="gap",
+    severity="ambiguous",
 )
 def strict_nash(form: Form) -> bool:
     """The characterisation is true of a point that is strict by the values of f along each variable."""
@@ -218,6 +218,7 @@ def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
     ),
     witness="f = x y - y^2/2 (mu = 1; ell = 2 bounds the norm of the Hessian), x = 0, y = 3 M + 1, for every M > 0",
     why="Assumption 3.5 has no M; a strongly concave f is not Lipschitz in y, and f_x need not be bounded either.",
+    severity="gap",
 )
 def gdmax_m(form: Form) -> bool:
     """The norm of f_x stays below the bound, for a symbolic M."""
@@ -225,3 +226,32 @@ def gdmax_m(form: Form) -> bool:
     x, y = sp.Integer(0), 3 * M + 1
     f_x, y_star, slope = y, x, x  # of f = x y - y^2/2: f_x = y, y* = x, Phi' = x
     return bool((form(abs(slope), abs(y - y_star), M, ell / sp.Integer(mu), ell) - abs(f_x)).is_nonnegative)
+
+
+@erratum(
+    "unlabelled:minimax-as-bilevel",
+    "eq:minimax-formu",
+    "assu:bilevel",
+    printed=(
+        "a minimax problem is a special case of (1.1) with g = -f, under Assumption 2.1: |f_y| <= M on R^n",
+        lambda distance, M, mu, ell: (0, M),
+    ),
+    corrected=(
+        "the problem is, the assumption is not: mu |y - y*| <= |f_y| <= ell |y - y*|, so that M = ell R over |y - y*| "
+        "<= R and no M exists on R^n; Assumption 3.5 has its own constants",
+        lambda distance, M, mu, ell: (mu * distance, ell * distance),
+    ),
+    witness="f = x y - y^2/2 (mu = ell = 1 in y) at y = y* + 2 M, for every M > 0: |f_y| = 2 M",
+    why="By strong concavity |f_y| >= mu |y - y*|, whatever f is. The theorems of Section 2 therefore say nothing "
+    "about minimax problems on R^n, and those of Section 3 need their own proofs (which they have, but for M).",
+    severity="gap",
+)
+def special_case(form: Form) -> bool:
+    """The norm of f_y lies between the two bounds, for a symbolic M."""
+    x, y = sp.symbols("x y", real=True)
+    M, mu, ell = sp.Symbol("M", positive=True), 1, 1
+    f = x * y - y**2 / 2
+    y_star = sp.solve(sp.diff(f, y), y)[0]
+    slope = abs(sp.diff(f, y).subs(y, y_star + 2 * M / mu))
+    low, high = form(2 * M / mu, M, mu, ell)
+    return bool((slope - low).is_nonnegative and (high - slope).is_nonnegative)

@@ -27,27 +27,20 @@ class Misprint:
 
 
 NOTATIONAL = (
-    Misprint("phi-grad", "dy*/dx is d x n here and in Appendix B, and n x d in (C.1) and (C.2)"),
     Misprint("sec:bilevel", '"a saddle point of grad Phi" is one of Phi'),
     Misprint("unlabelled:sketch-iteration-bound", "Phi* is the infimum Phi^*"),
-    Misprint("unlabelled:remark-large-iota", '"Theorem 17" is Theorem 3.7'),
     Misprint("eq:para_minimax", "T, D, N and the batch sizes are real numbers that serve as counts: round up"),
     Misprint("unlabelled:section-ineon", '"negative gradient descent direction" is one of negative curvature'),
     Misprint(
         "alg:iNEON",
-        "the loop k = 0, ..., T runs T + 1 times; the test in step 15 needs y^D at x~ + u_{k+1}, which is "
-        "computed in the next iteration only",
+        "the loop k = 0, ..., T runs T + 1 times",
     ),
     Misprint("iota-condition-2", "the inequality is strict here and in the proof, and not in (3.3)"),
     Misprint("unlabelled:section-stocbio", '"step 12 of Algorithm 3" is its step 13'),
     Misprint("thm:stocneon", "|B_{Q+1-j}| = B Q (1 - eta mu)^(j-1) need be neither an integer nor at least 1"),
     Misprint("unlabelled:corollary-stochastic-gradients", "O hides a logarithm here: O~ is meant"),
-    Misprint(
-        "unlabelled:tube-domain", "the union up to d + 1 names an x_{d+1}; iterates leave D_0, where Phi is not defined"
-    ),
     Misprint("grad-Lipschitz", "x and x' lie in R^d, not in R^n"),
     Misprint("lemma3.4-long", "the label stands on a row without a number"),
-    Misprint("unlabelled:term-II-split", "the factor 2 stands before (II), and again inside it"),
     Misprint("eq:y-hess-diff", "one term has a third notation for g_xyy; in the text below, d/dx is d/dx'"),
     Misprint(
         "unlabelled:jacobian-third-product",
@@ -80,12 +73,11 @@ NOTATIONAL = (
         "unlabelled:neon-probability",
         "T and F differ from those of Lemma 2.9 by the factors 1/4 and 4, under the same letters",
     ),
-    Misprint("bound-uk'", '"=" is "<="; the smoothness is that of Lemma A.2, not of Lemma C.1'),
+    Misprint("bound-uk'", "the smoothness is that of Lemma A.2, not of Lemma C.1"),
     Misprint("eq:u-bound", "x is x~ in five displays from here on"),
     Misprint("unlabelled:neon-quadratic-form", "u' Phi'' u lacks its transpose"),
     Misprint("lem:err-hess", "1/n is 1/D_f (in Lemma D.3 1/D_g); L is ell"),
     Misprint("lem:err-grad", "the gradient sign before F is missing"),
-    Misprint("lem:batch-hess-err", "the sentence before has the same term twice in its maximum"),
     Misprint("eq:term2-stoc", "dy*(x')/dx' is dy_D*(x)/dx"),
     Misprint("unlabelled:largest-term", "Lemma D.1 (Hessians) is cited for a gradient: Lemma D.2"),
     Misprint("unlabelled:stochastic-gradient-split", "dy*/x is dy*/dx"),

@@ -3,96 +3,74 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 import sympy as sp
 from flint import arb
 
-from bilevel_sym import paper
+from verify.referee import steps
+from verify.referee.finding import Finding, right, same
 from verify.referee.inner_loops import conjugate_gradients
-from verify.verdict import Evidence
+from verify.referee.parameters import (
+    ELL,
+    EPS,
+    ETA,
+    FALL,
+    IOTA,
+    KAPPA,
+    L_PHI,
+    MU,
+    NEON_FALL,
+    NEON_TIME,
+    NOISE,
+    RADIUS,
+    RHO,
+    RHO_PHI,
+    TIME,
+    M,
+)
 
 __all__ = ["Finding", "found_right"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A statement that stands: its places, what was computed, and the computation.
-
-    >>> all(finding.holds() for finding in found_right()[:3])
-    True
-    """
-
-    labels: tuple[str, ...]
-    text: str
-    evidence: Evidence
-    holds: Callable[[], bool]
-
-    @property
-    def where(self) -> str:
-        """The references to the places."""
-        return "; ".join(map(paper.cite, self.labels))
-
-
 def found_right() -> list[Finding]:
-    """All findings, in the order of the paper.
+    """All findings: statements in the order of the paper, then steps of proofs.
 
     >>> found_right()[0].labels
     ('lem:descent',)
     """
-    return [entry for entry in globals().values() if isinstance(entry, Finding)]
+    return [entry for module in (globals(), vars(steps)) for entry in module.values() if isinstance(entry, Finding)]
 
 
-def _right(*labels: str, text: str, evidence: Evidence = "proved") -> Callable[[Callable[[], bool]], Finding]:
-    for label in labels:
-        paper.cite(label)
-    return lambda holds: Finding(labels=labels, text=text, evidence=evidence, holds=holds)
-
-
-_MU, _ELL, _RHO, _M, _IOTA, _EPS, _RHO_PHI, _L_PHI = sp.symbols("mu ell rho M iota eps rho_phi L_phi", positive=True)
-_KAPPA = _ELL / _MU
-_ETA = 1 / _L_PHI
-_TIME = _L_PHI / sp.sqrt(_RHO_PHI * _EPS) * _IOTA
-_FALL = sp.sqrt(_EPS**3 / _RHO_PHI) / (100 * _IOTA**3)
-_RADIUS = sp.sqrt(_EPS / _RHO_PHI) / (4 * _IOTA)
-_NOISE = _EPS / (400 * _IOTA**3)
-
-
-def _same(left: sp.Expr, right: sp.Expr) -> bool:
-    return bool(sp.simplify(left - right) == 0)
-
-
-@_right("lem:descent", text="-1/4 and 1 are a sharp pair: the gap is (|ghat|/2 - |e|)^2, which is 0 for |ghat| = 2 |e|")
+@right("lem:descent", text="-1/4 and 1 are a sharp pair: the gap is (|ghat|/2 - |e|)^2, which is 0 for |ghat| = 2 |e|")
 def descent() -> bool:
     """Young's inequality of the proof, with its remainder."""
     a, b = sp.symbols("a b", real=True)
-    return _same(-(a**2) / 4 + b**2 + a**2 / 2 - a * b, (a / 2 - b) ** 2)
+    return same(-(a**2) / 4 + b**2 + a**2 / 2 - a * b, (a / 2 - b) ** 2)
 
 
-@_right("eq:y-grad-diff", "eq:y-hess-bound", text="the Lipschitz constant of dy*/dx is (rho/mu)(1 + kappa)^2")
+@right("eq:y-grad-diff", "eq:y-hess-bound", text="the Lipschitz constant of dy*/dx is (rho/mu)(1 + kappa)^2")
 def jacobian() -> bool:
     """The two parts of the product rule."""
-    return _same((_ELL / _MU**2 + 1 / _MU) * _RHO * (1 + _KAPPA), _RHO / _MU * (1 + _KAPPA) ** 2)
+    return same((ELL / MU**2 + 1 / MU) * RHO * (1 + KAPPA), RHO / MU * (1 + KAPPA) ** 2)
 
 
-@_right("eq:vkstar-diff", "eq:warmstart", text="v* moves kappa^2 + kappa + rho M (1 + kappa)/mu^2 times as fast as x")
+@right("eq:vkstar-diff", "eq:warmstart", text="v* moves kappa^2 + kappa + rho M (1 + kappa)/mu^2 times as fast as x")
 def drift() -> bool:
     """The change of the inverse and of f_y."""
-    moved = _M * _RHO * (1 + _KAPPA) / _MU**2 + _ELL * (1 + _KAPPA) / _MU
-    return _same(moved, _KAPPA**2 + _KAPPA + _RHO * _M * (1 + _KAPPA) / _MU**2)
+    moved = M * RHO * (1 + KAPPA) / MU**2 + ELL * (1 + KAPPA) / MU
+    return same(moved, KAPPA**2 + KAPPA + RHO * M * (1 + KAPPA) / MU**2)
 
 
-@_right("eq:aid-error1", text="the coefficient of |y^0 - y*| is (1 + kappa (1 + 2 sqrt(kappa)))(ell + rho M/mu)")
+@right("eq:aid-error1", text="the coefficient of |y^0 - y*| is (1 + kappa (1 + 2 sqrt(kappa)))(ell + rho M/mu)")
 def aid_coefficient() -> bool:
     """(B.24) with (B.25) put in."""
-    s, whole = sp.sqrt(_KAPPA), _ELL + _RHO * _M / _MU
-    return _same(whole + _ELL * (1 + 2 * s) * whole / _MU, (1 + _KAPPA * (1 + 2 * s)) * whole)
+    s, whole = sp.sqrt(KAPPA), ELL + RHO * M / MU
+    return same(whole + ELL * (1 + 2 * s) * whole / MU, (1 + KAPPA * (1 + 2 * s)) * whole)
 
 
-@_right("eq:cgrate", text="exact conjugate gradients on 60 random diagonal systems obey the rate", evidence="sampled")
+@right("eq:cgrate", text="exact conjugate gradients on 60 random diagonal systems obey the rate", evidence="sampled")
 def conjugate_rate() -> bool:
     """The squared error after N steps against 4 kappa ((sqrt(kappa) - 1)/(sqrt(kappa) + 1))^(2 N), in balls."""
     rng = random.Random(0)
@@ -118,30 +96,30 @@ def _ball(value: Fraction) -> arb:
     return arb(value.numerator) / value.denominator
 
 
-@_right("eq:localize", text="the square root is 9/(40 iota) sqrt(eps/rho_phi), and 9/40 + 1/400 <= 1/4")
+@right("eq:localize", text="the square root is 9/(40 iota) sqrt(eps/rho_phi), and 9/40 + 1/400 <= 1/4")
 def localisation() -> bool:
     """81/1600 under the root."""
-    inside = 4 * _ETA * _TIME * _FALL + 4 * _ETA**2 * _TIME**2 * sp.Rational(17, 6400) / _IOTA**4 * _EPS**2
-    return _same(inside, sp.Rational(81, 1600) / _IOTA**2 * _EPS / _RHO_PHI) and Fraction(91, 400) <= Fraction(1, 4)
+    inside = 4 * ETA * TIME * FALL + 4 * ETA**2 * TIME**2 * sp.Rational(17, 6400) / IOTA**4 * EPS**2
+    return same(inside, sp.Rational(81, 1600) / IOTA**2 * EPS / RHO_PHI) and Fraction(91, 400) <= Fraction(1, 4)
 
 
-@_right("unlabelled:one-half", text="2 eta rho_phi S T = 1/2, and 1/8 for iNEON")
+@right("unlabelled:one-half", text="2 eta rho_phi S T = 1/2, and 1/8 for iNEON")
 def one_half() -> bool:
     """Both products."""
-    whole = 2 * _ETA * _RHO_PHI * _RADIUS * _TIME
-    return _same(whole, sp.Rational(1, 2)) and _same(whole / 4, sp.Rational(1, 8))
+    whole = 2 * ETA * RHO_PHI * RADIUS * TIME
+    return same(whole, sp.Rational(1, 2)) and same(whole / 4, sp.Rational(1, 8))
 
 
-@_right(
+@right(
     "unlabelled:error-against-gap", text="eps/(16 iota^2 2^iota) = rho_phi S eta omega/4: the accuracy is just enough"
 )
 def error_against_gap() -> bool:
     """With r_0 = omega = 2^(2 - iota) L_phi S."""
-    omega = 2 ** (2 - _IOTA) * _L_PHI * _RADIUS
-    return _same(_RHO_PHI * _RADIUS * _ETA * omega / 4, _EPS / (16 * _IOTA**2 * 2**_IOTA))
+    omega = 2 ** (2 - IOTA) * L_PHI * RADIUS
+    return same(RHO_PHI * RADIUS * ETA * omega / 4, EPS / (16 * IOTA**2 * 2**IOTA))
 
 
-@_right(
+@right(
     "unlabelled:stuck-probability",
     text="omega/r = 400 iota^2 2^-iota L_phi/sqrt(rho_phi eps) and 400/sqrt(pi) < 2^8; the "
     "ratio of Gamma functions is at most sqrt(d) for d <= 400",
@@ -149,22 +127,22 @@ def error_against_gap() -> bool:
 )
 def stuck_probability() -> bool:
     """The constant 2^8, with L_phi and rho_phi (see the erratum on iota)."""
-    omega = 2 ** (2 - _IOTA) * _L_PHI * _RADIUS
-    scale = 400 * _IOTA**2 * 2 ** (-_IOTA) * _L_PHI / sp.sqrt(_RHO_PHI * _EPS)
+    omega = 2 ** (2 - IOTA) * L_PHI * RADIUS
+    scale = 400 * IOTA**2 * 2 ** (-IOTA) * L_PHI / sp.sqrt(RHO_PHI * EPS)
     halves = [arb(d) / 2 for d in range(1, 401)]
     ratios = all((h + 1).gamma() / (h + arb(1) / 2).gamma() <= (2 * h).sqrt() for h in halves)
-    return _same(omega / _NOISE, scale) and bool(400 / arb.pi().sqrt() < 256) and ratios
+    return same(omega / NOISE, scale) and bool(400 / arb.pi().sqrt() < 256) and ratios
 
 
-@_right("unlabelled:escape-decrease", text="eps eta r + L_phi eta^2 r^2/2 <= F/2: at most 1/4 + 1/3200 of F, by (3.4)")
+@right("unlabelled:escape-decrease", text="eps eta r + L_phi eta^2 r^2/2 <= F/2: at most 1/4 + 1/3200 of F, by (3.4)")
 def escape_decrease() -> bool:
     """In units of F, with L_phi = sqrt(rho_phi eps) and iota = 1, the worst case."""
-    worst = {_L_PHI: sp.sqrt(_RHO_PHI * _EPS), _IOTA: 1}
-    risen = (_EPS * _ETA * _NOISE + _L_PHI * _ETA**2 * _NOISE**2 / 2) / _FALL
-    return _same(risen.subs(worst), sp.Rational(1, 4) + sp.Rational(1, 3200))
+    worst = {L_PHI: sp.sqrt(RHO_PHI * EPS), IOTA: 1}
+    risen = (EPS * ETA * NOISE + L_PHI * ETA**2 * NOISE**2 / 2) / FALL
+    return same(risen.subs(worst), sp.Rational(1, 4) + sp.Rational(1, 3200))
 
 
-@_right(
+@right(
     "unlabelled:power-of-two", text="(1 + x)^(1/x) >= 2 for x in (0, 1]: log(1 + x) is concave, and x log 2 its chord"
 )
 def power_of_two() -> bool:
@@ -174,7 +152,7 @@ def power_of_two() -> bool:
     return bool(sp.diff(f, x, 2).is_negative and f.subs(x, 0) == 0 and f.subs(x, 1) == sp.log(2))
 
 
-@_right(
+@right(
     "unlabelled:case-1-decrease",
     "AID-bound-nablaphi-nablahatphi",
     text="4/25 - 1/25 = 3/25, and the accuracy is below eps/5",
@@ -186,7 +164,7 @@ def case_1() -> bool:
     )
 
 
-@_right(
+@right(
     "unlabelled:aid-total",
     "iter-number-AID",
     text="T/F = 100 iota^4 L_phi/eps^2, so K = O~(kappa^3 eps^-2); rho_phi is of order kappa^5",
@@ -196,28 +174,33 @@ def orders() -> bool:
     kappa = sp.Symbol("kappa")
     L_phi = (1 + kappa) ** 2 * (1 + kappa)
     rho_phi = (1 + kappa) ** 3 * (1 + kappa + 3 * kappa * (1 + kappa))
-    ratio = _same(_TIME / _FALL, 100 * _IOTA**4 * _L_PHI / _EPS**2)
+    ratio = same(TIME / FALL, 100 * IOTA**4 * L_PHI / EPS**2)
     return ratio and (sp.degree(sp.expand(L_phi), kappa), sp.degree(sp.expand(rho_phi), kappa)) == (3, 5)
 
 
-@_right("eq:phi-smooth-neon", text="-1 + 1/8 + 1/8 + 1/2 = -1/4")
+@right("eq:phi-smooth-neon", text="-1 + 1/8 + 1/8 + 1/2 = -1/4")
 def neon_descent() -> bool:
     """The coefficients of |u_{k+1} - u_k|^2/eta."""
     return -1 + Fraction(1, 8) + Fraction(1, 8) + Fraction(1, 2) == -Fraction(1, 4)
 
 
-@_right("eq92", "eq:localize-neon", text="81/1600 again, and 9/40 + 2/400 <= 1/4 even with eta r counted twice")
+@right(
+    "eq92",
+    "eq:localize-neon",
+    "unlabelled:neon-coupling-i",
+    text="81/1600 again, and 9/40 + 2/400 <= 1/4 even with eta r counted twice",
+)
 def neon_localisation() -> bool:
     """With T/4 and 4 F."""
-    time, fall = _TIME / 4, 4 * _FALL
-    inside = 4 * _ETA * time * fall + 8 * _ETA**2 * time**2 * sp.Rational(17, 800) / _IOTA**4 * _EPS**2
-    return _same(inside, sp.Rational(81, 1600) / _IOTA**2 * _EPS / _RHO_PHI) and Fraction(92, 400) <= Fraction(1, 4)
+    inside = 4 * ETA * NEON_TIME * NEON_FALL + 8 * ETA**2 * NEON_TIME**2 * sp.Rational(17, 800) / IOTA**4 * EPS**2
+    return same(inside, sp.Rational(81, 1600) / IOTA**2 * EPS / RHO_PHI) and Fraction(92, 400) <= Fraction(1, 4)
 
 
-@_right(
+@right(
     "phixf-ineq",
     "eq:u-bound",
     "unlabelled:neon-stopping",
+    "eq105",
     "unlabelled:neon-quadratic-form",
     "unlabelled:neon-rayleigh",
     text="1/320000, 1/250, 11519/12800, -F/5 and 32/1125 >= 1/40 of iNEON's stopping test",
@@ -231,26 +214,24 @@ def neon_numbers() -> bool:
     return stopping and errors and form and Fraction(2, 5) * fall * 16 / 9 == Fraction(32, 1125) >= Fraction(1, 40)
 
 
-@_right("eq:eyk", "eq:yjtt", text="the rate ((ell - mu)/(ell + mu))^2, and the noise sigma^2/(ell mu S) in the limit")
+@right("eq:eyk", "eq:yjtt", text="the rate ((ell - mu)/(ell + mu))^2, and the noise sigma^2/(ell mu S) in the limit")
 def sgd() -> bool:
     """At alpha = 2/(ell + mu)."""
-    rate = ((_ELL - _MU) / (_ELL + _MU)) ** 2
-    return _same(1 - 4 * _ELL * _MU / (_ELL + _MU) ** 2, rate) and _same(
-        4 / (_ELL + _MU) ** 2 / (1 - rate), 1 / (_ELL * _MU)
-    )
+    rate = ((ELL - MU) / (ELL + MU)) ** 2
+    return same(1 - 4 * ELL * MU / (ELL + MU) ** 2, rate) and same(4 / (ELL + MU) ** 2 / (1 - rate), 1 / (ELL * MU))
 
 
-@_right(
+@right(
     "lem:saddle-decrease", text="with the corrected step s = c/rho_phi the decrease is c^3/(3 rho_phi^2), as claimed"
 )
 def saddle_decrease() -> bool:
     """c s^2/2 - rho_phi s^3/6 at its best s but for a constant."""
     c = sp.Symbol("c", positive=True)
-    s = c / _RHO_PHI
-    return _same(c * s**2 / 2 - _RHO_PHI * s**3 / 6, c**3 / (3 * _RHO_PHI**2))
+    s = c / RHO_PHI
+    return same(c * s**2 / 2 - RHO_PHI * s**3 / 6, c**3 / (3 * RHO_PHI**2))
 
 
-@_right(
+@right(
     "unlabelled:stochastic-case-1",
     "thm45-bound-case2-b1",
     "thm45-bound-case2-b2",
@@ -265,7 +246,7 @@ def stochastic_numbers() -> bool:
     return gain and tests and Fraction(11, 880) == Fraction(1, 80) and Fraction(6, 60) == Fraction(1, 10)
 
 
-@_right(
+@right(
     "le:variancc",
     text="the part of the batches B_j alone: exact second moments for a two-point g_yy, kappa = 2, 5 and 20",
     evidence="sampled",

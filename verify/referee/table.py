@@ -38,8 +38,10 @@ How to read the columns:
 - **why**: the reason, and how much depends on it.
 - **kind**: how bad it is, what the check rests on, and its outcome.
   - *wrong*: the printed line is false or impossible (the statement around it may survive). *gap*: a step does not
-    follow. *loose*: true, and a smaller bound is proved. *misprint*: a symbol, an index or a reference, with a number
-    that fails.
+    follow, or a hypothesis is missing. *ambiguous*: two readings, and one of them fails. *loose*: right but for a
+    constant factor or a logarithm. *misprint*: a symbol, an index or a reference, with a number that fails.
+  - *modelled*: the print has words, the lines of an algorithm or an order O(), and the witness is computed with a
+    function of ours that stands for them. Where this is not said, the printed form is the printed formula.
   - *proved*: exact or symbolic arithmetic. *certified*: enclosures by ball arithmetic.
   - HOLDS: the erratum stands, that is, the witness refutes the printed form and not the corrected one.
 """
@@ -67,7 +69,7 @@ def text(groups: Groups, *, width: int = 100, seen: Seen = lambda result: None) 
         yield _paragraph("   corrected:  ", entry.corrected, width)
         yield _paragraph("   witness:    ", entry.witness, width)
         yield _paragraph("   why:        ", entry.why, width)
-        yield f"   {entry.severity}, {entry.evidence}, {verdict}"
+        yield f"   {entry.kind}, {verdict}"
         yield ""
     yield f"{len(entries)} errata: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
 
@@ -111,7 +113,7 @@ def _overview(entries: Sequence[Erratum]) -> str:
         + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         + "; "
         + ", ".join(f"{count} {name}" for name, count in evidence.items())
-        + "."
+        + f"; {sum(e.modelled for e in entries)} modelled."
     )
 
 
@@ -119,7 +121,7 @@ def _row(entry: Erratum, seen: Seen) -> tuple[str, ...]:
     result = entry.check()
     seen(result)
     places = "<br>".join(_plain(paper.cite(label)) for label in entry.labels)
-    kind = f"{entry.severity}, {entry.evidence}, {result.verdict}"
+    kind = f"{entry.kind}, {result.verdict}"
     return (places, *map(_plain, (entry.printed, entry.corrected, entry.witness, entry.why)), kind)
 
 

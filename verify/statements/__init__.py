@@ -3,17 +3,21 @@
 from types import ModuleType
 
 from verify.statements import (
+    algorithms,
     batch_errors,
     corollaries,
     definitions,
     derivatives,
     descent,
     escape,
+    estimators,
+    formulas,
     hypergradient_error,
     identities,
     lipschitz_hessian,
     minimax,
     neon,
+    routes,
     stocbio_descent,
     stocbio_lemmas,
     stochastic,
@@ -26,6 +30,10 @@ __all__ = ["FAMILIES"]
 
 FAMILIES: tuple[ModuleType, ...] = (
     identities,
+    routes,
+    formulas,
+    estimators,
+    algorithms,
     derivatives,
     lipschitz_hessian,
     minimax,

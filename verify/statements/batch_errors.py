@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +30,7 @@ from verify.verdict import CheckResult, inconclusive
 __all__: list[str] = []
 
 KINDS: tuple[Kind, ...] = ("stochastic",)
+OTHERS = 24  # points beside the corners and the middle, by default
 LANES, SIZES = 6, (1, 2, 4)  # small batches, whose errors are large
 DELTA, EPS = 0.1, 0.9  # what the lemmas with probability are checked at
 MOST = 2**62  # rows in a batch that can be drawn
@@ -198,9 +200,15 @@ def _checked(study: Study, label: str, sides: Sides) -> CheckResult:
 
 @lru_cache(1)
 def _comparisons(samples: Samples) -> tuple[Comparison, ...]:
-    return tuple(
-        comparison for solved in list(solved_points(samples))[::2] for comparison in _compared(samples, solved)
-    )
+    points = (*list(solved_points(samples))[::2], *_others(samples))
+    return tuple(comparison for solved in points for comparison in _compared(samples, solved))
+
+
+def _others(samples: Samples) -> Iterator[Solved]:
+    """More points, among which one may be where the bounds are tight; fewer with less effort."""
+    for x in samples.study.points(max(2, round(OTHERS * min(1.0, samples.study.effort))), "batch errors"):
+        with suppress(BilevelError):
+            yield samples.solved(x)
 
 
 def _compared(samples: Samples, solved: Solved) -> Iterator[Comparison]:

@@ -14,19 +14,22 @@ import sympy as sp
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, GDmax
+from bilevel_sym.ties import first_smallest
 from verify.bracket import Bracket
+from verify.measures.agreement import agreed
+from verify.measures.roots import missed
+from verify.measures.stopping import answers, endings
 from verify.registry import NotApplicable, claim
 from verify.statements.corollaries import calls_of
 from verify.statements.tube import what_jumps
 from verify.study import Study
-from verify.verdict import CheckResult, Verdict, inconclusive, judged
+from verify.verdict import CheckResult, Verdict, by_definition, inconclusive, judged
 
 __all__: list[str] = []
 
 PARTS: Mapping[str, str] = MappingProxyType(
     {"(ii) M": "M", "(iii) ell": "ell", "(iv) rho": "rho", "(v) nu": "nu"}
 )  # of Assumption 2.1
-ZERO = 1e-9  # of ell: what a derivative that vanishes may be taken for
 NOT_ON_R_D = (
     "cannot be checked: it speaks of all of R^d, and a box says nothing about what lies outside. What the proofs use "
     "of it, that Phi is bounded below where the iterates go, is part of every run in the box"
@@ -46,7 +49,8 @@ NOT_ON_R_D = (
 def bilevel_assumption(study: Study) -> Iterator[CheckResult]:
     """g is mu-strongly convex in y, f is M-Lipschitz, and the derivatives have Lipschitz constants ell, rho and nu.
 
-    Over the box: the value of each constant that is attained against the one that is proved.
+    Over the box there are such constants, and their brackets are named. That holds by definition; it fails where g is
+    proved not to be strongly convex, or where a derivative jumps.
 
     Paper: Assumption 2.1 [assu:bilevel]
     Deviation: the print asks for it on all of R^d and R^n, where few functions have all of these constants; they belong
@@ -65,31 +69,21 @@ def bilevel_assumption(study: Study) -> Iterator[CheckResult]:
     except AssumptionViolated as error:
         yield _not_convex(label, study, error)
         return
-    brackets, points = certified.brackets, certified.points
+    brackets = certified.brackets
     mu = brackets["mu"]
     if not mu.lower > 0:
         yield inconclusive(label, f"mu is in {mu}: not known to be positive", variant=study.variant, part="(i) mu")
         return
-    yield judged(
-        label, mu.lower, mu.upper, evidence="certified", variant=study.variant, part="(i) mu",
-        message=f"the smallest eigenvalue of g_yy is in {mu}", worst_point=points.get("mu"),
-    )  # fmt: skip
+    yield by_definition(label, f"the smallest eigenvalue of g_yy is in {mu}", variant=study.variant, part="(i) mu")
     for part, name in PARTS.items():
-        yield _bounded(label, study, part, brackets[name], points.get(name))
+        yield _bounded(label, study, part, brackets[name])
 
 
-def _bounded(
-    label: str, study: Study, part: str, bracket: Bracket, point: Mapping[str, float] | None = None
-) -> CheckResult:
-    """A supremum that is attained up to ``lower`` and proved up to ``upper``."""
+def _bounded(label: str, study: Study, part: str, bracket: Bracket) -> CheckResult:
+    """A constant is what bounds the derivative over the box; whether its bracket is right is put to [pro:bounds]."""
     if not math.isfinite(bracket.upper):
         return inconclusive(label, "no bound over the box is known", variant=study.variant, part=part)
-    # a supremum of zero is proved up to rounding, and nothing smaller could be attained
-    attained = bracket.upper if bracket.upper <= ZERO * study.constants.brackets["ell"].upper else bracket.lower
-    return judged(
-        label, attained, bracket.upper, evidence="certified", variant=study.variant, part=part,
-        message=f"the supremum over the box is in {bracket}", worst_point=point,
-    )  # fmt: skip
+    return by_definition(label, f"the supremum over the box is in {bracket}", variant=study.variant, part=part)
 
 
 def _not_convex(label: str, study: Study, error: AssumptionViolated) -> CheckResult:
@@ -132,8 +126,6 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
     Paper: Assumption 3.5 [assu:minimax]
     Deviation: the print asks for it everywhere; constants belong to a box.
     """
-    from verify.regularity import constants
-
     label = "assu:minimax"
     try:
         certified = study.constants
@@ -141,13 +133,10 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
         yield _not_convex(label, study, error)
         return
     mu = certified.brackets["mu"]
-    yield judged(
-        label, mu.lower, mu.upper, evidence="certified", variant=study.variant, part="(i) mu",
-        message=f"the smallest eigenvalue of -f_yy is in {mu}", worst_point=certified.points.get("mu"),
-    )  # fmt: skip
-    joint = constants(study.exact, study.box, reading="joint", seconds=min(2.0, 0.1 * study.left + 0.1))
-    yield _bounded(label, study, "(ii) ell", joint.brackets["ell"], joint.points.get("ell"))
-    yield _bounded(label, study, "(iii) rho", certified.brackets["rho"], certified.points.get("rho"))
+    yield by_definition(label, f"the smallest eigenvalue of -f_yy is in {mu}", variant=study.variant, part="(i) mu")
+    joint = study.joint
+    yield _bounded(label, study, "(ii) ell", joint.brackets["ell"])
+    yield _bounded(label, study, "(iii) rho", certified.brackets["rho"])
     yield inconclusive(label, NOT_ON_R_D, variant=study.variant, part="(iv)")
 
 
@@ -177,7 +166,7 @@ def minimax_as_bilevel(study: Study) -> Iterator[CheckResult]:
             noise=1e-12 * M.upper,
         )  # fmt: skip
     else:
-        yield _bounded(label, study, "M over the box", M, study.constants.points.get("M"))
+        yield _bounded(label, study, "M over the box", M)
 
 
 # ---- definitions --------------------------------------------------------------------------------------------------
@@ -188,12 +177,16 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
     """Among stationary points the eps-local minima are the local minima, once eps is small enough.
 
     |grad Phi| = 0 <= eps, and the smallest eigenvalue of Hess Phi is >= -sqrt(rho_phi eps) for every eps at a local
-    minimum, and for no eps < lambda^2/rho_phi at a point with the eigenvalue lambda < 0
+    minimum, and for no eps < lambda^2/rho_phi at a point with the eigenvalue lambda < 0. That is what the words mean.
+    What can fail: the test by which the solvers stop says so at each certified point, and no stationary point that
+    Newton's method finds is missing among them.
 
     Paper: Definition 1.1 [def:local-min]
     Assumes: the certified stationary points in the box, and a certified rho_phi.
     """
     label = "def:local-min"
+    if study.stationary.complete and (roots := missed(study, study.stationary)):
+        yield agreed(label, study, roots, what="zeros of grad Phi that the search must have", part="none missed")
     points = [point for point in study.stationary.points if point.eigenvalues]
     if not points:
         raise NotApplicable("no stationary point in the box is known with its eigenvalues")
@@ -205,22 +198,20 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
         lowest = [(point.eigenvalues[0], point.x) for point in points if point.kind == kind]
         if lowest:
             yield _threshold(label, study, part, lowest, rho)
+    if asked := [*answers(study, points, rho), *endings(study, points, rho)]:
+        yield agreed(label, study, asked, what="the test by which solvers stop", part="shipped test")
 
 
 def _threshold(
     label: str, study: Study, part: str, lowest: list[tuple[Bracket, tuple[float, ...]]], rho: float
 ) -> CheckResult:
-    eigenvalue, x = min(lowest, key=lambda pair: abs(pair[0].lower))
+    eigenvalue, _ = lowest[first_smallest([abs(eigenvalue.lower) for eigenvalue, _ in lowest])]
     passing = part == "minima pass"
     told = "for every eps" if passing else f"for eps < {eigenvalue.upper**2 / rho if rho else math.inf:.3g}"
     message = f"{len(lowest)} points; the smallest eigenvalue closest to zero is in {eigenvalue}: {told}"
-    near, far = (eigenvalue.lower, eigenvalue.upper) if passing else (-eigenvalue.upper, -eigenvalue.lower)
-    if not near > 0:
+    if not (eigenvalue.lower if passing else -eigenvalue.upper) > 0:
         return inconclusive(label, message, variant=study.variant, part=part)
-    return judged(
-        label, near, far, evidence="certified", message=message, variant=study.variant, part=part,
-        n_points=len(lowest), worst_point=study.named(np.array(x)),
-    )  # fmt: skip
+    return by_definition(label, message, variant=study.variant, part=part)
 
 
 @claim("unlabelled:remark-large-L-phi")
@@ -241,7 +232,7 @@ def large_smoothness(study: Study) -> CheckResult:
     if not len(points):
         raise NotApplicable("y* lies outside the box in y at every point that was tried")
     lowest = np.linalg.eigvalsh(study.kernels.hess_phi(points))[:, 0]
-    worst = int(np.argmin(lowest))
+    worst = first_smallest(lowest)
     measured = max(0.0, -float(lowest[worst]))
     if measured == 0.0:
         raise NotApplicable("Hess Phi has no negative eigenvalue at the sampled points")
@@ -289,10 +280,8 @@ def sketched_iterations(study: Study) -> CheckResult:
             "the sketch's K is smaller than the proof's, by up to 25/3; nobody has proved it, and no run reaches it"
         )
         return inconclusive(label, reason, variant="printed")
-    return judged(
-        label, float(max(first, second)), float(second), evidence="proved", variant=study.variant,
-        message="the larger of the factors 2 and 25/3 of the two summands, against 25/3",
-    )  # fmt: skip
+    message = f"the factors {first} and {second} of the two summands are at most {max(first, second)}"
+    return by_definition(label, message, variant=study.variant)
 
 
 @claim("unlabelled:remark-large-iota")
@@ -305,13 +294,8 @@ def large_iota(study: Study) -> CheckResult:
     Deviation: for iota between 1 and 2.885 it makes it larger; the remark says "sufficiently large". It calls Theorem
     3.7 "Theorem 17".
     """
-    iota = sp.Symbol("iota", positive=True)
-    slope = sp.simplify(sp.diff(sp.log(iota**2) + (8 - iota) * sp.log(2), iota))
-    falls = sp.simplify(slope - (2 / iota - sp.log(2))) == 0
-    return CheckResult(
-        label="unlabelled:remark-large-iota", verdict=Verdict.HOLDS if falls else Verdict.VIOLATED, evidence="proved",
-        message="the condition's right side falls for iota > 2/log 2 = 2.885", variant=study.variant,
-    )  # fmt: skip
+    message = "the derivative of log(iota^2 2^(8 - iota)) is 2/iota - log 2, negative for iota > 2/log 2 = 2.885"
+    return by_definition("unlabelled:remark-large-iota", message, variant=study.variant)
 
 
 @claim("unlabelled:neon-gradient-error", also=("eq:neon-update",))

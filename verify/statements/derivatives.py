@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from bilevel_sym.constants import MinimaxConstants
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
@@ -104,7 +105,7 @@ def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str,
     else:
         values = np.max([largest_values(blocks[name]) for name in names], axis=0)
         bound = getattr(constants, constant)
-    worst = int(np.nanargmax(values))
+    worst = first_largest(values, skip_nan=True)
     value, ends, noise = float(values[worst]), ends_of(bound), ROUNDING * float(values[worst])
     contradicted = value - noise > ends.upper
     certified: Evidence = "proved" if is_zero(study.exact.tape, *names) else "certified"
@@ -127,7 +128,7 @@ def _lower_gradient(study: Study, region: Region) -> CheckResult:
     """|g_y| <= M, as printed. Nothing certifies it, except that g = -f in a minimax problem."""
     x, y, blocks = _around(study, region)
     values = largest_values(blocks["g_y"])
-    worst = int(np.nanargmax(values))
+    worst = first_largest(values, skip_nan=True)
     value, ends = float(values[worst]), ends_of(exact(region.constants).M)
     minimax = study.problem.kind == "minimax"
     return judged(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from verify.measures.runs import (
     small_step,
     starts,
 )  # fmt: skip
+from verify.measures.tight_starts import Iterations, tightest_iterations
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
@@ -264,28 +266,27 @@ def grad_err_aid(study: Study) -> Iterator[CheckResult]:
 
 
 def _one_iteration(study: Study, region: Region) -> CheckResult:
-    """One iteration from any warm start, for any D and N: what the lemma is made of."""
-    c = region.constants
-    worst: list[tuple[Floats, Floats]] = []
-    runs = []
+    """One iteration from any warm start, for any D and N: what the lemma is made of; starts are searched for."""
+    c, noise = region.constants, 2 * rounding(region).grad
+    found: list[Iterations] = []
     for D, N in ((1, 1), (2, 1), (1, 2), (4, 2)):
-        run = recorded(
-            study,
-            region,
-            shaken(AID(D, N, 1 / c.ell), region, small_step(region, ITERATIONS)),
-            starts(study, region, RUNS, "one"),
-            3,
-            "one",
-        )
         of_y, of_v = _coefficients(c, D, N, study.variant)
-        worst.append((run.error, of_y * run.off_y + of_v * run.off_v))
-        runs.append(run)
-    measured, bound = (np.stack(part) for part in zip(*worst, strict=True))
+        found += tightest_iterations(
+            study, region, AID(D, N, 1 / c.ell), partial(_weighted, of_y, of_v), noise, f"one {D} {N}"
+        )
+    if not found:
+        return inconclusive(
+            "lem:grad-err-aid", f"y is free in {region.name}", variant=study.variant, part="one iteration"
+        )
+    measured, bound, at = (np.stack(parts) for parts in zip(*((i.error, i.bound, i.x) for i in found), strict=True))
     return compared(
-        "lem:grad-err-aid", study, measured, bound, 2 * rounding(region).grad, part="one iteration",
-        at=np.stack([run.x for run in runs]),
-        message=joined_words(f"D, N = 1 to 4, 1 to 2 in {region.name}", runs[0].left_out),
+        "lem:grad-err-aid", study, measured, bound, noise, part="one iteration", at=at,
+        message=f"D, N = 1 to 4, 1 to 2 in {region.name}",
     )  # fmt: skip
+
+
+def _weighted(of_y: float, of_v: float, y: Floats, v: Floats) -> Floats:
+    return of_y * y + of_v * v
 
 
 def _coefficients(c: Constants, D: int, N: int, variant: Variant) -> tuple[float, float]:

@@ -253,7 +253,7 @@ def schur(study: Study) -> CheckResult:
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
     >>> problem = zoo.get("robust_regression").problem
-    >>> [str(schur(study_of(problem, variant=v, seconds=9))[0].verdict) for v in ("corrected", "printed")]
+    >>> [str(schur(study_of(problem, variant=v, effort=0.225))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
     label = "unlabelled:definition-strict-local-minimax"

@@ -48,11 +48,11 @@ def expected_descent(study: Study) -> Iterator[CheckResult]:
     E Phi(x') <= Phi(x) - beta <grad Phi, E h> + beta^2 L_phi (|grad Phi|^2 + E|h - grad Phi|^2)
     <= Phi(x) - (beta/4) |grad Phi|^2 + (beta/2) |E h - grad Phi|^2 + (beta/4) E|h - grad Phi|^2
     <= Phi(x) - (beta/4) |grad Phi|^2 + beta kappa^2 M^2 (1 - 1/kappa)^(2 Q) + (beta/4) (the terms of the mean square
-    error without y) + (3/2) beta c^2 |y - y*|^2, for beta = 1/(4 L_phi)
+    error without y) + (19/15) beta c^2 |y - y*|^2, for beta = 1/(4 L_phi)
 
     Paper: Equation D.53 [eq:expect-phi]; Formula [unlabelled:stocbio-smoothness]
     Assumes: Assumption 4.3 [ass:stoc].
-    Deviation: the print has 5/4 where the corrected mean square error gives 3/2, and L and tau for ell and rho in c.
+    Deviation: the print has 5/4 where the corrected mean square error gives 19/15, and L and tau for ell and rho in c.
     The cases have y = y*, so that this factor is not put to the test: with y elsewhere nothing is promised.
     """
     samples, variant = samples_of(study), study.variant

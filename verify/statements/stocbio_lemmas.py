@@ -81,15 +81,14 @@ def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     """The mean square error of the stochastic hypergradient.
 
     E|h - grad Phi|^2 <= 4 kappa^2 M^2/D_g + (8 kappa^2 + 2) M^2/D_f + 16 eta^2 ell^4 M^2/(mu^2 B)
-    + 16 kappa^2 M^2 (1 - 1/kappa)^(2 Q) + 2 c^2 |y - y*|^2
+    + 16 kappa^2 M^2 (1 - 1/kappa)^(2 Q) + (16/15) c^2 |y - y*|^2
 
     Paper: Lemma D.9 [le:variancc]
     Assumes: Assumption 4.3 [ass:stoc]; eta = 1/ell; the batches of the series B Q (1 - eta mu)^(j - 1), rounded up.
-    Deviation: the print has c^2 |y - y*|^2 without the 2. It adds the squares of the truncation of the series and of
+    Deviation: the print has c^2 |y - y*|^2 without 16/15. It adds the squares of the truncation of the series and of
     the error of y as if their product had mean zero; both have one sign for f = ell (x y + y^2/2) and
-    g = mu y^2/2 - ell x y. "sharp" is kappa^2 M^2/D_g + (2 kappa^2 + 2) M^2/D_f + 2 eta^2 ell^4 M^2/(mu^2 B) +
-    (c |y - y*| + kappa M (1 - eta mu)^(Q + 1))^2: variances of independent batches, by differences of a martingale for
-    the series, and the bias.
+    g = mu y^2/2 - ell x y. The erratum has the proof. "sharp" is kappa^2 M^2/D_g + (2 kappa^2 + 2) M^2/D_f +
+    2 eta^2 ell^4 M^2/(mu^2 B) + (c |y - y*| + kappa M (1 - eta mu)^(Q + 1))^2.
     """
     variant = study.variant
     with precision(BITS):

@@ -19,6 +19,7 @@ from bilevel_sym.schedules import (
     INeonSchedule,
     PerturbedAIDSchedule,
     PerturbedGDmaxSchedule,
+    Schedule,
     StocBiOSchedule,
     ineon,
     perturbed_aid,
@@ -39,10 +40,11 @@ from verify.measures.conditions import (
     escape_conditions,
     gradient_bound,
     inner_conditions,
+    union_conditions,
     verdict_on,
     worst_of_each_part,
 )
-from verify.measures.visiting import DELTA, positive_constants, visits
+from verify.measures.visiting import DELTA, descends, positive_constants, visits
 from verify.registry import claim
 from verify.statements.tube import require_smooth
 from verify.study import Study
@@ -68,7 +70,7 @@ def _goals(c: Constants | MinimaxConstants, study: Study) -> Iterator[Goal]:
     L_phi, rho_phi = float(c.L_phi(variant=study.variant)), float(c.rho_phi(variant=study.variant))
     for ratio in RATIOS:
         eps = (L_phi / ratio) ** 2 / rho_phi
-        yield Goal(eps=eps, delta=DELTA, d=study.exact.d, initial_error=1.0, gap=1.0, episodes=1)
+        yield Goal(eps=eps, delta=DELTA, d=study.exact.d, initial_error=1.0, gap=1.0, episodes=None)
 
 
 def _quietly(make: Callable[..., Any], c: Any, goal: Goal, study: Study, **more: Any) -> Any:
@@ -124,10 +126,15 @@ def _aid_conditions(c: Constants, s: PerturbedAIDSchedule, goal: Goal) -> Iterat
     bound = gradient_bound(c, s.accuracy, s.r)
     rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
     yield from inner_conditions(rates, s.D, s.N, s.accuracy)
+    yield from _episode_conditions(s, goal)
+
+
+def _episode_conditions(s: Schedule, goal: Goal) -> Iterator[Condition]:
+    """One escape, all of them together, and K."""
+    half = arb(s.F_escape) / 2
     yield from escape_conditions(s, goal)
-    yield from budget_conditions(
-        s, goal, decrease=arb(s.F_escape) / 2, slope=fmpq(25, 3), printed=s.variant == "printed"
-    )
+    yield from union_conditions(s, goal, loops=arb(goal.gap) / half)
+    yield from budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=s.variant == "printed")
 
 
 @claim(
@@ -148,7 +155,8 @@ def perturbed_aid_theorem(study: Study) -> Iterator[CheckResult]:
     Paper: Formula [unlabelled:aid-total]; Equation 3.3 [iota-condition]
     Assumes: Assumption 2.1 [assu:bilevel] over the box, with certified constants.
     Deviation: T, D and N are whole numbers, so the conditions are those of the rounded ones. D and N must also halve
-    the warm-start distance, which the theorem does not say. The runs take certified brackets of the smoothness of Phi
+    the warm-start distance, which the theorem does not say, and all the escapes that the gap allows share delta, where
+    the print has the probability of one. The runs take certified brackets of the smoothness of Phi
     itself for L_phi and rho_phi, for which the theorem is as true: with the formulas' values nothing can be run.
     """
     label = "thm:aid"
@@ -157,6 +165,7 @@ def perturbed_aid_theorem(study: Study) -> Iterator[CheckResult]:
     yield from _parameters(label, study, c, perturbed_aid, _aid_conditions)
     if study.problem.kind == "bilevel":
         yield visits(label, study)
+        yield descends(label, study)
 
 
 def _logarithm(label: str, part: str, argument: arb | None, study: Study, formula: str) -> CheckResult:
@@ -189,7 +198,8 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
         conditions: list[Condition] = []
         for goal in _goals(c, study):
             s = _quietly(perturbed_aid, c, goal, study)
-            bound = gradient_bound(c, s.accuracy, s.r)
+            printed = study.variant == "printed"  # like with like: the printed D and N come from the printed bound
+            bound = c.hypergradient_bound if printed else gradient_bound(c, s.accuracy, s.r)
             rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
             conditions += _orders(c, rates, s.D, s.N, s.accuracy)
         if study.variant == "printed":
@@ -267,7 +277,7 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
     c = positive_constants(study)
     with precision(BITS):
         conditions: list[Condition] = []
-        for goal in _goals(c, study):
+        for goal in (replace(goal, episodes=1) for goal in _goals(c, study)):  # the lemma is about one call
             s = _quietly(ineon, c, goal, study)
             conditions += [*escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
@@ -289,12 +299,12 @@ def _gdmax_conditions(c: MinimaxConstants, s: PerturbedGDmaxSchedule, goal: Goal
     yield Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
     halves = arb(1) if c.mu == c.ell else 2 * arb(2).log() / -(1 - mu / ell).log()
     yield Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
-    logs = _above_one(ell * far / arb(s.accuracy)).log().max(arb(2).log())
+    # like with like: the printed D comes from the printed bound of the steps
+    steps = c.M_x * (1 + c.kappa) if s.variant == "printed" else max(c.M_x, s.r)
+    reached = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(steps)
+    logs = _above_one(ell * reached / arb(s.accuracy)).log().max(arb(2).log())
     yield Condition("order of D", arb(s.D), 2 * ell / mu * logs + 1, "D is of order kappa log(1/eps)", exact)
-    yield from escape_conditions(s, goal)
-    yield from budget_conditions(
-        s, goal, decrease=arb(s.F_escape) / 2, slope=fmpq(25, 3), printed=s.variant == "printed"
-    )
+    yield from _episode_conditions(s, goal)
 
 
 @claim(
@@ -310,12 +320,13 @@ def perturbed_gdmax_theorem(study: Study) -> Iterator[CheckResult]:
     Paper: Theorem 3.7 [thm:minimax]; Equation C.13 [eq:gdmax-D]; Equation C.9 [eq:gdmax-error-D]
     Assumes: Assumption 3.5 [assu:minimax] over the box, with certified constants, and |f_x| <= M_x there.
     Deviation: the print bounds the estimate by M + ell M/mu, with an M that Assumption 3.5 does not have; |f_x| <= M_x
-    is what is needed. D must also halve the warm-start distance.
+    is what is needed. D must also halve the warm-start distance, and all escapes share delta.
     """
     label = "thm:minimax"
     c = _minimax_constants(study)
     yield from _parameters(label, study, c, perturbed_gdmax, _gdmax_conditions)
     yield visits(label, study)
+    yield descends(label, study)
 
 
 # ---- stocBiO with iNEON -------------------------------------------------------------------------------------------
@@ -335,7 +346,21 @@ def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iter
     # 1 from the bias and 1/2 from the mean square error; the print has 1/4, from a square that it forgets to double
     of_distance = fmpq(5, 4) if s.variant == "printed" else fmpq(3, 2)
     total += of_distance * beta * of_y**2 * (far * keeps + noise)
-    yield Condition("budget", total, eps**2 / (400 * L), "bias and variance of a stocBiO step are below eps^2/(400 L)")
+    printed = s.variant == "printed"
+    gain = (eps**3 / arb(s.rho_phi)).sqrt() / (3 * arb(80) ** 3 * arb(s.iota) ** 3)
+    room = eps**2 / (400 * L)
+    said = "eps^2/(400 L)" if printed else "min(eps^2/(400 L), F/2)"
+    yield Condition(
+        "budget",
+        total,
+        room if printed else room.min(gain / 2),
+        f"bias and variance of a stocBiO step are below {said}",
+    )
+    counted = gain if printed else gain / 2
+    kept = (
+        f"K counts on {float(counted):.2g} from a loop that escapes; its stocBiO step may take {float(total):.2g} back"
+    )
+    yield Condition("case 2", counted * (1 - ROUNDED), gain - total, kept)
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     halves = arb(1) if c.mu == c.ell else arb(4).log() / (2 * ((ell + mu) / (ell - mu)).log())
     yield Condition("D", halves, arb(s.D), "D steps of SGD quarter the squared warm-start distance", exact)
@@ -343,14 +368,16 @@ def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iter
     yield Condition(
         "batches", arb(s.B) * s.Q, arb(max(largest, 1)) * (1 + ROUNDED), "the Neumann batches start at B Q", exact
     )
-    shared = goal if s.variant == "printed" else replace(goal, delta=goal.delta / 3)
+    shared = goal if printed else replace(goal, delta=goal.delta / 3)
     yield from escape_conditions(s, shared, neon=True)
+    loops = arb(goal.gap) / counted + 50 * L * arb(goal.gap) / eps**2
+    yield from union_conditions(s, goal, loops=loops, share=1 if printed else fmpq(1, 3), neon=True)
     yield from _neon_conditions(c, s, goal, s.D_aid)
-    yield from _curvature_conditions(s, goal)
+    yield from _curvature_conditions(s, goal, counted)
 
 
-def _curvature_conditions(s: StocBiOSchedule, goal: Goal) -> Iterator[Condition]:
-    """The step along iNEON's direction, and K."""
+def _curvature_conditions(s: StocBiOSchedule, goal: Goal, counted: arb) -> Iterator[Condition]:
+    """The step along iNEON's direction, and K, which counts on so much from each of them."""
     rho, eps, iota, step = balls(s.rho_phi, s.eps, s.iota, s.step)
     curvature = (rho * eps).sqrt() / (80 * iota)
     fall = curvature * step**2 / 2 - rho * step**3 / 6
@@ -363,7 +390,7 @@ def _curvature_conditions(s: StocBiOSchedule, goal: Goal) -> Iterator[Condition]
     yield Condition("case 1", fmpq(1, 50), large, "a gradient above 3/5 eps lowers Phi by eps^2/(50 L_phi)", "proved")
     test = fmpq(3, 5) + fmpq(1, 10) + fmpq(1, 10)
     yield Condition("gradient test", test, fmpq(4, 5), "a gradient of 3/5 eps passes the test at 4/5 eps", "proved")
-    yield from budget_conditions(s, goal, decrease=asked, slope=arb(50), printed=s.variant == "printed")
+    yield from budget_conditions(s, goal, decrease=counted, slope=arb(50), printed=s.variant == "printed")
 
 
 def _sigma(study: Study) -> float:
@@ -402,7 +429,8 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
     Assumes: Assumption 4.3 [ass:stoc] with the certified constants of the mean; sigma as it is at the centre of the
     box. The conditions are between parameters, and hold or fail for whatever constants they were made from.
     Deviation: the escape step carries a factor 1/iota that the print lacks; D's logarithm prints (1 - kappa)/(1 +
-    kappa), which is negative. It cannot be run: its batches hold more samples than can be drawn.
+    kappa), which is negative. The stocBiO step of a loop that escapes may cost F/2 of the F that it gains, and all
+    loops share delta; the print has neither. It cannot be run: its batches hold more samples than can be drawn.
     """
     label = "thm:stocneon"
     c = replace(positive_constants(study), sigma=_sigma(study))

@@ -46,7 +46,7 @@ __all__ = ["error_required", "est_error_neon", "gamma_1", "hat_phi", "warm_start
 
 RUNS = 9
 MOST_WORK = 60_000  # gradients of g in one run
-LONG_SECONDS = 0.8  # for one check in many digits
+LONG_WORK = 1_000_000  # operations in many digits, by default, for one check
 HALVINGS = 5  # of the interval in which the smallest sufficient D lies
 STEPS = ((1, 1), (2, 1), (1, 2), (4, 3))  # D and N for the recursions, which hold for all
 FAR = 40.0  # times as long as a hypergradient can be: the perturbations against which the print is tried
@@ -267,10 +267,9 @@ def _enough(
     asked, escape = ask(study, region, initial)
     long = Long(study.exact)
     with Long.precision():
-        cost = long.seconds_a_step(_long(start.x[0]), _long(start.y[0]))
-        needs = 3 * asked.D * cost * (1 + HALVINGS / 2)
-        if needs > LONG_SECONDS:
-            reason = f"D = {asked.D} would take {needs:.0f} s in {region.name}"
+        needs = 3 * asked.D * long.operations_a_step * (1 + HALVINGS / 2)
+        if needs > study.effort * LONG_WORK:
+            reason = f"D = {asked.D} would take {needs:.2g} operations in many digits in {region.name}"
             return inconclusive(label, reason, variant=study.variant)
 
         def worst(D: int) -> float:

@@ -6,7 +6,6 @@ chance, from what the candidate remembers of earlier calls, from rounding, or fr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.ties import first_largest
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
@@ -26,8 +26,9 @@ __all__ = ["Behaviour", "behaviour"]
 
 Floats = NDArray[np.float64]
 AGAIN = 12  # times asked at one point, where the answers differ
-FEWEST = 5  # the same, if it is slow: chance alone orders five answers in one of sixty cases
 SAMPLES = 256  # the same, where they are random
+LEAST = 48  # calls, without which it is only asked once more: chance alone orders a few answers now and then
+ENOUGH = 500  # calls: no look takes more
 SIGMAS = 5.0
 MATCHES = 1e-3  # of the distance between two answers: the answer is that of the other point
 SMALL = 0.1  # relative: an error above it does not come from a tolerance
@@ -72,9 +73,14 @@ def behaviour(
     k: int,
     *,
     settings: Mapping[str, float] = NOTHING,
-    seconds: float = 0.5,
+    before: Floats | None = None,
+    explained: bool = False,
+    calls: int = ENOUGH,
 ) -> Behaviour:
-    """How the candidate behaves at point number k.
+    """How the candidate behaves at point number k, seen in at most ``calls`` calls.
+
+    Where that is next to nothing, it is asked once, beside the answer ``before``, and so it is where the error is
+    ``explained`` already: is the answer always the same? Neighbours are looked at where that is so and not enough.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
@@ -86,8 +92,10 @@ def behaviour(
     >>> seen.random, seen.biased, seen.diagnosis.cause
     (True, False, 'noise')
     """
-    probe = _Probe(candidate, at, quantity, k, dict(settings), time.perf_counter() + seconds)
-    return probe.result()
+    probe = _Probe(candidate, at, quantity, k, dict(settings), candidate.calls + calls)
+    if calls < LEAST and before is not None:
+        return probe.once_more(before)
+    return probe.result(explained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +105,31 @@ class _Probe:
     quantity: Quantity
     k: int
     settings: Settings
-    until: float
+    until: int  # calls of the candidate in all
 
-    def result(self) -> Behaviour:
+    @property
+    def _left(self) -> int:
+        return self.until - self.candidate.calls
+
+    def once_more(self, before: Floats) -> Behaviour:
+        """Asked once: an answer that differs has a part that is random or remembered, of which no more is known."""
+        again = self._ask(self.at.x[self.k])
+        seen = Behaviour((float(np.linalg.norm(before - self._truth)), self._error(again)))
+        if float(np.linalg.norm(again.value - before)) <= 0.1 * self._floor or not again.finite:
+            return seen
+        return replace(seen, random=True, biased=False, diagnosis=DIFFERS)
+
+    def result(self, explained: bool) -> Behaviour:
+        """Asked again and after others; then next door, unless the error is explained."""
         others = self._others()
         first = self._after(others[0])
         calls = [first, self._ask(self.at.x[self.k])]
-        other = self._after(others[-1]) if time.perf_counter() + 2 * first.seconds < self.until else calls[1]
+        other = self._after(others[-1])
         seen = Behaviour(tuple(map(self._error, (*calls, other))))
         if not all(answer.finite for answer in (*calls, other)):
             return seen
         if all(self._same(first, answer) for answer in (calls[1], other)):
-            return self._beside(seen, first, others[0])
+            return seen if explained else self._beside(seen, first, others[0])
         return self._belongs_to(others, (first, other), seen) or self._again(others[0])
 
     @property
@@ -148,7 +169,7 @@ class _Probe:
         """Two points: the farthest of the references and a half of the way there; or next to the point."""
         x = self.at.x[self.k]
         away = self.at.x - x
-        far = away[int(np.argmax(np.linalg.norm(away, axis=1)))]
+        far = away[first_largest(np.linalg.norm(away, axis=1))]
         if not far.any():
             far = self._inward(x) / 4
         return [x + far, x + far / 2]
@@ -201,7 +222,7 @@ class _Probe:
     def _again(self, other: Floats) -> Behaviour:
         """Asked again and again: do the answers settle, or scatter?"""
         calls = [self._after(other)]
-        while len(calls) < AGAIN and (len(calls) < FEWEST or time.perf_counter() < self.until) and calls[-1].finite:
+        while len(calls) < AGAIN and calls[-1].finite:
             calls.append(self._ask(self.at.x[self.k]))
         errors = tuple(map(self._error, calls))
         if not calls[-1].finite or all(a < b for a, b in pairwise(errors)):
@@ -210,7 +231,7 @@ class _Probe:
             falls = all(a >= b for a, b in pairwise(errors)) and errors[-1] < errors[-2]  # however slowly
             still = not falls and errors[-1] > STAYS * max(errors[0], self._floor)
             return Behaviour(errors, remembers=True, diagnosis=LEFT if still else _stale(errors, falls=True))
-        while len(calls) < SAMPLES and time.perf_counter() < self.until:
+        while len(calls) < SAMPLES and self._left > 0:
             calls.append(self._ask(self.at.x[self.k]))
         return self._scattered(calls)
 
@@ -226,7 +247,7 @@ class _Probe:
     def _stays(self, value: Floats) -> bool:
         """Whether the answer is the same ever after: a few equal ones may come by chance."""
         for _ in range(2 * AGAIN):
-            if time.perf_counter() > self.until:
+            if self._left <= 0:
                 break
             before, value = value, self._ask(self.at.x[self.k]).value
             if not float(np.linalg.norm(value - before)) <= 0.1 * self._floor:
@@ -253,7 +274,7 @@ class _Probe:
         rounding = rounding_of(self.at, self.quantity, self.k)
         found = roughness(
             segment, rounding, kappa=float(self.at.kappa[self.k]), small=error < SMALL * size,
-            seconds=self.until - time.perf_counter(),
+            calls=self._left,
         )  # fmt: skip
         return replace(seen, roughness=found, diagnosis=_rough(found, answer, error, size, self.quantity))
 
@@ -333,6 +354,11 @@ def _is_single(answer: Answer) -> bool:
     return answer.single or bool(fits.all() and not whole.all())
 
 
+DIFFERS = Diagnosis(
+    "noise",
+    "asked again at the same point the answer is another one, and there were no steps left to see why",
+    "random draws, or what is kept between calls; effort= looks further",
+)
 LEFT = Diagnosis(
     "unexplained",
     "the answer depends on the calls before, but asked again and again at one point it settles at a wrong value",

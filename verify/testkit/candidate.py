@@ -1,9 +1,12 @@
-"""Candidate: a user's function, called with one point at a time, whatever kind of array it returns."""
+"""Candidate: a user's function, called with one point at a time, whatever kind of array it returns.
+
+Work is counted here, in steps: a call with D = 50 and N = 10 is 60 of them, one without such numbers is one. How long a
+call takes is not asked: the same questions are put to a candidate that is quick and to one that is slow.
+"""
 
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,14 +14,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.budget import Budget
 from bilevel_sym.errors import InvalidProblem
 from verify.testkit.arrays import real_array
 
-__all__ = ["KNOBS", "Answer", "Candidate", "WrongKind"]
+__all__ = ["KNOBS", "STEPS", "Answer", "Candidate", "WrongKind"]
 
 Floats = NDArray[np.float64]
 Settings = Mapping[str, float]
 KNOBS = ("D", "N", "Q", "tol")  # what a candidate may take: steps, conjugate gradients, Neumann terms, a tolerance
+STEPS = 20_000  # in all, by default: a candidate that never converges is given up after so many
 NOTHING: Settings = MappingProxyType({})
 
 
@@ -42,7 +47,6 @@ class Answer:
     value: Floats
     unit: float = 2.0**-52
     settings: Settings = field(default_factory=dict)
-    seconds: float = 0.0
 
     @property
     def single(self) -> bool:
@@ -58,29 +62,60 @@ class Answer:
 class Candidate:
     """A function from one point (d,) to an array of one shape. It remembers its last answer, for order may matter.
 
+    ``budget`` counts the steps that it was asked for; where its deadline has passed, no call is made any more.
+
     >>> half = Candidate(lambda x, D=3: [x[0] / 2], (1,))
     >>> half.knobs, half(np.array([3.0])).value
     (('D',), array([1.5]))
+    >>> half.budget.spent, half.cost({"D": 50})
+    (3.0, 50)
     >>> Candidate(lambda x: x[0], (1,))(np.array([3.0]))
     Traceback (most recent call last):
         ...
     verify.testkit.candidate.WrongKind: it returned an array of shape (), but the shape is (1,)
     """
 
-    def __init__(self, function: Callable[..., object], shape: tuple[int, ...]) -> None:
+    def __init__(self, function: Callable[..., object], shape: tuple[int, ...], budget: Budget | None = None) -> None:
         if not callable(function):
             raise InvalidProblem(
                 f"the candidate is a {type(function).__name__}, which cannot be called",
                 hint="a function of one point x of shape (d,), such as lambda x: my_hypergradient(x)",
             )
         self.function, self.shape = function, shape
-        self.knobs, self.required = _knobs(function)
+        self.defaults = _knobs(function)
+        self.budget = Budget(STEPS) if budget is None else budget
         self.previous: Answer | None = None
         self.calls = 0
 
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """Which of KNOBS it takes by name."""
+        return tuple(self.defaults)
+
+    @property
+    def required(self) -> bool:
+        """Whether one of them has to be given."""
+        return any(value is inspect.Parameter.empty for value in self.defaults.values())
+
+    def cost(self, settings: Settings = NOTHING) -> int:
+        """How many steps a call is: what its numbers of steps add up to.
+
+        Its own defaults are its own choice, and often a limit that is never met: a call with these leaves enough of the
+        budget for others.
+        """
+        counts = [name for name in self.defaults if name != "tol"]
+        given = sum(_count(settings[name]) for name in counts if name in settings)
+        own = sum(_count(self.defaults[name]) for name in counts if name not in settings)
+        return max(1, given + int(min(own, self.budget.work / 4)))
+
+    def affords(self, calls: int, settings: Settings = NOTHING) -> bool:
+        """Whether so many calls are within what is left of the budget."""
+        return calls * self.cost(settings) <= self.budget.left
+
     def __call__(self, x: Floats, settings: Settings = NOTHING) -> Answer:
         """The answer at x. What the candidate raises is the user's own, and carries a note of the point."""
-        began = time.perf_counter()
+        self.budget.deadline.check()
+        self.budget.spend(self.cost(settings))
         try:
             with np.errstate(all="ignore"):  # what is judged is the answer: an overflow on the way may be harmless
                 returned = self.function(np.array(x, dtype=np.float64), **settings)
@@ -90,8 +125,7 @@ class Candidate:
             raise
         value, unit = self._converted(returned)
         self.calls += 1
-        seconds = time.perf_counter() - began
-        self.previous = Answer(np.array(x, dtype=np.float64), value, unit, dict(settings), seconds)
+        self.previous = Answer(np.array(x, dtype=np.float64), value, unit, dict(settings))
         return self.previous
 
     def _converted(self, returned: object) -> tuple[Floats, float]:
@@ -106,13 +140,17 @@ class Candidate:
         return value, unit
 
 
-def _knobs(function: Callable[..., object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which of KNOBS the function takes by name, and which of these have no default."""
+def _knobs(function: Callable[..., object]) -> Mapping[str, object]:
+    """Which of KNOBS the function takes by name, each with its default."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]  # the first is the point
     except (TypeError, ValueError):  # some compiled functions do not say
-        return (), ()
+        return {}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = [p for p in parameters if p.name in KNOBS and p.kind in named]
-    required = tuple(p.name for p in found if p.default is inspect.Parameter.empty)
-    return tuple(p.name for p in found), required
+    return {p.name: p.default for p in parameters if p.name in KNOBS and p.kind in named}
+
+
+def _count(value: object) -> int:
+    """A number of steps; what is none, such as None or infinity, says nothing of the work."""
+    whole = isinstance(value, (int, float, np.integer, np.floating)) and np.isfinite(value)
+    return max(0, int(value)) if whole else 0  # type: ignore[call-overload]

@@ -7,17 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
+from bilevel_sym.errors import InvalidProblem, TimeIsUp
 from bilevel_sym.problem import BilevelProblem
 from verify.study import seed_of
-from verify.testkit.candidate import Candidate
-from verify.testkit.inquiry import Inquiry, Subject
+from verify.testkit import words
+from verify.testkit.asked import Subject
+from verify.testkit.candidate import STEPS, Candidate
+from verify.testkit.inquiry import Inquiry
 from verify.testkit.reference import references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.sites import given_points, sites
 from verify.testkit.suspects.gradient import gradient_suspects
 from verify.testkit.suspects.hessian import hessian_suspects
 from verify.testkit.suspects.lower import lower_suspects
+from verify.verdict import Verdict
 
 __all__ = ["check_hessian", "check_hypergradient", "check_lower_solution"]
 
@@ -43,6 +47,8 @@ def check_hypergradient(
     *,
     points: Iterable[Any] | None = None,
     rng: Rng = None,
+    effort: Effort = "default",
+    seconds: float | None = None,
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the gradient of Phi? There is no tolerance to choose.
@@ -50,9 +56,14 @@ def check_hypergradient(
     The candidate is called with one point x of shape (d,) at a time and returns d numbers, as a NumPy, JAX or PyTorch
     array or a list. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own convergence is
     looked at too. HOLDS: at every point its error against certified values is within 1e3 roundings times the condition
-    of the problem, or it shrinks as theory says. VIOLATED: it is not; the message gives the point, the value, the true
-    digits, and which term is suspected. INCONCLUSIVE: random without a bias that shows, or still converging.
-    ``points`` are those of the user; otherwise some of the problem's box, from -1 to 1 where it has none.
+    of the problem. VIOLATED: it is not; the message gives the point, the value, the true digits, and which term is
+    suspected. INCONCLUSIVE: random without a bias that shows, or still converging.
+    ``points`` are those of the user, and all of them are asked; otherwise some of the problem's box, from -1 to 1 where
+    it has none.
+
+    ``effort``, "quick", "default", "thorough" or a multiple of the default, says how much the candidate is asked: by
+    default 20 000 steps, where a call with D = 50 is 50 of them. How long a call takes changes nothing. ``seconds`` is
+    for people in a hurry: where it cuts, the result is INCONCLUSIVE and says what was left out.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
 
@@ -66,7 +77,9 @@ def check_hypergradient(
     >>> check_hypergradient(halved, problem).cause
     'cross'
     """
-    return _check(candidate, problem, GRADIENT, points, rng, progress)
+    return _check(
+        candidate, problem, GRADIENT, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress
+    )
 
 
 def check_hessian(
@@ -75,6 +88,8 @@ def check_hessian(
     *,
     points: Iterable[Any] | None = None,
     rng: Rng = None,
+    effort: Effort = "default",
+    seconds: float | None = None,
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)? As ``check_hypergradient``.
@@ -85,7 +100,9 @@ def check_hessian(
     >>> print(check_hessian(problem.kernels.hess_phi, problem).verdict)
     HOLDS
     """
-    return _check(candidate, problem, HESSIAN, points, rng, progress)
+    return _check(
+        candidate, problem, HESSIAN, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress
+    )
 
 
 def check_lower_solution(
@@ -94,6 +111,8 @@ def check_lower_solution(
     *,
     points: Iterable[Any] | None = None,
     rng: Rng = None,
+    effort: Effort = "default",
+    seconds: float | None = None,
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)? As ``check_hypergradient``.
@@ -104,7 +123,7 @@ def check_lower_solution(
     >>> print(check_lower_solution(lambda x: x / (2 + np.cos(x)), problem).verdict)
     HOLDS
     """
-    return _check(candidate, problem, LOWER, points, rng, progress)
+    return _check(candidate, problem, LOWER, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress)
 
 
 def _check(
@@ -113,6 +132,7 @@ def _check(
     subject: Subject,
     points: Iterable[Any] | None,
     rng: Rng,
+    budget: Budget,
     progress: bool,
 ) -> CandidateCheck:
     if not isinstance(problem, BilevelProblem):
@@ -121,6 +141,11 @@ def _check(
             hint="check_hypergradient(my_function, BilevelProblem(f, g, x, y))",
         )
     exact = problem.mean
-    candidate, seed = Candidate(function, subject.shape(exact)), seed_of(rng)
+    candidate, seed = Candidate(function, subject.shape(exact), budget), seed_of(rng)
     chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
-    return Inquiry(subject, candidate, references(exact, chosen), seed, points is None, progress).result()
+    try:
+        at = references(exact, chosen, deadline=budget.deadline, progress=progress)
+    except TimeIsUp:
+        message = words.cut_after(budget.deadline, f"all {len(chosen)} points")
+        return CandidateCheck(label=subject.label, verdict=Verdict.INCONCLUSIVE, message=message, seed=seed)
+    return Inquiry(subject, candidate, at, seed, points is None, progress).result()

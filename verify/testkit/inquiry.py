@@ -1,131 +1,43 @@
-"""An inquiry: a candidate is asked at points, its answers are held against certified values, and a verdict is found."""
+"""An inquiry: a candidate is asked at points, its answers are held against certified values, and a verdict is found.
+
+How much it is asked depends on the budget of the candidate, in steps, and on nothing else. Points that a user names are
+all asked; of those that were chosen here, as many as the budget holds.
+"""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.errors import TimeIsUp
 from bilevel_sym.progress import Meter
 from verify.testkit import words
 from verify.testkit.arrays import norms
-from verify.testkit.behaviour import Behaviour, behaviour
-from verify.testkit.candidate import NOTHING, Candidate, Settings, WrongKind
-from verify.testkit.convergence import Convergence, convergence
-from verify.testkit.diagnosis import Diagnosis, Evidence, Suspect, explain
-from verify.testkit.reference import EPS, ROUNDINGS, Quantity, References, references
+from verify.testkit.asked import Asked, Subject
+from verify.testkit.behaviour import ENOUGH, Behaviour, behaviour
+from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings, WrongKind
+from verify.testkit.convergence import convergence
+from verify.testkit.diagnosis import Diagnosis, Evidence, explain
+from verify.testkit.reference import References, references
 from verify.testkit.result import CandidateCheck
-from verify.testkit.screening import KEPT, screening
-from verify.testkit.taylor import TaylorTest, taylor_test
+from verify.testkit.screening import KEPT, calls_for, screening
+from verify.testkit.sweep import FEWEST, Convergence, worst_of
+from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 
-__all__ = ["Inquiry", "Subject"]
+__all__ = ["Inquiry"]
 
 Floats = NDArray[np.float64]
-FEWEST = 4  # points at which even a slow candidate is asked
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
-LONGEST = 1.5  # seconds, after which no sweep begins
-PATIENCE = 1.0  # seconds for all points together
-LESS = 0.4  # seconds, where its convergence has been looked at
+MORE = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
+AMPLE = 0.6  # of what is left, for all points with more steps than were enough at some
+OWN = 0.5  # of the budget, for a candidate with its own numbers of steps
 TELLING = 1e-2  # where rounding may do more than this, an answer says nothing
 LEAVES = ("diverges", "not finite")  # what more steps may do to an answer that was right
+SHRINKS = ("still shrinking", "as theory says")  # what decides nothing
 SURE = 1e-3  # a hypothesis that leaves less of the error than this is believed before any other probe
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is asked for: its name in a certificate, its label in the paper, its shape, and what may go wrong."""
-
-    quantity: Quantity
-    label: str
-    noun: str
-    shape: Callable[[BilevelProblem], tuple[int, ...]]
-    suspects: Callable[[References, Floats, Floats | None], Iterator[Suspect]]
-    look_at: str  # where to begin when nothing is known
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """The answers at the points of ``at``; ``previous`` are the points asked just before each."""
-
-    subject: Subject
-    at: References
-    values: Floats
-    previous: Floats
-    single: bool
-    settings: Settings
-    screened: int = 0
-
-    def joined(self, other: Asked, screened: int) -> Asked:
-        """Both, where the other points are the worst of so many that were screened."""
-        at = References(
-            self.at.problem,
-            np.concatenate([self.at.x, other.at.x]),
-            self.at.certificates + other.at.certificates,
-            self.at.skipped,
-        )
-        values, previous = (
-            np.concatenate([getattr(a, name) for a in (self, other)]) for name in ("values", "previous")
-        )
-        return Asked(self.subject, at, values, previous, self.single, self.settings, screened)
-
-    @cached_property
-    def errors(self) -> Floats:
-        """The norm of the error at each point."""
-        return self.at.errors(self.subject.quantity, self.values)
-
-    @cached_property
-    def floor(self) -> Floats:
-        """What rounding explains."""
-        return self.at.floor(self.subject.quantity)
-
-    @cached_property
-    def excess(self) -> Floats:
-        """Errors in units of what rounding explains; an answer that is not finite is worse than any."""
-        excess = self.errors / self.floor
-        return np.where(np.isfinite(excess), excess, np.inf)
-
-    @property
-    def worst(self) -> int:
-        """The point with the largest error in these units."""
-        return int(np.argmax(self.excess))
-
-    @property
-    def off(self) -> int:
-        """At how many points rounding does not explain the error."""
-        return int((self.excess > 1).sum())
-
-    @property
-    def slowest(self) -> References:
-        """The points, those with the largest error first."""
-        return self.at[np.argsort(-self.excess, kind="stable")]
-
-    @property
-    def finite(self) -> bool:
-        """Whether every answer holds numbers only."""
-        return bool(np.isfinite(self.values).all())
-
-    @property
-    def right(self) -> bool:
-        """Whether rounding explains every error."""
-        return self.finite and bool((self.errors <= self.floor).all())
-
-    @property
-    def relative(self) -> Floats:
-        """Errors beside the size of the truth, or beside that of its terms where these cancel to zero."""
-        size = norms(self.at.truth(self.subject.quantity))
-        return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * EPS)))
-
-    def digits(self, k: int) -> float:
-        """How many digits are right at a point."""
-        relative = float(self.relative[k])
-        return 0.0 if not math.isfinite(relative) else min(16.0, max(0.0, -math.log10(max(relative, 1e-16))))
 
 
 @dataclass(eq=False)
@@ -136,9 +48,11 @@ class Inquiry:
     candidate: Candidate
     at: References
     seed: int = 0
-    screens: bool = False  # whether points that nobody named may be added
+    chosen: bool = False  # whether nobody named the points, so that they may be fewer, or more
     progress: bool = False
     convergence: Convergence | None = field(default=None, init=False)
+    asked: Asked | None = field(default=None, init=False)  # the last answers, for a result that is cut by time
+    missing: str = field(default="all points", init=False)  # what is left out then
 
     def result(self) -> CandidateCheck:
         """The verdict."""
@@ -149,6 +63,10 @@ class Inquiry:
             return self._said(
                 Verdict.VIOLATED, words.wrong_kind(self, str(error)), Diagnosis("shape", str(error), look_at)
             )
+        except TimeIsUp:
+            if not self.candidate.budget.cut:  # it is the candidate's own
+                raise
+            return self._said(Verdict.INCONCLUSIVE, words.cut(self))
 
     def _decided(self) -> CandidateCheck:
         if not self._telling:
@@ -158,13 +76,11 @@ class Inquiry:
             asked = self._converged(asked)
         found = self.convergence
         if found is not None and asked.right and found.verdict in LEAVES:
-            asked = self._asked(found.tried[-1])  # right with few steps, and wrong with more
+            asked = self._asked(found.tried[-1], everywhere=False)  # right with few steps, and wrong with more
+        if found is not None and found.verdict in SHRINKS and not (asked.single and found.verdict != SHRINKS[0]):
+            return self._concluded(Verdict.INCONCLUSIVE, words.not_accurate(asked, found), asked)
         if asked.right:
             return self._concluded(Verdict.HOLDS, words.right(asked), asked)
-        if found is not None and found.verdict == "as theory says" and not asked.single:
-            return self._concluded(Verdict.HOLDS, words.as_theory_says(asked, found), asked)
-        if found is not None and found.verdict == "still shrinking":
-            return self._concluded(Verdict.INCONCLUSIVE, words.still_shrinking(asked, found), asked)
         return self._wrong(asked)
 
     @property
@@ -175,54 +91,99 @@ class Inquiry:
 
     def _converged(self, asked: Asked | None = None) -> Asked:
         """The answers with what the candidate takes raised until its error is rounding, at the slowest points too."""
-        until, at = time.perf_counter() + LONGEST, self.at if asked is None else asked.slowest
+        at, least = self.at if asked is None else asked.slowest, 1.0
         for _ in range(SWEEPS):
-            self.convergence = convergence(self.candidate, at, self.subject.quantity)
-            found = self._screened(self._asked(self.convergence.settings, at))
+            self.missing = f"how the error falls as {' and '.join(self.candidate.knobs)} are raised"
+            self.convergence = convergence(
+                self.candidate, at, self.subject.quantity, least=least, progress=self.progress
+            )  # fmt: skip
+            settings = self._settings(self.convergence, len(at))
+            shrinks = self.convergence.verdict in SHRINKS
+            found = self._screened(self._asked(settings, at[self._first(at)] if shrinks else at, few=shrinks))
             if found.right or self.convergence.verdict != "reached":
                 break
-            if time.perf_counter() > until:  # more steps are needed elsewhere, and nobody knows whether they help
-                self.convergence = replace(self.convergence, verdict="still shrinking", note="other points need more")
+            if not self.candidate.affords(MORE, settings):  # and whether more steps help elsewhere is not known
+                note = "other points need more; a larger effort= goes on"
+                self.convergence = replace(self.convergence, verdict="still shrinking", note=note)
                 break
-            at = found.slowest
+            # what was enough elsewhere is not enough here: half of it and on
+            at, least = found.slowest, max(1.0, *(count / 2 for name, count in settings.items() if name != "tol"), 1.0)
         return found
+
+    def _first(self, at: References) -> NDArray[np.intp]:
+        """The points, the one that was raised furthest first."""
+        assert self.convergence is not None
+        last = self.convergence.x[worst_of(self.convergence)]
+        return np.argsort(~(at.x == last).all(axis=1), kind="stable")
+
+    def _settings(self, found: Convergence, points: int) -> Settings:
+        """With how many steps the points are asked: the most of those that do with which all of them can be."""
+        if found.verdict == "reached":
+            return self._ample(found, points)
+        least = 1 if found.verdict in SHRINKS else FEWEST
+        least = min(points, least) if self.chosen else points
+        best = found.tried.index(found.settings)
+        options = [s for s in found.tried[: best + 1] if self.candidate.affords(least + 1, s)]
+        return options[-1] if options else found.tried[0]
+
+    def _ample(self, found: Convergence, points: int) -> Settings:
+        """More steps than were enough, for other points may need more: as many as were seen to do no harm, or twice."""
+        first, last = found.enough[0], found.enough[-1]
+        counts = {name: count for name, count in first.items() if name != "tol"}
+        if not counts:
+            return last
+        most = max(2.0, *(last[name] / count for name, count in counts.items()))
+        more = {m: {**last, **{n: int(m * c) for n, c in counts.items()}} for m in (8, 4, 2) if m <= most}
+        within = (m for m in more if (points + 1) * self.candidate.cost(more[m]) <= AMPLE * self.candidate.budget.left)
+        m = next(within, 2)
+        enough = FEWEST * self.candidate.cost(more[m]) <= self.candidate.budget.work
+        return more[m] if enough else {**last, **counts}
 
     def _screened(self, asked: Asked) -> Asked:
         """With the most doubtful of very many other points, if it was right so far."""
-        if not (self.screens and asked.right):
+        if not (self.chosen and asked.right):
             return asked
+        self.missing = f"{calls_for(self.candidate, asked.settings)} more points at random"
         rng = np.random.default_rng([self.seed, 1])
-        found = screening(self.candidate, self.at.problem, self.subject.quantity, asked.settings, rng)
+        found = screening(
+            self.candidate, self.at.problem, self.subject.quantity, asked.settings, rng, progress=self.progress
+        )
         if not len(found.points):
             return asked
-        more = self._asked(asked.settings, references(self.at.problem, found.points))
-        return asked.joined(more, found.count)
+        at = references(self.at.problem, found.points, deadline=self.candidate.budget.deadline)
+        return asked.joined(self._asked(asked.settings, at), found.count)
 
-    def _asked(self, settings: Settings, at: References | None = None) -> Asked:
-        """The answers at all points, or at as many as a slow candidate allows."""
+    def _asked(
+        self, settings: Settings, at: References | None = None, *, everywhere: bool = True, few: bool = False
+    ) -> Asked:
+        """The answers at all points, or, of those that were chosen here, at as many as the budget holds."""
         at = self.at if at is None else at
-        values, previous, single, spent = [], [], False, 0.0
-        fewest, patience = self._effort
-        with Meter("asking the candidate", len(at), shown=self.progress) as meter:
-            for k, x in enumerate(at.x):
-                if k >= fewest and spent / k * (k + 1) > patience:
-                    break
-                first = not self.candidate.calls  # it may compile, and says nothing of the time that others take
-                before = self.candidate.previous
-                previous.append(np.full(len(x), np.nan) if before is None else before.x)
-                answer = self.candidate(x, settings)
-                values.append(answer.value)
-                single, spent = single or answer.single, spent + (0.0 if first else answer.seconds)
-                meter.at(k + 1)
-        seen = at[: len(values)]
-        return Asked(self.subject, seen, np.array(values), np.array(previous), single, settings)
+        most, least = len(at), len(at)
+        if self.chosen or not everywhere:
+            share = OWN if not settings else 1.0
+            most = 1 if few else int(share * self.candidate.budget.left / self.candidate.cost(settings)) - 1
+            least = 1 if few else FEWEST
+        answers: list[Answer] = []
+        previous: list[Floats] = []
 
-    @property
-    def _effort(self) -> tuple[int, float]:
-        """How many points a slow candidate is asked at, and for how many seconds it may be asked at more."""
-        if self.convergence is None:
-            return FEWEST, PATIENCE
-        return (1 if self.convergence.verdict in ("still shrinking", "as theory says") else FEWEST), LESS
+        def so_far() -> Asked:
+            values, single = np.array([a.value for a in answers]), any(a.single for a in answers)
+            seen, rest = at[: len(answers)], at[len(answers) :]
+            return Asked(self.subject, seen, values, np.array(previous[: len(answers)]), single, settings, rest)
+
+        try:
+            with Meter("asking the candidate", len(at), shown=self.progress) as meter:
+                for k, x in enumerate(at.x):
+                    if k >= max(1, most) and (k >= least or not so_far().right):
+                        break
+                    self.missing = f"{len(at) - k} of {len(at)} points"
+                    before = self.candidate.previous
+                    previous.append(np.full(len(x), np.nan) if before is None else before.x)
+                    answers.append(self.candidate(x, settings))
+                    meter.at(k + 1)
+        finally:
+            self.asked = so_far() if answers else self.asked
+        return so_far()
 
     # ------------------------------------------------------------------ what is wrong
 
@@ -230,13 +191,27 @@ class Inquiry:
         k, quantity = asked.worst, self.subject.quantity
         if not asked.finite:
             return self._concluded(Verdict.VIOLATED, "", asked, self._not_finite())
-        diagnosis = self._explained(asked)
-        probe = behaviour(self.candidate, asked.at, quantity, k, settings=asked.settings)
-        diagnosis = self._weighed(asked, diagnosis, probe)
-        slope = None if quantity == "y_star" else taylor_test(asked.at, k, quantity, asked.values[k])
+        self.missing = "what the error comes from"
+        with Meter("looking for the cause", shown=self.progress):
+            diagnosis = self._explained(asked)
+            calls = int(self.candidate.budget.left / self.candidate.cost(asked.settings))
+            probe = behaviour(
+                self.candidate, asked.at, quantity, k, settings=asked.settings, before=asked.values[k],
+                explained=_sharp(diagnosis), calls=min(ENOUGH, calls),
+            )  # fmt: skip
+            diagnosis = self._weighed(asked, diagnosis, probe)
+            slope = None if quantity == "y_star" else self._slope(asked, k)
         random = probe.random and not probe.biased
         verdict = Verdict.INCONCLUSIVE if random else Verdict.VIOLATED
         return self._concluded(verdict, "", asked, diagnosis, probe, slope)
+
+    def _slope(self, asked: Asked, k: int) -> TaylorTest | None:
+        """The Taylor test, which shows an error that is proved already: where time is up, it is left out."""
+        deadline = self.candidate.budget.deadline
+        try:
+            return taylor_test(asked.at, k, self.subject.quantity, asked.values[k], deadline=deadline)
+        except TimeIsUp as cut:
+            return not_taken(self.subject.quantity, cut.message)
 
     def _explained(self, asked: Asked) -> Diagnosis:
         if self.convergence is not None and self.convergence.diagnosis is not None:
@@ -247,7 +222,7 @@ class Inquiry:
 
     def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:
         """A hypothesis that fits sharply comes first, then what the candidate does when it is asked again."""
-        sharp = fitted.cause != "unexplained" and not fitted.residual > SURE
+        sharp = _sharp(fitted)
         if probe.random and probe.diagnosis is not None:  # a hypothesis that fits one draw need not fit the next
             return probe.diagnosis
         if asked.screened:  # it was right at all the points that were chosen first
@@ -297,3 +272,8 @@ class Inquiry:
         return CandidateCheck(
             label=self.subject.label, verdict=verdict, message=message, diagnosis=diagnosis, seed=self.seed
         )
+
+
+def _sharp(fitted: Diagnosis) -> bool:
+    """Whether a hypothesis leaves next to nothing of the error."""
+    return fitted.cause != "unexplained" and not fitted.residual > SURE

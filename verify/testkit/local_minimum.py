@@ -11,9 +11,11 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym.ball import Ball
+from bilevel_sym.budget import Deadline, Effort, scale_of
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.classification import SecondOrder, second_order
 from verify.testkit.arrays import real_array
@@ -22,18 +24,27 @@ from verify.verdict import CheckResult, Verdict
 __all__ = ["check_local_minimum"]
 
 LABEL = "def:local-min"
-SECONDS, RTOL = 8.0, 0.2  # to certify rho_phi over the box; its square root is what counts
+EFFORT, RTOL = 0.8, 0.2  # to certify rho_phi over the box; its square root is what counts
 SHOWN = 8  # digits of a number, all of them proved
 NOTHING = 1e-300
 UNKNOWN = Bracket(0.0, math.inf)
 
 
-def check_local_minimum(x: object, problem: BilevelProblem, *, eps: object, rho_phi: object = None) -> CheckResult:
+def check_local_minimum(
+    x: object,
+    problem: BilevelProblem,
+    *,
+    eps: object,
+    rho_phi: object = None,
+    effort: Effort = "default",
+    seconds: float | None = None,
+) -> CheckResult:
     """Is x an eps-local minimum: |grad Phi| <= eps, and no eigenvalue of Hess Phi below -sqrt(rho_phi eps)?
 
     x: numbers in order or by name, an array or tensor of any library, or something with such an ``x`` (a Solution). Of
     several points, (S, d), the worst is reported. rho_phi is certified over the problem's box where it matters and is
-    not given.
+    not given, with this ``effort`` ("quick", "default", "thorough" or a number). ``seconds`` is for people in a hurry:
+    where it passes before all points are looked at, nothing holds, and the result says what was left out.
 
     Paper: Definition 1.1 [def:local-min]
 
@@ -58,9 +69,10 @@ def check_local_minimum(x: object, problem: BilevelProblem, *, eps: object, rho_
     given = None if rho_phi is None else rational(rho_phi, "rho_phi")
     if given is not None and given < 0:
         raise InvalidProblem(f"rho_phi bounds a norm and must not be negative, but is {given}")
-    judgements = _judged(exact, points, accuracy, given)
-    worst = max(judgements, key=lambda judgement: judgement.rank)
-    return worst.result(len(points))
+    judgements = _judged(exact, points, accuracy, given, scale_of(effort), Deadline(seconds))
+    gravest = max(judgement.rank[0] for judgement in judgements)
+    alike = [judgement for judgement in judgements if judgement.rank[0] == gravest]
+    return alike[first_largest([judgement.rank[1] for judgement in alike])].result(len(points))
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class _Judgement:
     eps: float
     found: SecondOrder | None
     reason: str = ""
+    why: str = "there is no certificate here"
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -118,7 +131,7 @@ class _Judgement:
         if self.row is not None:
             where = f"point {self.row} of {count} is the worst: {where.removeprefix('at ')}"
         if self.found is None:
-            return ["undecided: there is no certificate here", where, self.reason]
+            return [f"undecided: {self.why}", where, self.reason]
         if self.found.flat is False:
             return ["not an eps-local minimum: not stationary", where, *_slope(self.found, self.eps)]
         if self.found.convex is False:
@@ -144,15 +157,24 @@ class _Judgement:
 
 
 def _judged(
-    problem: BilevelProblem, points: Sequence[tuple[sp.Rational, ...]], eps: sp.Rational, given: sp.Rational | None
+    problem: BilevelProblem,
+    points: Sequence[tuple[sp.Rational, ...]],
+    eps: sp.Rational,
+    given: sp.Rational | None,
+    effort: float,
+    deadline: Deadline,
 ) -> list[_Judgement]:
-    """Every point; rho_phi is certified once, for the first that needs it."""
+    """Every point, until the deadline; rho_phi is certified once, for the first that needs it."""
     known: sp.Rational | Bracket | None = given
     judgements = []
     for k, x in enumerate(points):
         row = k if len(points) > 1 else None
+        if deadline.passed:
+            left_out = f"left out: {len(points) - k} of {len(points)} points"
+            judgements.append(_Judgement(problem, row, x, float(eps), None, left_out, "cut by time"))
+            break
         try:
-            found = second_order(problem, x, eps, known, seconds=SECONDS, rtol=RTOL)
+            found = second_order(problem, x, eps, known, effort=EFFORT * effort, rtol=RTOL)
         except BilevelError as error:
             judgements.append(_Judgement(problem, row, x, float(eps), None, error.message))
             continue
@@ -214,7 +236,7 @@ def _hessian(found: SecondOrder) -> Any:
 def _direction(found: SecondOrder) -> str:
     """The eigenvector of the smallest eigenvalue, its largest entry positive."""
     vector = np.linalg.eigh(_hessian(found))[1][:, 0]
-    vector = vector * np.sign(vector[np.argmax(np.abs(vector))])
+    vector = vector * np.sign(vector[first_largest(np.abs(vector))])
     return "(" + ", ".join(f"{0.0 if abs(entry) < 1e-12 else entry:.4g}" for entry in vector) + ")"
 
 

@@ -10,9 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.progress import Meter
 from verify.measures.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
@@ -52,6 +54,11 @@ class References:
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> References:
         chosen = np.arange(len(self))[rows]
         return References(self.problem, self.x[chosen], tuple(self.certificates[k] for k in chosen), self.skipped)
+
+    def joined(self, other: References) -> References:
+        """The points of both, those of the other last."""
+        certificates = self.certificates + other.certificates
+        return References(self.problem, np.concatenate([self.x, other.x]), certificates, self.skipped)
 
     def truth(self, name: Quantity) -> Floats:
         """The certified values, rounded to float64."""
@@ -140,8 +147,12 @@ class References:
         return (grad * share).sum(axis=1), (hess * share).sum(axis=1)
 
 
-def references(problem: BilevelProblem, points: Iterable[Any]) -> References:
+def references(
+    problem: BilevelProblem, points: Iterable[Any], *, deadline: Deadline | None = None, progress: bool = False
+) -> References:
     """The references at those points that have a certificate; why others have none is kept.
+
+    Where the deadline passes before all points are done, TimeIsUp is raised.
 
     >>> problem = BilevelProblem("abs(x)*y", "y**2 - x*y", "x", "y")
     >>> at = references(problem, [[0.0], [1.0]])
@@ -149,13 +160,16 @@ def references(problem: BilevelProblem, points: Iterable[Any]) -> References:
     (1, 'no certificate at x = 0: f or g is not s')
     """
     kept, certificates, skipped = [], [], []
-    for point in points:
-        x = np.asarray(point, dtype=np.float64)
-        try:
-            certificates.append(evaluate(problem, x.tolist(), digits=DIGITS))
-            kept.append(x)
-        except BilevelError as error:
-            skipped.append(error.message)
+    rows = [np.asarray(point, dtype=np.float64) for point in points]
+    with Meter("certifying the truth", len(rows), shown=progress) as meter:
+        for k, x in enumerate(rows):
+            (deadline or Deadline()).check()
+            try:
+                certificates.append(evaluate(problem, x.tolist(), digits=DIGITS))
+                kept.append(x)
+            except BilevelError as error:
+                skipped.append(error.message)
+            meter.at(k + 1)
     if not kept:
         raise CertificateFailure(
             f"nothing can be compared: {skipped[0] if skipped else 'there are no points'}",

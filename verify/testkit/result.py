@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from verify.testkit.behaviour import Behaviour
-from verify.testkit.convergence import Convergence
 from verify.testkit.diagnosis import Cause, Diagnosis
+from verify.testkit.sweep import Convergence
 from verify.testkit.taylor import TaylorTest
 from verify.verdict import CheckResult
 

@@ -7,7 +7,6 @@ but for jumps, where the number of its iterations changes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.ties import first_largest, in_order
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import EPS, Quantity, References
@@ -31,6 +31,7 @@ ROUGH = 0.05  # third differences, where those of independent errors are 1: a sm
 ACROSS = 9, 33  # points on the way to another point, among which to look for a jump
 SUSPECTED = 6  # places with large third differences: most are left after a few halvings
 HALVINGS = 12
+ENOUGH = 3 * NEIGHBOURS + ACROSS[1] + (1 + SUSPECTED) * HALVINGS  # calls: no look takes more
 SHRINKS = 100.0  # what is left of the difference between two points after twelve halvings, if it is no jump: 1/4096
 
 
@@ -38,7 +39,7 @@ SHRINKS = 100.0  # what is left of the difference between two points after twelv
 class Roughness:
     """Third differences over errors at three distances (independent errors: 1), and the largest jump over the error.
 
-    nan where it was not looked at, for lack of time or because no more was needed.
+    nan where it was not looked at, for lack of calls or because no more was needed.
 
     >>> Roughness(near=0.9, single=1.1, double=1e-4).kind
     'float32'
@@ -76,11 +77,6 @@ class Segment:
     settings: Settings
     ends: tuple[float, float] = (0.0, 1.0)  # of t, for a look at the whole
 
-    def calls_within(self, until: float) -> int:
-        """How many calls there is time for, judged by the last one."""
-        last = self.candidate.previous
-        return int((until - time.perf_counter()) / max(1e-6, last.seconds if last is not None else 0.0))
-
     def errors(self, t: Floats) -> Floats | None:
         """The errors, a row for each t; None where the truth is not known."""
         points = self.x + np.asarray(t)[:, None] * self.way
@@ -93,14 +89,16 @@ class Segment:
         return np.asarray((values - truth).reshape(len(points), -1))
 
 
-def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, seconds: float) -> Roughness:
+def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, calls: int = ENOUGH) -> Roughness:
     """The roughness near x; where it is smooth and ``small``, jumps are looked for all along the segment.
+
+    At most ``calls`` calls of the candidate are made.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # grad Phi = x
     >>> def along(function):
     ...     return Segment(Candidate(function, (1,)), problem.kernels.grad_phi, np.ones(1), np.ones(1), {})
-    >>> options = {"kappa": 1.0, "small": True, "seconds": 9.0}
+    >>> options = {"kappa": 1.0, "small": True}
     >>> roughness(along(lambda x: 1.01 * x), 1e-16, **options).kind
     'smooth'
     >>> roughness(along(lambda x: x.astype(np.float32)), 1e-16, **options).kind
@@ -108,10 +106,10 @@ def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, s
     >>> roughness(along(lambda x: x + 1e-3 * np.ceil(3 * x)), 1e-16, **options).kind
     'jumps'
     """
-    until = time.perf_counter() + seconds
+    until = segment.candidate.calls + calls
     found = Roughness()
     for name, distance in (("near", NEAR), ("single", SINGLE), ("double", DOUBLE)):
-        if segment.calls_within(until) < NEIGHBOURS:
+        if until - segment.candidate.calls < NEIGHBOURS:
             return found
         t = distance * UNEVEN
         errors = segment.errors(t)
@@ -120,7 +118,7 @@ def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, s
         found = replace(found, **{name: _rough(errors, t, rounding, largest=name == "double")})
         if found.near <= ROUGH:
             break
-    points = min(ACROSS[1], segment.calls_within(until) - 2 * HALVINGS)
+    points = min(ACROSS[1], until - segment.candidate.calls - (1 + SUSPECTED) * HALVINGS)
     if found.near <= ROUGH and small and points >= ACROSS[0]:
         return replace(found, jump=_jump(segment, rounding, kappa, points))
     return found
@@ -152,7 +150,7 @@ def _jump(segment: Segment, rounding: float, kappa: float, points: int) -> float
         return np.nan
     third, size = _third_differences(errors, t), norms(errors)
     nearby = np.lib.stride_tricks.sliding_window_view(size, 4).max(axis=1)
-    order = [int(np.argmax(third)), *np.argsort(-third / (nearby + rounding))[:SUSPECTED].tolist()]
+    order = [first_largest(third), *in_order(third / (nearby + rounding), descending=True)[:SUSPECTED].tolist()]
     jumps = (_halved(segment, t[i : i + 4], errors[i : i + 4], rounding, kappa) for i in dict.fromkeys(order))
     return next((jump for jump in jumps if jump > 0), 0.0)
 

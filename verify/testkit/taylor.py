@@ -7,7 +7,6 @@ values of Phi are certified to more digits than the smallest remainder needs, so
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,13 +15,14 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
+from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.tape.balls import precision
 from verify.testkit.reference import Quantity, References
 from verify.testkit.sites import x_ends
 
-__all__ = ["TaylorTest", "taylor_test"]
+__all__ = ["TaylorTest", "not_taken", "taylor_test"]
 
 Floats = NDArray[np.float64]
 DIGITS = 60  # the smallest remainder, of an error in the last bit, has 30 leading zeros
@@ -74,8 +74,12 @@ _NAMES = {
 }
 
 
-def taylor_test(at: References, k: int, quantity: Quantity, value: Floats, *, seconds: float = 0.15) -> TaylorTest:
+def taylor_test(
+    at: References, k: int, quantity: Quantity, value: Floats, *, deadline: Deadline | None = None
+) -> TaylorTest:
     """The test of ``value``, a gradient or Hessian of Phi at point number k, along the direction of its error.
+
+    Certificates of 16 steps on both sides; where the deadline passes before that, TimeIsUp is raised.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
@@ -90,19 +94,25 @@ def taylor_test(at: References, k: int, quantity: Quantity, value: Floats, *, se
     error = np.asarray(value, dtype=np.float64) - at.truth(quantity)[k]
     line = _Line(at, k, _direction(error))
     if not np.isfinite(value).all():
-        return _without(quantity, "the candidate is not finite")
-    began = time.perf_counter()
+        return not_taken(quantity, "the candidate is not finite")
     model = _Model(evaluate(at.problem, at.x[k].tolist(), digits=DIGITS), quantity, value, line.u)
-    pause = time.perf_counter() - began  # what one certificate costs: two a step
-    count = max(FEWEST, min(STEPS, int(seconds / (2 * pause + 1e-9))))
-    steps = [line.scale * 2.0 ** -round(j) for j in np.linspace(LONGEST, SHORTEST, count)]
-    found = [(h, r) for h in steps if (r := max(map(model.remainder, line.sides(h)), default=math.nan)) == r]
+    found: list[tuple[float, float]] = []
+    for j in np.linspace(LONGEST, SHORTEST, STEPS):
+        (deadline or Deadline()).check()
+        h = line.scale * 2.0 ** -round(j)
+        remainders = [model.remainder(side) for side in line.sides(h)]
+        found += [(h, max(remainders))] if remainders else []
     if len(found) < FEWEST:
-        return _without(quantity, f"Phi has no certificate near x = {at.x[k].tolist()}")
+        return not_taken(quantity, f"Phi has no certificate near x = {at.x[k].tolist()}")
     return _judged(quantity, tuple(h for h, _ in found), tuple(r for _, r in found), at, k, error)
 
 
-def _without(quantity: Quantity, reason: str) -> TaylorTest:
+def not_taken(quantity: Quantity, reason: str) -> TaylorTest:
+    """No test, and why.
+
+    >>> print(not_taken("grad_phi", "time is up"))
+    Phi(x + h u) - Phi(x) - h G.u was not resolved: time is up
+    """
     return TaylorTest(quantity, (), (), math.nan, math.nan, math.nan, math.nan, reason)
 
 

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verify.testkit.convergence import Convergence
+from bilevel_sym.budget import Deadline
 from verify.testkit.diagnosis import Diagnosis
+from verify.testkit.sweep import POINTS, Convergence
 from verify.testkit.taylor import TaylorTest
 
 if TYPE_CHECKING:
-    from verify.testkit.inquiry import Asked, Inquiry
+    from verify.testkit.asked import Asked
+    from verify.testkit.inquiry import Inquiry
 
-__all__ = ["as_theory_says", "rarely", "right", "still_shrinking", "too_ill_conditioned", "wrong", "wrong_kind"]
+__all__ = ["cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
 
 SHOWN = 6  # entries of a vector, or rows of a matrix, that are printed
 DIGITS = 16
@@ -24,19 +26,32 @@ def right(asked: Asked) -> str:
     k = asked.worst
     return (
         f"the {asked.subject.noun} is right{_with(asked)}: {asked.digits(k):.1f} correct digits at the worst of"
-        f" {len(asked.at)} certified points{_screened(asked)}, error {asked.errors[k]:.1e}, of which rounding explains"
+        f" {_of(asked)} certified points{_screened(asked)}, error {asked.errors[k]:.1e}, of which rounding explains"
         f" {asked.floor[k]:.1e}{_skipped(asked)}"
     )
 
 
-def as_theory_says(asked: Asked, found: Convergence) -> str:
-    """It converges, and time was short."""
-    return f"the {asked.subject.noun} converges as theory says: {found}"
+def not_accurate(asked: Asked, found: Convergence) -> str:
+    """Its error shrinks, and more steps than the effort holds are needed to see where it ends."""
+    seen = max(len(asked.at), min(POINTS, asked.named))
+    some = f"; looked at {seen} of {asked.named} points" if seen < asked.named else ""
+    return f"the {asked.subject.noun} is not accurate yet: {found}{some}"
 
 
-def still_shrinking(asked: Asked, found: Convergence) -> str:
-    """It converges slowly, and time was short."""
-    return f"the {asked.subject.noun} is not accurate yet, and its error still shrinks: {found}"
+def cut(inquiry: Inquiry) -> str:
+    """Time was up before the work was done."""
+    asked, deadline = inquiry.asked, inquiry.candidate.budget.deadline
+    lines = [cut_after(deadline, inquiry.missing)]
+    if asked is not None:
+        k = asked.worst
+        lines.append(f"  so far      asked{_with(asked)} at {_of(asked)} points, the worst of them {_point(asked, k)}")
+        lines.append(f"  error       {asked.errors[k]:.2e}, of which rounding explains {asked.floor[k]:.1e}")
+    return "\n".join(lines)
+
+
+def cut_after(deadline: Deadline, left_out: str) -> str:
+    """What is said first where time was up."""
+    return f"cut by time ({deadline.seconds:g} s), so that nothing is decided; left out: {left_out}"
 
 
 def too_ill_conditioned(inquiry: Inquiry) -> str:
@@ -56,7 +71,7 @@ def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -
     """What is wrong, and where to look."""
     k, certificate = asked.worst, asked.at.certificates[asked.worst]
     lines = [
-        f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points;"
+        f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points{_some(asked)};"
         f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
         f"  at          {_point(asked, k)}",
         *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
@@ -84,6 +99,15 @@ def rarely(asked: Asked, also: tuple[str, ...]) -> Diagnosis:
         "the solver's return code and tolerance at the point above; a dense solve in its place",
         also=also,
     )
+
+
+def _of(asked: Asked) -> str:
+    """How many points were asked, and of how many, where it is not all of them."""
+    return str(len(asked.at)) if len(asked.at) == asked.named else f"{len(asked.at)} of {asked.named}"
+
+
+def _some(asked: Asked) -> str:
+    return "" if len(asked.at) == asked.named else f" (asked at {_of(asked)}: each call is many steps)"
 
 
 def _screened(asked: Asked) -> str:

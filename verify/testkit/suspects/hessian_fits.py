@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.ties import first_largest
 from verify.measures.derivatives_at import Derivatives
 from verify.testkit.diagnosis import SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -245,10 +246,9 @@ def free_weights(terms: HessianTerms, evidence: Evidence) -> Iterator[Suspect]:
         weights = _weights(evidence, tuple(columns.values()))
         if weights is None:
             continue
-        away = {name: abs(weight - 1) for name, weight in zip(columns, weights, strict=True)}
-        cause = NAMES[max(away, key=away.__getitem__)][1]
+        what, cause = NAMES[list(columns)[first_largest(np.abs(np.asarray(weights) - 1))]]
         said = ", ".join(f"{weight:.3g} of {NAMES[name][0]}" for name, weight in zip(columns, weights, strict=True))
-        look_at = f"first {NAMES[max(away, key=away.__getitem__)][0]}, whose weight is farthest from one"
+        look_at = f"first {what}, whose weight is farthest from one"
         yield Suspect(cause, f"the weights are {said}", look_at, 0 * evidence.truth, tuple(columns.values()))
         return
 

@@ -15,6 +15,7 @@ from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import Escape
 from bilevel_sym.schedules.goal import Goal
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.rates import rate_y
 from verify.measures.regions import Region
@@ -251,7 +252,7 @@ def error_required(truth: Truth) -> CheckResult:
     error = np.where(_episodes(truth), truth.error, np.nan)
     if not np.isfinite(error).any():
         return not_applicable(REQUIRED, "no iterate after a perturbation has exact values beside it")
-    s, k = map(int, np.unravel_index(int(np.nanargmax(error)), error.shape))
+    s, k = map(int, np.unravel_index(first_largest(error, skip_nan=True), error.shape))
     worst, count, noise = float(error[s, k]), int(np.isfinite(error).sum()), float(truth.floor[s, k]) / 1e3
     verdict = Verdict.HOLDS if worst + noise <= bound else Verdict.INCONCLUSIVE
     words = f"estimates err by at most {worst:.3g} while perturbations escape; the lemma asks for {bound:.3g}"

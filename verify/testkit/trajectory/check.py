@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from bilevel_sym.budget import Deadline, Effort, Stopwatch, scale_of
 from bilevel_sym.problem import BilevelProblem
 from verify.report import Report
 from verify.testkit.trajectory.bounds import descent, error_required, gradient_errors
 from verify.testkit.trajectory.estimates import estimates
 from verify.testkit.trajectory.moves import finite, perturbations, update
 from verify.testkit.trajectory.record import Record, record_of
-from verify.testkit.trajectory.truth import Given, given_of, truth_of
-from verify.verdict import CheckResult
+from verify.testkit.trajectory.truth import Given, Truth, given_of, truth_of
+from verify.verdict import CheckResult, Verdict
 
 __all__ = ["check_trajectory"]
 
 
-def check_trajectory(solution: object, problem: BilevelProblem, *, constants: Given | None = None) -> Report:
+CUT = "cut by time, so that nothing is decided"
+
+
+def check_trajectory(
+    solution: object,
+    problem: BilevelProblem,
+    *,
+    constants: Given | None = None,
+    effort: Effort = "default",
+    seconds: float | None = None,
+) -> Report:
     """The iterates, estimates and perturbations of a run against the algorithm and the lemmas.
 
     ``solution``: what ``solve`` returns, or a mapping or object with the iterates ``x``, (K+1, d) or (S, K+1, d), and
     what else was kept: ``grad_phi_hat``, ``perturbed``, ``y``, ``v``, and parameters (``eta``, ``eps``, ``r``,
     ``T_escape``, ``D``, ``N``, ``tau``, ``estimator``, ``y0``, ``v0``). What is not there makes the parts that need it
     not applicable. ``constants``: Constants, certified ones or a Smoothness; by default certified over the run's hull.
+
+    The rules are tried at all iterates, the lemmas at 20 000 of them times ``effort`` ("quick", "default", "thorough"
+    or a number). ``seconds`` is for people in a hurry: what it cuts is INCONCLUSIVE, and says what was left out.
 
     Paper: Algorithm 1 [alg:perturbedalg]; Lemma 2.8 [lem:descent]; Lemma B.1 [lem:grad-err-aid]
     Paper: Lemma C.2 [lem:grad-err-mini]; Equation 2.6 [eq:error-required]
@@ -41,28 +55,41 @@ def check_trajectory(solution: object, problem: BilevelProblem, *, constants: Gi
     >>> print(report["unlabelled:algorithm-1-step-14"].message.splitlines()[-2].strip())
     suspected cause: iterate k = 4 was replaced after it was computed: x_(k+1) follows from x_(k-1) without it
     """
-    started = time.monotonic()
+    watch, deadline, scale = Stopwatch(), Deadline(seconds), scale_of(effort)
     given = given_of(constants)
     record = record_of(solution, problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a broken run is judged, not warned about
-        results = tuple(_parts(record, given))
+        results = tuple(_parts(record, given, scale, deadline))
     box = record.problem.box
     return Report(
         problem=problem.name or "problem",
         box="all of space" if box is None else str(dict(box.items())),
         variant="corrected",
         seed=0,
-        seconds=time.monotonic() - started,
+        seconds=watch.elapsed,
         results=results,
     )
 
 
-def _parts(record: Record, given: Given | None) -> Iterator[CheckResult]:
+def _parts(record: Record, given: Given | None, effort: float, deadline: Deadline) -> Iterator[CheckResult]:
     yield finite(record)
     yield update(record)
     yield from perturbations(record)
-    truth = truth_of(record, given)
-    yield estimates(truth)
-    yield from gradient_errors(truth)
-    yield error_required(truth)
-    yield descent(truth)
+    truth = truth_of(record, given, effort=effort, deadline=deadline)
+    beside = (
+        lambda: [estimates(truth)],
+        lambda: gradient_errors(truth),
+        lambda: [error_required(truth)],
+        lambda: [descent(truth)],
+    )
+    for part in beside:
+        for result in part():
+            yield _whole(result, truth, deadline)
+
+
+def _whole(result: CheckResult, truth: Truth, deadline: Deadline) -> CheckResult:
+    """The same, or, where time was up before or while it was found, no HOLDS."""
+    if not deadline.passed or result.verdict is not Verdict.HOLDS:
+        return result
+    left_out = truth.remark or "what was still to be done when the time was up"
+    return replace(result, verdict=Verdict.INCONCLUSIVE, message=f"{CUT}; {left_out}; so far: {result.message}")

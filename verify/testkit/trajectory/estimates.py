@@ -17,6 +17,7 @@ from bilevel_sym.certificate import evaluate
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, ITD, Estimator, Exact, GDmax, Neumann
 from bilevel_sym.solvers.perturbed import SMALL
+from bilevel_sym.ties import first_largest, in_order
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.runs import UNIT
 from verify.testkit.reference import references
@@ -88,7 +89,7 @@ def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
     if not wrong.any():
         return wrong
     ratio = np.where(wrong, off / np.maximum(room, 1e-300), -1.0).ravel()
-    places = np.unravel_index(np.argsort(-ratio, kind="stable")[: min(CERTIFIED, int(wrong.sum()))], wrong.shape)
+    places = np.unravel_index(in_order(ratio, descending=True)[: min(CERTIFIED, int(wrong.sum()))], wrong.shape)
     try:
         at = references(truth.record.problem, truth.record.x[places])
     except BilevelError:
@@ -104,7 +105,7 @@ def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
 
 def _exact(truth: Truth, compared: Flags) -> CheckResult:
     ratio = np.where(compared, truth.error / np.maximum(truth.floor, 1e-300), -1.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+    s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
     words = f"all {int(compared.sum())} estimates are grad Phi at their iterates, to rounding"
     return said(
         LABEL, PART, Verdict.HOLDS, [words, truth.remark], measured=float(truth.error[s, k]),
@@ -117,7 +118,7 @@ def _by_repetition(truth: Truth, where: Flags, off: Floats, room: Floats) -> Che
     record = truth.record
     wrong = _clearly(truth, where, off, room)
     ratio = np.where(where, off / room, -1.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+    s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
     if not wrong.any():
         worst = float(np.nanmax(np.where(where, truth.error, np.nan)))
         words = f"all {int(where.sum())} estimates are what {record.parameters.estimator} gives from its warm start"
@@ -151,7 +152,7 @@ def _by_recognition(truth: Truth, wrong: Flags, compared: Flags) -> CheckResult:
             )
             return _violated(truth, fooled, compared, _Cause("y*", what, "the inner loops: more steps"))
     error = np.where(compared, truth.error, -1.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(error)), error.shape))
+    s, k = map(int, np.unravel_index(first_largest(error), error.shape))
     wanted = "y, v, D, N and tau (or estimator=AID(D, N, tau))"
     if p.estimator is not None:
         wanted = "y and v" if record.y is None else "y0 and v0, where the first iteration started,"

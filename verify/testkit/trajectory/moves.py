@@ -12,6 +12,7 @@ from typing import TypedDict
 import numpy as np
 
 from bilevel_sym.solvers.perturbed import SMALL
+from bilevel_sym.ties import first_largest
 from verify.enclosures.interval_matrix import Floats
 from verify.testkit.trajectory.record import Flags, Record
 from verify.testkit.trajectory.words import said, vector
@@ -107,8 +108,8 @@ def update(record: Record) -> CheckResult:
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(step + p.eta * grad[:, :-1])
         ratio = np.where(where, (off / rounding).max(axis=-1), 0.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(ratio)), ratio.shape))
-    j = int(np.argmax(off[s, k] / rounding[s, k]))
+    s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
+    j = first_largest(off[s, k] / rounding[s, k])
     total, measured, bound = int(where.sum()), float(off[s, k, j]), float(rounding[s, k, j])
     if ratio[s, k] <= 1:
         return said(
@@ -239,7 +240,7 @@ def _where(record: Record, marked: Flags, label: str) -> CheckResult:
     if lacking is not None or p.eps is None:
         return lacking or not_applicable(label, "eps is not there", part=part)
     norms, limit = np.where(marked, _norms(record), -1.0), SMALL * p.eps
-    s, k = map(int, np.unravel_index(int(np.argmax(norms)), norms.shape))
+    s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
     count, worst = int(marked.sum()), float(norms[s, k])
     numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
     if worst <= limit * (1 + ROUNDINGS * record.unit):
@@ -348,7 +349,7 @@ def _size(record: Record, marked: Flags, label: str) -> CheckResult:
         stale = step + p.eta * record.grad_phi_hat[:, :-1]
     moved = np.linalg.norm(stale if p.as_printed else step, axis=-1)
     length = np.where(marked, moved, -1.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(length)), length.shape))
+    s, k = map(int, np.unravel_index(first_largest(length), length.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
     limit, count, worst = p.eta * p.r, int(marked.sum()), float(length[s, k])
     numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
@@ -387,7 +388,7 @@ def _escape_size(record: Record, marked: Flags, label: str) -> CheckResult:
     step = np.diff(record.x, axis=1)
     wanted = escape.escape_step
     off = np.where(marked, np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)
-    s, k = map(int, np.unravel_index(int(np.argmax(off)), off.shape))
+    s, k = map(int, np.unravel_index(first_largest(off), off.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
     count, worst = int(marked.sum()), float(off[s, k])
     verdict = Verdict.HOLDS if worst <= noise else Verdict.VIOLATED

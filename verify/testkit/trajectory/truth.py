@@ -1,23 +1,23 @@
-"""The exact y*, v*, Phi and grad Phi beside the iterates of a run: at all of them, or at as many as time allows."""
+"""The exact y*, v*, Phi and grad Phi beside the iterates of a run: at all of them, or at so many as effort says."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
+from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
-from verify.enclosures.branch_and_bound import maximise
+from verify.enclosures.branch_and_bound import SECOND, maximise
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import HessNorm
@@ -31,10 +31,10 @@ from verify.testkit.trajectory.record import Flags, Record
 
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
 
-SECONDS = 1.0  # for exact values along the run
-STUDY_SECONDS, SHARE = 6.0, 0.12  # of which the constants and L_phi each take a share
+EFFORT, L_PHI_WORK = 0.15, 0.7 * SECOND  # of a study of the hull; and for L_phi
 RTOL = 0.02  # to which L_phi is certified, if that takes no longer
-FIRST, MOST = 64, 20_000  # iterates that are looked at to see how long one takes, and at most
+FIRST = 64  # iterates at which constants that were given are tried
+MOST, CHUNK = 20_000, 2048  # iterates that are looked at by default, and at once
 ROOM = 1e-6  # by which the hull of a run is widened, relatively
 Given = Constants | MinimaxConstants | CertifiedConstants | Smoothness
 
@@ -56,6 +56,8 @@ class Truth:
     noise: Floats
     condition: Floats
     given: Given | None = None
+    effort: float = 1.0
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def kernels(self) -> Kernels:
@@ -120,9 +122,7 @@ class Truth:
         y_low, y_high = _hull(self.y_star[use], np.where(np.isfinite(reach), reach, 0.0)[use][:, None])
         symbols = (*self.record.problem.x, *self.record.problem.y)
         ends = zip(np.concatenate([low, y_low]).tolist(), np.concatenate([high, y_high]).tolist(), strict=True)
-        return Study(
-            self.record.problem, Box(dict(zip((s.name for s in symbols), ends, strict=True))), 0, STUDY_SECONDS
-        )
+        return Study(self.record.problem, Box(dict(zip((s.name for s in symbols), ends, strict=True))), 0, EFFORT)
 
     @cached_property
     def L_phi(self) -> tuple[Bracket, str]:
@@ -136,7 +136,7 @@ class Truth:
             return Bracket(0.0, float(self.given.L_phi())), "by the formula from the constants given"
         hull = ExactBox(self.study.x_box)
         found = maximise(
-            HessNorm(PhiBoxes(self.record.problem)), hull.lower, hull.upper, seconds=SHARE * STUDY_SECONDS,
+            HessNorm(PhiBoxes(self.record.problem)), hull.lower, hull.upper, budget=Budget(L_PHI_WORK),
             rtol=RTOL, floor=NOTHING, inside=hull.inside,
         )  # fmt: skip
         return Bracket(max(0.0, found.bracket.lower), found.bracket.upper), "certified over the hull of the run"
@@ -195,8 +195,12 @@ def given_of(constants: object) -> Given | None:
     )
 
 
-def truth_of(record: Record, given: Given | None = None, *, seconds: float = SECONDS) -> Truth:
-    """Exact values beside a run, at as many iterates as ``seconds`` allow: spread evenly, and around perturbations.
+def truth_of(
+    record: Record, given: Given | None = None, *, effort: float = 1.0, deadline: Deadline | None = None
+) -> Truth:
+    """Exact values beside a run, at 20 000 iterates times ``effort``: around perturbations, and spread evenly.
+
+    Where the deadline passes, the rest is left out, and ``deadline.cut`` says so.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.trajectory.record import record_of
@@ -208,22 +212,17 @@ def truth_of(record: Record, given: Given | None = None, *, seconds: float = SEC
     shape = record.x.shape[:2]
     widths = {"y_star": n, "v_star": n, "phi": None, "grad_phi": d, "floor": None, "noise": None, "condition": None}
     tables = {name: np.full(shape if w is None else (*shape, w), np.nan) for name, w in widths.items()}
-    begun = time.perf_counter()
-    order = _order(record)
-    done = order[:FIRST]
-    _fill(record, tables, done)
-    each = max((time.perf_counter() - begun) / max(1, len(done)), 1e-9)
-    # 64 at once are slower, each, than thousands
-    more = int(min(MOST, max(4 * FIRST, 4 * seconds / each)))
-    rest = order[FIRST:]
-    if len(rest) > more:
-        rest = _spread(record, rest, more)
-    for start in range(0, len(rest), 2048):
-        if time.perf_counter() - begun > 2 * seconds:
+    order, most = _order(record), max(4 * FIRST, int(MOST * effort))
+    first, rest = order[:FIRST], order[FIRST:]
+    if len(rest) > most:
+        rest = _spread(record, rest, most)
+    _fill(record, tables, first)
+    for start in range(0, len(rest), CHUNK):
+        if deadline is not None and deadline.passed:
             break
-        _fill(record, tables, rest[start : start + 2048])
+        _fill(record, tables, rest[start : start + CHUNK])
     looked = np.isfinite(tables["y_star"]).all(axis=-1)
-    return Truth(record, looked, **tables, given=given)
+    return Truth(record, looked, **tables, given=given, effort=effort, deadline=deadline or Deadline())
 
 
 def _order(record: Record) -> Floats:

@@ -1,0 +1,113 @@
+"""What numba compiles once an installation: all of it in one step, announced wherever a person reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.budget import Stopwatch
+from bilevel_sym.problem import BilevelProblem
+
+__all__ = ["cache_folder", "compile_all", "is_compiled", "make_ready"]
+
+ANNOUNCED = (
+    "bilevel-sym: compiling for this processor, once an installation: half a minute to two minutes; "
+    "`bilevel-sym compile` does it beforehand ..."
+)
+
+
+def make_ready() -> None:
+    """Compile whatever is not in the cache, all at once; says so on a terminal and in a notebook, and nowhere else.
+
+    >>> make_ready()  # says nothing here
+    >>> is_compiled()
+    True
+    """
+    if is_compiled():
+        return
+    told, watch = _somebody_reads(), Stopwatch()
+    if told:
+        _say(ANNOUNCED)
+    compile_all()
+    if told:
+        _say(f"bilevel-sym: compiled in {watch.elapsed:.0f} s")
+
+
+def is_compiled() -> bool:
+    """Whether everything is in numba's cache, for this processor, from the sources as they are.
+
+    >>> isinstance(is_compiled(), bool)
+    True
+    """
+    from numba.core.registry import cpu_target
+
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    return all(_cached(function, processor) >= copies for function, copies in _entrances())
+
+
+def compile_all() -> None:
+    """Call, on a small problem, everything that is called in compiled code: what is cached is loaded, else compiled.
+
+    >>> compile_all()
+    """
+    from bilevel_sym.kernels.compiled_engine import CompiledEngine
+    from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Rule
+    from bilevel_sym.tape.vectors import WIDTH
+
+    model = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").tape
+    engine = CompiledEngine(model)
+    for rows in (1, 2):  # one point and many run code of their own
+        xy = np.zeros((rows, 2))
+        engine.session(("f",), rows).put(0, xy)
+        engine.expansion(xy)
+    loop = CompiledLoop(model, kind="aid", D=1, N=1, tau=0.5)
+    for rows in (1, WIDTH):
+        loop.advance(LoopState.start(np.zeros((rows, 1)), np.zeros((rows, 1))), 1, Rule(eta=0.5))
+
+
+def cache_folder() -> Path:
+    """Where numba keeps what was compiled.
+
+    >>> cache_folder().is_absolute()
+    True
+    """
+    function, _ = next(_entrances())
+    return Path(function._cache.cache_path).absolute()
+
+
+def _entrances() -> Iterator[tuple[Any, int]]:
+    """What Python, or other compiled code, calls; and for how many kinds of tables it is compiled."""
+    from bilevel_sym.tape import interpreter, lanes, single, trajectories
+
+    yield interpreter.run, 2
+    yield single.run, 1
+    yield single.expand, 1
+    yield lanes.eliminate, 1
+    yield lanes.assemble, 1
+    yield trajectories.advance, 2
+
+
+def _cached(function: Any, processor: tuple[Any, ...]) -> int:
+    """How many copies of a compiled function the cache holds; numba has no public way of asking."""
+    # another version of numba may keep its index otherwise: then the answer is none, and compiling loads what is there
+    with suppress(AttributeError, IndexError, TypeError, OSError):
+        return sum(key[1] == processor for key in function._cache._cache_file._load_index())
+    return 0
+
+
+def _somebody_reads() -> bool:
+    """Whether standard error is a terminal, or the output of a notebook's cell, which does not call itself one."""
+    if sys.stderr is None:
+        return False
+    return sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
+
+
+def _say(line: str) -> None:
+    # over a line of progress, if there is one
+    with suppress(OSError, ValueError):
+        print(f"\r{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)

@@ -1,0 +1,94 @@
+"""Planted defects of the test kit's own judgement: what was seen to go wrong, put back, is noticed by its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
+
+from verify.testkit import inquiry as inquiry_module
+from verify.testkit.candidate import STEPS, Candidate
+from verify.testkit.checks import check_hypergradient
+from verify.testkit.inquiry import Inquiry
+from verify.testkit.sweep import Sweep
+from verify.verdict import Verdict
+
+Change = Callable[[pytest.MonkeyPatch], None]
+
+
+def seventh() -> bool:
+    return check_hypergradient(wrong_at_the_seventh, TOY, points=EIGHT).verdict is Verdict.VIOLATED
+
+
+def never() -> bool:
+    candidate = Counted(lambda x, D: TOY.kernels.grad_phi(x) * (1 + 1 / D))
+    return check_hypergradient(candidate, TOY).verdict is not Verdict.HOLDS and candidate.steps <= STEPS
+
+
+def biased() -> bool:
+    """At an effort that ends long before the bias shows."""
+
+    def candidate(x: Any, D: int) -> Any:
+        return hypergradient(TOY, x, lower(TOY, x, D), 1.001)
+
+    return all(check_hypergradient(candidate, TOY, effort=e).verdict is not Verdict.HOLDS for e in (0.01, 0.02, 0.05))
+
+
+def short_steps() -> bool:
+    result = check_hypergradient(lambda x, D: hypergradient(TOY, x, lower(TOY, x, D, 0.001)), TOY)
+    return result.verdict is not Verdict.VIOLATED
+
+
+def asks_as_many_as_seem_enough(patch: pytest.MonkeyPatch) -> None:
+    """Four points, whoever named them."""
+    original = Inquiry._asked
+
+    def some(self: Inquiry, settings: Any, at: Any = None, **more: Any) -> Any:
+        return original(self, settings, (self.at if at is None else at)[:4], **more)
+
+    patch.setattr(Inquiry, "_asked", some)
+
+
+def counts_calls(patch: pytest.MonkeyPatch) -> None:
+    """A call is one step, whatever D is."""
+    patch.setattr(Candidate, "cost", lambda self, settings=None: 1)
+
+
+def believes_a_rate(patch: pytest.MonkeyPatch) -> None:
+    """What shrinks counts as reached, as it did where time was up."""
+    patch.setattr(inquiry_module, "SHRINKS", ())
+    judged = Sweep._judged
+
+    def reached(self: Sweep, found: Any) -> Any:
+        told = judged(self, found)
+        if told.verdict not in ("as theory says", "still shrinking"):
+            return told
+        floor = np.full_like(told.floor, 2 * told.errors[-1].max())
+        return type(told)(told.knobs, told.tried, told.errors, floor, "reached", values=told.values, x=told.x)
+
+    patch.setattr(Sweep, "_judged", reached)
+    patch.setattr(inquiry_module.Asked, "right", property(lambda self: bool(np.all(self.errors < 1e-2))))
+
+
+def calls_slow_steps_a_bias(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sweep, "_creeps", lambda self, errors, floor: False)
+
+
+DEFECTS: list[tuple[Change, Callable[[], bool]]] = [
+    (asks_as_many_as_seem_enough, seventh),
+    (counts_calls, never),
+    (believes_a_rate, biased),
+    (calls_slow_steps_a_bias, short_steps),
+]
+
+
+@pytest.mark.parametrize(("defect", "passes"), DEFECTS, ids=[defect.__name__ for defect, _ in DEFECTS])
+def test_a_planted_defect_of_the_kit_is_noticed(
+    defect: Change, passes: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert passes()
+    defect(monkeypatch)
+    assert not passes()

@@ -1,0 +1,1 @@
+"""Certificates for strangers: files that hold a claim, and the one program that proves them again."""

@@ -1,0 +1,214 @@
+"""What ``save`` writes: brackets rounded outward, with the hints that make their proof short."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flint import fmpq
+
+from bilevel_sym.box import Box
+from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.saved_certificate import EXACT, LOOSE, problem_text, rounded_down, rounded_up, write_certificate
+from bilevel_sym.tape.balls import precision
+from verify.certificates import recheck
+from verify.enclosures.block_norm import ExactBox
+from verify.enclosures.cover import LEAF, Cover
+from verify.enclosures.interval_matrix import Floats
+from verify.enclosures.tensor_norm import worst_directions
+
+if TYPE_CHECKING:
+    from verify.phi_smoothness import Smoothness
+    from verify.points.point import StationaryPoint
+    from verify.regularity import CertifiedConstants, Proof
+    from verify.stationary import StationaryPoints
+
+__all__ = ["save_constants", "save_smoothness", "save_stationary"]
+
+Path = str | os.PathLike[str]
+
+
+def save_constants(constants: CertifiedConstants, path: Path) -> None:
+    """Brackets of the constants; the lower end of each with the point and the directions that reach it.
+
+    >>> import json, pathlib, tempfile, verify
+    >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
+    >>> save_constants(verify.constants(problem), path)
+    >>> claim = json.loads(path.read_text())["claims"]["ell"]
+    >>> claim["lower"], claim["upper"], claim["at"]
+    ('1.9999999', '2.0000001', 'g_yy 0')
+    """
+    claims: dict[str, Any] = {}
+    for name in ("mu", "ell", "rho", "nu", "M", "g_y"):
+        proofs = [proof for proof in constants.proofs if proof.constant == name]
+        best = max(proofs, key=lambda proof: proof.bracket.lower)
+        upper = max(proof.bracket.upper for proof in proofs)
+        # entries that move together are bounded one by one by the checker, which costs it more pieces
+        slack = EXACT if len(constants.box) == 2 and constants.reading == "block" else LOOSE
+        ends = rounded_down(max(best.bracket.lower, 0.0)), rounded_up(upper, slack)
+        if name == "mu":
+            ends = rounded_down(-upper, slack), rounded_up(-best.bracket.lower)
+        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if proof.cover.size > 1}
+        claims[name] = {"lower": ends[0], "upper": ends[1], **_witness(constants, best), "covers": covers}
+    says = {"box": _box(constants.box), "near": {}, "claims": claims}
+    write_certificate(path, constants.reading, constants.problem, says)
+
+
+def save_smoothness(found: Smoothness, path: Path) -> None:
+    """Brackets of sup |grad Phi|, sup |Hess Phi| and the Lipschitz constant of Hess Phi.
+
+    >>> import json, pathlib, tempfile, verify
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
+    >>> save_smoothness(verify.smoothness(problem, Box({"x": (-1, 1)})), path)
+    >>> json.loads(path.read_text())["claims"]["L_phi"]["lower"]
+    '1.9999999'
+    """
+    kernels, slack = found.problem.mean.kernels, EXACT if len(found.box) == 1 else LOOSE
+    tensors = {"grad_norm": kernels.grad_phi, "L_phi": kernels.hess_phi, "rho_phi": kernels.third_phi}
+    claims: dict[str, Any] = {}
+    for name, tensor_at in tensors.items():
+        bracket, point = getattr(found, name), found.points.get(name)
+        block = f"p_{'x' * (1 + len(claims))} 0"
+        covers = {block: _cuts(found.covers[name])}
+        claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(bracket.upper, slack), "at": block, "covers": covers}
+        if point is not None and bracket.lower > 0:
+            at = np.array([point[symbol.name] for symbol in found.problem.x])
+            claim |= {
+                "lower": rounded_down(bracket.lower),
+                "point": _exact(point),
+                "directions": _directions(tensor_at(at)),
+            }
+        claims[name] = claim
+    says = {"box": _box(found.box), "near": _near(found.problem, found.box), "claims": claims}
+    write_certificate(path, "smoothness", found.problem, says)
+
+
+def save_stationary(found: StationaryPoints, path: Path) -> None:
+    """The stationary points with the boxes in which each is the only one, and the boxes that are not decided.
+
+    >>> import json, pathlib, tempfile
+    >>> from verify import study_of
+    >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y", box={"x": (-2, 2), "y": (-3, 3)})
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
+    >>> save_stationary(study_of(problem).stationary, path)
+    >>> [point["kind"] for point in json.loads(path.read_text())["points"]]
+    ['local minimum']
+    """
+    if found.problem is None or found.box is None:
+        raise CertificateFailure("these stationary points do not say of which problem they are")
+    problem, points = found.problem, []
+    open_boxes = {str(box) for box in found.undecided}
+    near = _near(problem, found.box)
+    finder = _Finder(problem, found.box, near)
+    for point in found.points:
+        if str(point.box) in open_boxes:  # an exact point of a box that stays undecided
+            continue
+        vectors = np.linalg.eigh(problem.mean.kernels.hess_phi(np.array(point.x)))[1]
+        alone, at = finder.boxes(point)
+        directions = [list(map(repr, vectors[:, k].tolist())) for k in (0, -1)]
+        points.append({"near": at, "alone": alone, "kind": point.kind, "directions": directions})
+    undecided = [_box(box) for box in found.undecided]
+    says = {"box": _box(found.box), "near": near, "points": points, "undecided": undecided}
+    write_certificate(path, "stationary", problem, says)
+
+
+class _Finder:
+    """Boxes around stationary points in which the checker itself can prove that there is exactly one."""
+
+    def __init__(self, problem: BilevelProblem, box: Box, near: Mapping[str, str]) -> None:
+        self.names = box.names or ()
+        self.phi = recheck.Phi(recheck.Problem(problem_text(problem)), near)
+
+    def boxes(self, point: StationaryPoint) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """The largest of several boxes, and one as narrow as what is known of the point."""
+        radius = 2 * Fraction(point.radius) + Fraction(1, 10**16) * (1 + max(map(abs, map(Fraction, point.x))))
+        ends = [tuple(Fraction(int(end.p), int(end.q)) for end in pair) for pair in point.box]
+        widths = [min(Fraction(v) - low, high - Fraction(v)) for v, (low, high) in zip(point.x, ends, strict=True)]
+        at = [(Fraction(value) - radius, Fraction(value) + radius) for value in point.x]
+        for halving in range(40):
+            reach = [max(width / 2**halving, radius) for width in widths]
+            alone = [(Fraction(value) - r, Fraction(value) + r) for value, r in zip(point.x, reach, strict=True)]
+            if self._holds_one(alone):
+                break
+        return self._named(alone), self._named(at)
+
+    def _holds_one(self, box: Sequence[tuple[Fraction, Fraction]]) -> bool:
+        exact = tuple((fmpq(a.numerator, a.denominator), fmpq(b.numerator, b.denominator)) for a, b in box)
+        with precision(recheck.BITS):
+            try:
+                image = self.phi.newton(exact)[0]
+            except ArithmeticError:
+                return False
+            return image is not None and all(a < i < b for i, (a, b) in zip(image.entries(), exact, strict=True))
+
+    def _named(self, box: Sequence[tuple[Fraction, Fraction]]) -> dict[str, list[str]]:
+        return {name: [str(low), str(high)] for name, (low, high) in zip(self.names, box, strict=True)}
+
+
+def _box(box: Box) -> dict[str, list[str]]:
+    return {name: [str(low), str(high)] for name, (low, high) in box.items()}
+
+
+def _cuts(cover: Cover) -> str:
+    return " ".join("." if cut == LEAF else str(cut) for cut in cover.cuts)
+
+
+def _exact(point: Mapping[str, float]) -> dict[str, str]:
+    return {name: repr(float(value)) for name, value in point.items()}
+
+
+def _directions(tensor: Floats) -> list[list[str]]:
+    return [list(map(repr, vector.tolist())) for vector in worst_directions(np.asarray(tensor))[1]]
+
+
+def _near(problem: BilevelProblem, box: Box) -> dict[str, str]:
+    """y* in the middle of the box, or nothing."""
+    try:
+        y = problem.mean.kernels.y_star([float((low + high) / 2) for low, high in list(box)[: problem.d]])
+    except BilevelError:
+        return {}
+    return {symbol.name: repr(value) for symbol, value in zip(problem.y, y.tolist(), strict=True)}
+
+
+def _witness(constants: CertifiedConstants, best: Proof) -> dict[str, Any]:
+    """Where, and along which directions, the lower end is reached."""
+    from verify.regularity import instances, objective_of
+
+    if best.point is None or (best.constant != "mu" and best.bracket.lower <= 0):
+        return {"at": ""}
+    region = ExactBox(constants.box)
+    tensor = objective_of(instances(constants.problem)[best.row], best.constant, best.block, region).values(
+        best.point[None]
+    )[0]
+    low, high = region.inside
+    ends = zip(constants.box.items(), best.point.tolist(), low > high, strict=True)
+    point = {name: str(least) if crossed else repr(value) for (name, (least, _)), value, crossed in ends}
+    vectors = [np.linalg.eigh(tensor)[1][:, 0]] * 2 if best.constant == "mu" else worst_directions(tensor)[1]
+    directions = [list(map(repr, vector.tolist())) for vector in vectors]
+    return {"at": _row(constants.problem, best), "point": point, "directions": directions}
+
+
+def _row(problem: BilevelProblem, proof: Proof) -> str:
+    """The block and its row: of f or g alone, as the data come, each row once."""
+    return f"{proof.block} {_place(problem, proof)}"
+
+
+def _place(problem: BilevelProblem, proof: Proof) -> int:
+    from verify.regularity import instances
+
+    if not isinstance(problem, StochasticProblem):
+        return 0
+    instance = instances(problem)[proof.row]
+    upper = proof.block.startswith("f")
+    symbols, data, whole = (
+        (problem.xi, problem.xi_data, problem.F) if upper else (problem.zeta, problem.zeta_data, problem.G)
+    )
+    rows: Sequence[Any] = list(dict.fromkeys(data)) or [()]
+    wanted = instance.f if upper else instance.g
+    return next(k for k, row in enumerate(rows) if whole.subs(dict(zip(symbols, row, strict=True))) == wanted)

@@ -1,0 +1,338 @@
+"""The shipped algorithms do what their lines say: runs of every engine, replayed step by step in 256 bits.
+
+Each recorded iterate is taken as exact, and what the next line of the algorithm makes of it is computed anew. So
+nothing accumulates, and a difference that rounding cannot explain is a violation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.errors import BilevelError
+from bilevel_sym.hypergradient import AID, Estimator, GDmax
+from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO, solve
+from verify.enclosures.interval_matrix import Floats
+from verify.measures.agreement import Agreement, agreed
+from verify.measures.plain import Plain, PlainEstimate, engines, in_ball, long, roundings
+from verify.measures.regions import lower_levels
+from verify.registry import NotApplicable, claim
+from verify.study import Study
+from verify.verdict import CheckResult
+
+__all__: list[str] = []
+
+STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturbations
+SMALL = 0.8  # of eps
+SEARCH = 12  # steps of iNEON
+FOUND = 11519 / 12800  # of F_escape
+MOST_ENTRIES = 400
+MOVED = 2.0**-40  # roundings of a step, beside its size
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A problem with an estimator for it, parameters of a run, and where runs begin."""
+
+    problem: BilevelProblem
+    estimator: Estimator
+    D: int
+    tau: float
+    x: Floats
+    y: Floats
+    eta: float
+
+    def plain(self, reference: Plain, x: Any, y: Any, v: Any) -> PlainEstimate:
+        """The estimate in many digits."""
+        if isinstance(self.estimator, GDmax):
+            return reference.gdmax(x, y, D=self.D, tau=self.tau)
+        return reference.aid(x, y, v, D=self.D, N=2, tau=self.tau)
+
+
+def _setting(study: Study, D: int = 2) -> _Setting:
+    """Three starts in the box, a step that moves x by a hundredth of its width, and a step for the lower level."""
+    if study.exact.n**2 > MOST_ENTRIES:
+        raise NotApplicable(f"n = {study.exact.n} is too many for a reference in many digits")
+    x = study.points(8, "algorithms")
+    y = lower_levels(study.kernels, x)
+    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:3]
+    if not len(keep):
+        raise NotApplicable("y* cannot be computed at any of the points tried")
+    x, y = x[keep], y[keep]
+    tau = 0.5 / float(np.abs(np.linalg.eigvalsh(study.kernels.g_yy(x, y))).max())
+    estimator: Estimator = GDmax(D, tau) if study.problem.kind == "minimax" else AID(D, 2, tau)
+    try:
+        slope = float(np.linalg.norm(study.kernels.grad_phi(x), axis=1).max())
+    except BilevelError:
+        slope = 1.0
+    low, high = study.x_ends
+    eta = 0.01 * float((high - low).min() or 1.0) / max(slope, 1e-3)
+    return _Setting(study.exact, estimator, D, tau, x, y + 0.01, eta)
+
+
+# ---- Algorithm 1 -----------------------------------------------------------------------------------------------------
+
+
+@claim(
+    "alg:perturbedalg",
+    also=("unlabelled:algorithm-1-step-5", "unlabelled:algorithm-1-step-10", "unlabelled:algorithm-1-step-11",
+          "unlabelled:algorithm-1-step-14"),
+)  # fmt: skip
+def algorithm_1(study: Study) -> Iterator[CheckResult]:
+    """The shipped Algorithm 1 warm-starts, perturbs and descends as its lines say, in every engine.
+
+    y_k^0 = y_(k-1)^D; a perturbation where |grad_phi_hat| <= 4/5 eps and the last one is more than T iterations ago,
+    then x_(k+1) = x_k - eta u with u uniform in the ball of radius r; otherwise x_(k+1) = x_k - eta grad_phi_hat
+
+    Paper: Algorithm 1 [alg:perturbedalg]
+    Deviation: the printed variant is replayed with ``as_printed=True``: D + 1 steps, the gradient of before the
+    perturbation in the same iteration, and no perturbation while k <= T.
+
+    >>> algorithm_1.citation
+    'Algorithm 1 [alg:perturbedalg]'
+    """
+    setting = _setting(study)
+    pilot = solve(study.exact, Descent(setting.estimator, setting.eta), setting.x, y0=setting.y, steps=STEPS, rng=0)
+    sizes = np.linalg.norm(pilot.trajectory.grad_phi_hat, axis=-1)
+    eps = float(np.nanmedian(sizes)) / SMALL  # so that the test comes out both ways
+    if not eps > 0:
+        raise NotApplicable("the estimates vanish at the points tried")
+    printed = study.variant == "printed"
+    algorithm = Perturbed(
+        setting.estimator, eta=setting.eta, eps=eps, r=0.5 * eps, T_escape=EPISODE, as_printed=printed
+    )
+    plain = replace(setting, D=setting.D + 1) if printed else setting
+    estimates: list[Agreement] = []
+    rules: list[Agreement] = []
+    moves: list[Agreement] = []
+    for backend in engines():
+        run = solve(
+            study.exact,
+            algorithm,
+            setting.x,
+            y0=setting.y,
+            steps=STEPS,
+            rng=[1, 2, 3][: len(setting.x)],
+            backend=backend,
+        )
+        for row in range(len(setting.x)):
+            found = _replayed(study, plain, algorithm, run.trajectory, row, backend)
+            for target, part in zip((estimates, rules, moves), found, strict=True):
+                target += part
+    label = "alg:perturbedalg"
+    what = f"runs of {', '.join(engines())} against the lines"
+    yield agreed(label, study, estimates, what=what, part="warm-started estimates")
+    yield agreed(label, study, rules, what=what, part="when to perturb")
+    yield agreed(label, study, moves, what=what, part="moves")
+
+
+def _replayed(
+    study: Study, setting: _Setting, algorithm: Perturbed, t: Any, row: int, backend: str
+) -> tuple[list[Agreement], list[Agreement], list[Agreement]]:
+    estimates, rules, moves = [], [], []
+    stream = np.random.default_rng(row + 1)
+    y, v = setting.y[row], np.zeros(study.exact.n)
+    since = 0 if algorithm.as_printed else EPISODE + 1
+    with Plain.precision():
+        reference = Plain(study.exact)
+        for k in range(int(t.length[row]) if np.ndim(t.length) else STEPS + 1):
+            x, name = t.x[row, k], f"{backend}, iteration {k}"
+            point = study.named(x)
+            wanted = setting.plain(reference, long(x), long(y), long(v))
+            pairs = [(wanted.grad, t.grad_phi_hat[row, k]), (wanted.y, t.y[row, k])]
+            pairs += [] if isinstance(setting.estimator, GDmax) else [(wanted.v, t.v[row, k])]
+            apart = max(float(np.abs(a - b).max()) for a, b in pairs)
+            estimates.append(Agreement(name, apart, roundings(wanted), point))
+            if k == STEPS:
+                break
+            grad, y, v = t.grad_phi_hat[row, k], t.y[row, k], t.v[row, k]
+            due = bool(np.linalg.norm(grad) <= SMALL * algorithm.eps and since > EPISODE)
+            rules.append(Agreement(name, float(due != bool(t.perturbed[row, k])), 0.5, point))
+            since = 1 if due else since + 1
+            there = x - algorithm.eta * grad
+            if due:
+                u = in_ball(stream, len(x), algorithm.r)
+                there = (there if algorithm.as_printed else x) - algorithm.eta * u
+            size = float(np.abs(x).max() + np.abs(there - x).max())
+            moves.append(Agreement(name, float(np.abs(t.x[row, k + 1] - there).max()), MOVED * size + 1e-300, point))
+    return estimates, rules, moves
+
+
+# ---- Algorithm 2 -----------------------------------------------------------------------------------------------------
+
+
+@claim("alg:iNEON", also=("unlabelled:algorithm-2-step-14", "unlabelled:algorithm-2-step-15", "eq:u-update-neon"))
+def algorithm_2(study: Study) -> Iterator[CheckResult]:
+    """The shipped iNEON updates u, stops and returns as its lines say.
+
+    u_0 uniform in the ball of radius eta r; u <- u - eta (grad_phi_hat(x + u) - grad_phi_hat(x)); u/|u| as soon as
+    phi_hat(x + u) - phi_hat(x) - grad_phi_hat(x)^T u <= -(11519/12800) F, and 0 after T steps without that
+
+    Paper: Algorithm 2 [alg:iNEON]
+
+    >>> algorithm_2.citation
+    'Algorithm 2 [alg:iNEON]'
+    """
+    setting = _setting(study)
+    found: list[Agreement] = []
+    silent: list[Agreement] = []
+    for row in range(len(setting.x)):
+        path = _search(study, setting, row)
+        falls = np.array([step.fall for step in path])
+        deepest = int(np.argmin(falls[1 : SEARCH + 1])) + 1
+        if not falls[deepest] < -1e-9 * (1 + abs(path[0].level)):
+            continue
+        late = (falls[deepest] + falls[SEARCH + 1]) / 2  # reached by one step more, if at all
+        for depth in (falls[deepest] * (1 - 1e-3), min(falls[deepest] * 1.5, 2 * late - falls[deepest]), late):
+            if not depth < -1e-9:
+                continue
+            F = -float(depth) / FOUND
+            neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F)
+            u = neon.direction(study.exact, setting.x[row], y0=setting.y[row], rng=row)
+            first = next((k for k in range(1, SEARCH + 1) if falls[k] <= -FOUND * F), None)
+            wanted = np.zeros_like(u) if first is None else path[first].u / np.linalg.norm(path[first].u)
+            item = Agreement(f"point {row}", float(np.abs(u - wanted).max()), 1e-6, study.named(setting.x[row]))
+            (silent if first is None else found).append(item)
+    if not found:
+        raise NotApplicable("phi_hat bends upwards everywhere at the points tried, so that nothing can be found")
+    yield agreed("alg:iNEON", study, found, what="directions against a plain search", part="found")
+    yield agreed("alg:iNEON", study, silent, what="searches that must end with nothing", part="not found")
+    escapes = [item for row in range(len(setting.x)) for item in _escaped(study, setting, row)]
+    yield agreed("alg:iNEON", study, escapes, what="descent that escapes along what was found", part="escape")
+
+
+def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
+    """One iteration of descent with iNEON: far from flat along the estimate, where flat along u, to the lower side."""
+    x, y = setting.x[row], setting.y[row]
+    path = _search(study, setting, row)
+    deepest = min(step.fall for step in path[1 : SEARCH + 1])
+    size = float(np.linalg.norm(setting.estimator.estimate(study.exact, x, y0=y).grad_phi_hat))
+    F, point = max(-deepest, 1e-9) / FOUND * (1 - 1e-3), study.named(x)
+    u = np.zeros_like(x)
+    for eps in (size / SMALL * (1 - 1e-9), size / SMALL * (1 + 1e-9)):
+        neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F)
+        run = solve(study.exact, Descent(setting.estimator, setting.eta, neon), x, y0=y, steps=1, rng=row)
+        u = neon.direction(study.exact, x, y0=y, rng=row)
+        t = run.trajectory
+        flat = eps > size / SMALL
+        if flat and not u.any():  # a minimum, or what iNEON takes for one: the run ends where it is
+            yield Agreement(f"the end at point {row}", float(len(t.x) != 1), 0.5, point)
+            continue
+        there = x - setting.eta * t.grad_phi_hat[0]
+        if flat:
+            step = math.sqrt(setting.eta * SEARCH * F) / 4
+            sides = [setting.estimator.estimate(study.exact, x + s * step * u, y0=t.y[0], v0=t.v[0]) for s in (1, -1)]
+            there = x + (1 if sides[0].phi_hat <= sides[1].phi_hat else -1) * step * u
+        apart = float(np.abs(t.x[1] - there).max())
+        yield Agreement(f"the move from point {row}", apart, 1e-9 * (1 + float(np.abs(x).max())), point)
+        yield Agreement(f"the mark at point {row}", float(bool(t.perturbed[0]) != flat), 0.5, point)
+        # an estimate at each of two points; in between k = 0, ..., first of the search, and a look to either side
+        first = next((k for k in range(1, SEARCH + 1) if path[k].fall <= -FOUND * F), SEARCH)
+        estimates = 2 + (first + 3 if flat else 0)
+        for name, calls in setting.estimator.cost.items():  # type: ignore[attr-defined]
+            counted = float(getattr(run.counters, name))
+            yield Agreement(f"{name} at point {row}", abs(counted - estimates * calls), 0.5, point)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """u, and the value that step 15 tests; ``level`` is phi_hat at x."""
+
+    u: Floats
+    fall: float
+    level: float
+
+
+def _radius(study: Study, setting: _Setting) -> float:
+    """The radius of the noise, over eta: a hundredth of the box."""
+    low, high = study.x_ends
+    return 0.01 * float((high - low).min() or 1.0) / setting.eta
+
+
+def _search(study: Study, setting: _Setting, row: int) -> list[_Step]:
+    """T steps of iNEON and one more, each estimate from where the last one left y and v."""
+    x, y, v = setting.x[row], setting.y[row], np.zeros(study.exact.n)
+    u = in_ball(np.random.default_rng(row), len(x), setting.eta * _radius(study, setting))
+    path: list[_Step] = []
+    with Plain.precision():
+        reference = Plain(study.exact)
+        here = setting.plain(reference, long(x), long(y), long(v))
+        y, v = here.y, here.v
+        for _ in range(SEARCH + 2):
+            there = setting.plain(reference, long(x + u), long(y), long(v))
+            path.append(_Step(u, there.phi - here.phi - float(here.grad @ u), here.phi))
+            y, v = there.y, there.v
+            u = u - setting.eta * (there.grad - here.grad)
+    return path
+
+
+# ---- Algorithm 3 -----------------------------------------------------------------------------------------------------
+
+
+@claim(
+    "alg:INEONstocbio", kinds=("stochastic",),
+    also=("unlabelled:algorithm-3-step-13", "unlabelled:algorithm-3-step-19"),
+)  # fmt: skip
+def algorithm_3(study: Study) -> Iterator[CheckResult]:
+    """The shipped Algorithm 3 calls iNEON where the estimate is small, and moves by its step along what that finds.
+
+    On the mean as one row, where nothing but iNEON's noise is left to chance: no call where |grad_phi_hat| > 4/5 eps;
+    otherwise x moves by sqrt(eta T F)/8 along u or -u, or the run ends
+
+    Paper: Algorithm 3 [alg:INEONstocbio]
+
+    >>> algorithm_3.citation
+    'Algorithm 3 [alg:INEONstocbio]'
+    """
+    setting, mean = _setting(study), study.exact
+    label = "alg:INEONstocbio"
+    alone = StochasticProblem(mean.f, mean.g, mean.x, mean.y, (), (), (), (), box=study.box)
+    calm: list[Agreement] = []
+    looked: list[Agreement] = []
+    bent = 0
+    for row in range(len(setting.x)):
+        deepest = min(step.fall for step in _search(study, setting, row)[1 : SEARCH + 1])
+        if not deepest < -1e-9:
+            continue
+        bent += 1
+        # a thousandth of what a search can find: most noise leads there, and what does not ends the run
+        neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, -1e-3 * deepest)
+        calm += _one_step(study, alone, setting, neon, row, small=False)
+        looked += _one_step(study, alone, setting, neon, row, small=True)
+    if not bent:
+        raise NotApplicable("phi_hat bends upwards everywhere at the points tried, so that nothing can be found")
+    yield agreed(label, study, calm, what="steps of descent where nothing is small", part="descent")
+    yield agreed(label, study, looked, what="steps along what iNEON found", part="escape")
+
+
+def _one_step(
+    study: Study, alone: StochasticProblem, setting: _Setting, neon: INeon, row: int, *, small: bool
+) -> Iterator[Agreement]:
+    """How far one iteration moves x, and to which side; nothing where the run ends instead."""
+    x, beta = setting.x[row], 1e-3
+    size = float(np.linalg.norm(study.kernels.grad_phi(x)))
+    eps = 4 * size + 1 if small else 0.5 * size
+    algorithm = StocBiO(2, 3, 1, setting.tau, beta, setting.tau, 1, 1, escape=neon, eps=eps)
+    run = solve(alone, algorithm, x, y0=setting.y[row], steps=1, rng=row).trajectory
+    if len(run.x) < 2:
+        return
+    step = float(np.linalg.norm(run.x[1] - run.x[0]))
+    wanted = (
+        math.sqrt(setting.eta * SEARCH * neon.F_escape) / 8
+        if small
+        else beta * float(np.linalg.norm(run.grad_phi_hat[0]))
+    )
+    point = study.named(x)
+    yield Agreement(f"point {row}", abs(step - wanted), 1e-9 * (wanted + 1e-3), point)
+    if small:
+        with Plain.precision():
+            reference, zero = Plain(study.exact), long(np.zeros(study.exact.n))
+            taken, other = (
+                setting.plain(reference, long(side), long(run.y[0]), zero).phi for side in (run.x[1], 2 * x - run.x[1])
+            )
+        yield Agreement(f"the lower side at point {row}", max(0.0, taken - other), 1e-9, point)
