@@ -201,8 +201,8 @@ def test_the_claim_can_fail(right: bool, pbo: Any, bo: Any) -> None:
     """The first pair bears the figure out; each of the others breaks one part of it."""
     base = figure1.compute(figure1.Settings(dimensions=(3,), curvatures=(1.0,), steps=1, seeds=1))
     panel = base.panels[0]
-    methods = {"PBO": replace(panel.PBO, stairs=stairs_of(*pbo)), "BO": replace(panel.BO, stairs=stairs_of(*bo))}
-    changed = replace(base, panels=(replace(panel, **methods),))
+    perturbed, plain = replace(panel.PBO, stairs=stairs_of(*pbo)), replace(panel.BO, stairs=stairs_of(*bo))
+    changed = replace(base, panels=(replace(panel, PBO=perturbed, BO=plain),))
     assert changed.claim.holds is right
     assert ("claim holds" if right else "does not hold") in figure1.findings(changed)[1]
 
@@ -231,7 +231,7 @@ def test_each_setting_is_varied_alone() -> None:
     assert len(found) == len(seen) == 13
     for varied, settings in zip(found, seen, strict=True):
         assert getattr(settings, varied.name) == varied.value
-        assert replace(settings, **{varied.name: getattr(usual, varied.name)}) == usual  # type: ignore[arg-type]
+        assert replace(settings, **{varied.name: getattr(usual, varied.name)}) == usual
 
 
 # ---- figure 2 -----------------------------------------------------------------------------------------------

@@ -155,6 +155,48 @@ def minimax_l_phi(form: Form) -> bool:
     return True
 
 
+@erratum(
+    "lemC.1",
+    "unlabelled:minimax-rho-phi",
+    printed=(
+        "rho_phi = rho (1 + kappa)^3",
+        lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="printed"),
+    ),
+    corrected=(
+        "rho_phi = rho kappa^3 where rho bounds all third derivatives in (x, y) at once, as ell bounds all second ones",
+        lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="sharp"),
+    ),
+    witness="f = mu x^2/2 + b x y - mu y^2/2 + s^3/6 with s = (mu x + b y)/ell, mu = 3, b = 4, ell = 5, rho = 1: "
+    "Phi''' = (5/3)^3 = kappa^3 at 0, and no f with these constants there has more",
+    why="Phi''' = D^3 f[Z, Z, Z] with Z = (1, dy/dx), because f_y vanishes along y*; and |Z| <= kappa, because the "
+    "Hessian of f maps (0, 1) to (b, -c), c >= mu, of length c |Z| <= ell.",
+    severity="loose",
+)
+def minimax_rho_phi(form: Form) -> bool:
+    """The largest |Z|^3 over Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, is the value; so is Phi'''."""
+    parts = [Fraction(i, 6) for i in range(-6, 7)]
+    for mu, b, ell in [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]:
+        squares = [1 + (b / mu) ** 2]  # |Z|^2 of [[mu, b], [b, -mu]]
+        for a, off, c in product(parts, parts, parts):
+            if c * ell >= mu and _norm_at_most_one(a, off, c):
+                squares.append(1 + (off / c) ** 2)
+        value = form(mu, ell)
+        if _third_derivative(mu, b, ell) != value or max(squares) ** 3 != value**2:
+            return False
+    return True
+
+
+def _third_derivative(mu: Fraction, b: Fraction, ell: Fraction) -> Fraction:
+    """Phi''' at 0 of the witness: twice the second coefficient of Phi' = f_x along the series of y*."""
+    x, y, bend = sp.symbols("x y bend")
+    m, k, e = (sp.Rational(part.numerator, part.denominator) for part in (mu, b, ell))
+    f = m * x**2 / 2 + k * x * y - m * y**2 / 2 + ((m * x + k * y) / e) ** 3 / 6
+    curve = k / m * x + bend * x**2
+    (root,) = sp.solve(sp.expand(sp.diff(f, y).subs(y, curve)).coeff(x, 2), bend)
+    third = 2 * sp.expand(sp.diff(f, x).subs(y, curve.subs(bend, root))).coeff(x, 2)
+    return Fraction(int(third.p), int(third.q))
+
+
 def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
     """Whether I - H^2 is positive semidefinite for H = [[a, b], [b, -c]]."""
     p, q, r = 1 - a * a - b * b, b * (c - a), 1 - b * b - c * c
