@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_unpacking_and_text() -> None:
     assert gradient is found.gradient
     assert hessian is found.hessian
     assert isinstance(found, Bounds)
-    assert found
+    assert bool(found)  # truthy, though it can be unpacked
     assert "d/dx  [1, 1]" in str(found)
 
 
@@ -124,7 +125,7 @@ def test_the_end_of_a_domain_belongs_to_it() -> None:
         (sp.Piecewise((x, x > 0)), {"x": (-1, 1)}, "x in \\[-1, "),
     ],
 )
-def test_what_has_no_bound_says_where(expression: sp.Expr, box: dict, place: str) -> None:
+def test_what_has_no_bound_says_where(expression: sp.Expr, box: dict[str, tuple[int, int]], place: str) -> None:
     with pytest.raises(CertificateFailure, match=f"no bound that can be proved where .*{place}"):
         bounds(expression, box)
 
@@ -135,20 +136,20 @@ def test_what_has_no_bound_says_where(expression: sp.Expr, box: dict, place: str
         (lambda: bounds(x + z, BOX), InvalidProblem, "contains z"),
         (lambda: bounds("x + z", BOX), InvalidProblem, "z"),
         (lambda: bounds("__import__('os')", BOX), UnsafeExpression, "import"),
-        (lambda: bounds(x, None), InvalidProblem, "wants a box"),
+        (lambda: bounds(x, None), InvalidProblem, "wants a box"),  # type: ignore[arg-type]
         (lambda: bounds(x, {}), InvalidProblem, "no variables"),
         (lambda: bounds(x, {"x": (1, 0)}), InvalidProblem, "empty"),
         (lambda: bounds(x, {"x": (0, math.inf)}), InvalidProblem, "upper end"),
         (lambda: bounds(x, {"x": (0, math.nan)}), InvalidProblem, "upper end"),
         (lambda: bounds(x, BOX, symbols="w"), InvalidProblem, "no interval for w"),
         (lambda: bounds(x, BOX, symbols="x x"), InvalidProblem, "twice"),
-        (lambda: bounds(x, BOX, effort="much"), InvalidProblem, "effort"),
+        (lambda: bounds(x, BOX, effort="much"), InvalidProblem, "effort"),  # type: ignore[arg-type]
         (lambda: bounds(x, BOX, rtol=-1), InvalidProblem, "rtol"),
         (lambda: bounds([x], BOX), InvalidProblem, "SymPy expression"),
         (lambda: bounds(sp.zoo * x, BOX), BilevelError, "expression"),
     ],
 )
-def test_bad_input_is_refused(call, error: type[Exception], message: str) -> None:
+def test_bad_input_is_refused(call: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
 
@@ -166,8 +167,8 @@ def test_more_effort_is_never_wider_and_the_same_effort_the_same() -> None:
 @pytest.mark.parametrize("name", ["scalar", "saddle", "implicit_cubic", "minimax_nash", "tube"])
 def test_upper_levels_of_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem
+    assert problem.box is not None
     found = verify.bounds(problem.f, problem.box)
-    assert found
     lower, upper = (np.array([float(e) for e in ends]) for ends in (problem.box.lower, problem.box.upper))
     points = np.random.default_rng(1).uniform(lower, upper, (200, len(lower)))
     values = problem.kernels.f(points[:, : problem.d], points[:, problem.d :])

@@ -37,9 +37,10 @@ def problem_of(kind: str, n: int, rows: int, half: int = 2) -> BilevelProblem:
     return BilevelProblem(x * ys[0], g, [x], list(ys), box={"x": (-1, 1), **{s.name: (-half, half) for s in ys}})
 
 
-def whole(problem: BilevelProblem, kind=Curvature, name: str = "g_yy", *, proved: bool = True) -> float:
+def whole(problem: BilevelProblem, kind: type[Curvature | BlockNorm] = Curvature, *, proved: bool = True) -> float:
+    assert problem.box is not None
     region = ExactBox(problem.box)
-    return float(kind(problem.tape, name, region).over(region.lower[None], region.upper[None], proved=proved)[0])
+    return float(kind(problem.tape, "g_yy", region).over(region.lower[None], region.upper[None], proved=proved)[0])
 
 
 @pytest.mark.parametrize("n", [2, 5, 8])
@@ -55,8 +56,10 @@ def test_one_look_at_the_whole_box_proves_mu(kind: str, n: int) -> None:
 
 def _sampled(problem: BilevelProblem) -> float:
     rng = np.random.default_rng(0)
+    assert problem.box is not None
     ends = [(float(a), float(b)) for a, b in problem.box]
-    points = rng.uniform(*np.array(ends).T, (300, len(ends)))
+    low, high = np.array(ends).T
+    points = rng.uniform(low, high, (300, len(ends)))
     points = np.concatenate([points, np.array(list(product(*ends)))])
     return float(np.linalg.eigvalsh(problem.kernels.g_yy(points[:, :1], points[:, 1:]))[:, 0].min())
 
@@ -84,6 +87,7 @@ def test_ranges_hold_second_derivatives(kind: str) -> None:
     u, a, b = sp.symbols("u a b", real=True)
     model = Model(x, PHI[kind](2 * a - b + 1), [x], [a, b])
     ridges = ridges_of(model, model.g, model.y)
+    assert ridges is not None
     low, high = ridges.ranges(np.array([[0.0, -1.0, -2.0]]), np.array([[0.0, 1.5, 2.0]]))
     exact = sp.lambdify(u, sp.diff(PHI[kind](u), u, 2) * 4)  # the first slope is taken to be one: (2 (a - b/2))
     values = exact(np.linspace(-3, 6, 2001))
@@ -134,5 +138,6 @@ def test_a_function_of_two_lines_is_no_ridge() -> None:
     a, b = sp.symbols("a b", real=True)
     model = Model(x, sp.exp(a * b) + sp.exp(a + b) + sp.sin(a) * b, [x], [a, b])
     ridges = ridges_of(model, model.g, model.y)
+    assert ridges is not None
     assert len(ridges.ranges(np.zeros((1, 3)), np.ones((1, 3)))[0][0]) == 1
     assert isinstance(model.g, Form)

@@ -14,7 +14,7 @@ import pytest
 import sympy as sp
 from flint import arb
 
-from bilevel_sym import BilevelProblem, Box, evaluate
+from bilevel_sym import BilevelProblem, Box, Constants, evaluate
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.contact import LIMIT, contact
@@ -95,7 +95,7 @@ def test_constants_go_across_the_edge(name: str) -> None:
     _holds_sampled(problem, found.valid)
 
 
-def _holds_sampled(problem: BilevelProblem, valid) -> None:
+def _holds_sampled(problem: BilevelProblem, valid: Constants) -> None:
     """Derivatives by SymPy of the pieces, at points off the edges."""
     rng = np.random.default_rng(0)
     points = rng.uniform([-1, -2], [1, 2], (40, 2))
@@ -220,6 +220,7 @@ def test_orders_at_two_edges() -> None:
     spline = sp.Piecewise((0, x < 0), (x**3, x < 1), (x**3 + (x - 1) ** 5, True))
     graph = Graph(1)
     seams = find_seams(graph, [from_sympy(graph, spline, {x: graph.variables[0]})])
+    assert seams is not None
     assert sorted(seams.orders[0]) == [2, 4]
 
 
@@ -251,7 +252,9 @@ def test_orders_against_numbers(seed: int) -> None:
 
 def test_parts_leave_out_what_a_derivative_does_not_see() -> None:
     problem = problem_of("", "abs(x)**3")
-    orders = dict(zip(PARTS, problem.tape.patterns.seams.orders, strict=True))
+    patterns = problem.tape.patterns
+    assert patterns is not None
+    orders = dict(zip(PARTS, patterns.seams.orders, strict=True))
     assert orders["g", ""] == (2,)
     assert orders["g", "y"] == (LIMIT,)
 

@@ -16,7 +16,7 @@ known, provided that f and g are smooth enough across the edge for y* and the de
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations_with_replacement as multisets
 
@@ -31,6 +31,7 @@ from bilevel_sym.tape.patterns import Need, Split, orders_of
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
+from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
 
 __all__ = ["PhiBoxes", "PhiEnclosure"]
 
@@ -163,10 +164,10 @@ class PhiBoxes:
         """
         with np.errstate(all="ignore"):
             start = self._krawczyk(lower, upper, proved)
-        low, high = _around(start.y, start.radius[:, :, 0])
+        low, high = around(start.y, start.radius[:, :, 0])
         return np.where(start.ok[:, None], low, -np.inf), np.where(start.ok[:, None], high, np.inf)
 
-    def _krawczyk(self, lower: Floats, upper: Floats, proved: bool) -> _Start:
+    def _krawczyk(self, lower: Floats, upper: Floats, proved: bool) -> Start:
         """Krawczyk's test for e in y*(x) = y + W (x - c) + e, W = dy_dx^T in the middle: e is of second order.
 
         For every x in X the map e -> e - R g_y(x, y + W (x - c) + e) goes into the interior of |e| <= E.
@@ -179,7 +180,7 @@ class PhiBoxes:
         inverse = factor.swapaxes(1, 2) @ factor
         step = (Matrices.around(inverse) @ g_y).magnitude
         response = -inverse @ g_xy.middle.swapaxes(1, 2)
-        start = _Start(ok, middle, reach, y, step, factor, inverse, step, response)
+        start = Start(ok, middle, reach, y, step, factor, inverse, step, response)
         rest, off = self._contraction(start, np.zeros_like(step), proved)
         radius, done = neumann_bound(off, rest), np.zeros(len(y), dtype=np.bool_)
         for _ in range(ATTEMPTS):
@@ -193,7 +194,7 @@ class PhiBoxes:
         image = np.where(done[:, None, None], image, np.inf)
         return replace(start, ok=ok & done, rest=image, near=neumann_bound(off, step))
 
-    def _contraction(self, start: _Start, away: Floats, proved: bool) -> tuple[Floats, Floats]:
+    def _contraction(self, start: Start, away: Floats, proved: bool) -> tuple[Floats, Floats]:
         """Bounds of R g_y and of I - R g_yy over the boxes, y*(x) being that far away; (lanes, n, 1), (lanes, n, n)."""
         session, split, begun = self._session(LOWER, start, away, NEED_LOWER, proved)
         inverse = begun.inverse
@@ -216,7 +217,7 @@ class PhiBoxes:
         if split is None:
             return g_y, g_xy, g_yy
         g_xy, g_yy = (Matrices(part.middle[split.first], part.radius[split.first]) for part in (g_xy, g_yy))
-        return _hull(g_y, split), g_xy, g_yy
+        return hull(g_y, split), g_xy, g_yy
 
     # ------------------------------------------------------------------ boxes, and the formulas that hold there
 
@@ -233,8 +234,8 @@ class PhiBoxes:
         return session, split
 
     def _session(
-        self, names: tuple[str, ...], start: _Start, rest: Floats, need: Need, proved: bool
-    ) -> tuple[AffineSession, Split | None, _Start]:
+        self, names: tuple[str, ...], start: Start, rest: Floats, need: Need, proved: bool
+    ) -> tuple[AffineSession, Split | None, Start]:
         """Forms x = c + reach e, and y + response (x - c) up to the rest, in a session, and what stands for each."""
         split = None
         if self._patterns is not None:
@@ -257,15 +258,15 @@ class PhiBoxes:
 
     # ------------------------------------------------------------------ derivatives
 
-    def _derivatives(self, start: _Start, names: tuple[str, ...], proved: bool) -> PhiEnclosure:
+    def _derivatives(self, start: Start, names: tuple[str, ...], proved: bool) -> PhiEnclosure:
         wide = self._over(start, names, proved)
         thin = self._at_middle(start, proved)
         hess = wide.hess.hull
         if wide.third is not None:
             mean = Matrices(wide.third.middle, wide.third.mean_reach).magnitude
-            spread = _column(mean.reshape(-1, self.d**2, self.d), start.reach).reshape(hess.radius.shape)
+            spread = column(mean.reshape(-1, self.d**2, self.d), start.reach).reshape(hess.radius.shape)
             hess = hess.meet(Matrices(thin.hess.middle, (thin.hess.radius + spread) * _MORE))
-        spread = _column(Matrices(wide.hess.middle, wide.hess.mean_reach).magnitude, start.reach)
+        spread = column(Matrices(wide.hess.middle, wide.hess.mean_reach).magnitude, start.reach)
         grad = wide.grad.hull.meet(Matrices(thin.grad.middle, (thin.grad.radius + spread) * _MORE))
         enclosed = Matrices(start.y[:, :, None], start.radius)
         return PhiEnclosure(
@@ -273,7 +274,7 @@ class PhiBoxes:
             grad, hess, thin.grad, thin.hess, wide.hess, wide.third,
         )  # fmt: skip
 
-    def _over(self, start: _Start, names: tuple[str, ...], proved: bool) -> _Wide:
+    def _over(self, start: Start, names: tuple[str, ...], proved: bool) -> Wide:
         """The formulas in affine forms."""
         d, third = self.d, None
         session, split, begun = self._session(
@@ -291,7 +292,7 @@ class PhiBoxes:
             _put(session, 3, g_yy.solved_by(session.take("turn"), begun.inverse)[0])
             third = self._third(session.take("outer"), session.take("inner"))
         ok = np.isfinite(smooth) & np.isfinite(off).all(axis=(1, 2)) & np.isfinite(hess.rest).all(axis=(1, 2))
-        wide = _Wide(ok, v, moves, grad, hess, third)
+        wide = Wide(ok, v, moves, grad, hess, third)
         return wide if split is None else wide.around(split)
 
     def _third(self, outer: Affine, inner: Affine) -> Affine:
@@ -304,10 +305,10 @@ class PhiBoxes:
         rest = (rest + 1e-15 * np.max([np.abs(part.middle) + part.reach for part in parts], axis=0)) * _MORE
         return Affine(middle[..., None], slopes[..., None], rest[..., None]).gathered(self.triples, self.d)
 
-    def _at_middle(self, start: _Start, proved: bool) -> _Thin:
+    def _at_middle(self, start: Start, proved: bool) -> Thin:
         """grad and Hess Phi at the middles, in intervals around y*(c)."""
         d, n = self.d, self.n
-        y = _around(start.y, start.near[:, :, 0])
+        y = around(start.y, start.near[:, :, 0])
         lower, upper = (np.concatenate([start.middle, end], axis=1) for end in y)
         session, split = self._put_boxes(TO_SECOND, lower, upper, NEED_SECOND, proved)
         begun = start if split is None else start.taken(split.owner)
@@ -323,80 +324,8 @@ class PhiBoxes:
         grad = Matrices.between(*session.take("L_x")).reshaped(lanes, d, 1)
         session.put(2, *_rows(response))
         hess = Matrices.between(*(end[:, self.pairs] for end in session.take("hess"))).reshaped(lanes, d, d)
-        thin = _Thin(convex, grad, hess)
-        return thin if split is None else _Thin(_all(convex, split), _hull(grad, split), _hull(hess, split))
-
-
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """What Krawczyk's test leaves, for each box X with middle c.
-
-    y*(x) is within ``rest`` of y + response (x - c), and y*(c) within ``near`` of y. ``inverse`` is about g_yy^-1 at
-    the middle, and ``factor`` its factor: inverse = factor^T factor.
-    """
-
-    ok: Mask
-    middle: Floats
-    reach: Floats
-    y: Floats
-    rest: Floats
-    factor: Floats
-    inverse: Floats
-    near: Floats
-    response: Floats
-
-    @property
-    def radius(self) -> Floats:
-        """y*(X) is within it of y."""
-        return self.away(self.rest)
-
-    def away(self, rest: Floats) -> Floats:
-        """How far y + response (x - c), up to the rest, is from y."""
-        return np.asarray((_column(np.abs(self.response), self.reach) + rest) * _MORE)
-
-    def box(self, rest: Floats) -> tuple[Floats, Floats]:
-        """The box in (x, y) around all that."""
-        (x_low, x_high), (low, high) = _around(self.middle, self.reach), _around(self.y, self.away(rest)[:, :, 0])
-        return np.concatenate([x_low, low], axis=1), np.concatenate([x_high, high], axis=1)
-
-    def taken(self, lanes: NDArray[np.intp]) -> _Start:
-        """Some of the lanes, perhaps several times."""
-        return _Start(*(getattr(self, field.name)[lanes] for field in fields(self)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Wide:
-    ok: Mask
-    v: Affine
-    response: Affine
-    grad: Affine
-    hess: Affine
-    third: Affine | None
-
-    def around(self, split: Split) -> _Wide:
-        """What is true with each of the formulas that hold in a box."""
-        parts = (self.v, self.response, self.grad, self.hess, self.third)
-        hulls = (None if part is None else part.around(split.owner, split.boxes) for part in parts)
-        return _Wide(_all(self.ok, split), *hulls)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, eq=False)
-class _Thin:
-    ok: Mask
-    grad: Matrices
-    hess: Matrices
-
-
-def _all(ok: Mask, split: Split) -> Mask:
-    """Which boxes are fine with all of their formulas."""
-    result = np.ones(split.boxes, dtype=np.bool_)
-    np.logical_and.at(result, split.owner, ok)
-    return result
-
-
-def _hull(part: Matrices, split: Split) -> Matrices:
-    """The hull over all formulas of each box."""
-    return Matrices.between(-split.largest(-part.lower), split.largest(part.upper))
+        thin = Thin(convex, grad, hess)
+        return thin if split is None else Thin(every(convex, split), hull(grad, split), hull(hess, split))
 
 
 def _put(session: AffineSession, stage: int, forms: Affine) -> None:
@@ -405,17 +334,6 @@ def _put(session: AffineSession, stage: int, forms: Affine) -> None:
     session.put(
         stage, forms.middle.reshape(lanes, -1), forms.slopes.reshape(lanes, slopes, -1), forms.rest.reshape(lanes, -1)
     )
-
-
-def _around(y: Floats, radius: Floats) -> tuple[Floats, Floats]:
-    """Ends of y +- radius, rounded outward."""
-    low, high = y - radius, y + radius
-    return low - (2.3e-16 * np.abs(low) + 5e-324), high + (2.3e-16 * np.abs(high) + 5e-324)
-
-
-def _column(magnitude: Floats, reach: Floats) -> Floats:
-    """An upper bound of |M (X - c)|, (lanes, rows, 1)."""
-    return np.asarray(magnitude @ reach[:, :, None] * _MORE)
 
 
 def _identity(shape: tuple[int, ...]) -> Matrices:
