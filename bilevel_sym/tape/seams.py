@@ -23,7 +23,7 @@ from bilevel_sym.tape.rewriting import rewritten, substituted
 __all__ = ["Seams", "find_seams"]
 
 MAX_CASES = 256  # ways to set the other switches at one edge
-MAX_WORK = 4_000_000  # edges times nodes: beyond it nothing is proved of any edge
+MAX_WORK = 2_000_000  # edges times nodes: beyond it nothing is proved of any edge
 SWITCHES = frozenset(("abs", "sign", "min", "max", "lt", "le"))
 CONTINUOUS = frozenset(("abs", "min", "max"))
 
@@ -69,7 +69,14 @@ class Seams:
         """
         if len(self.edges) * len(self.graph) > MAX_WORK:
             return tuple(tuple(LIMIT if not hit else -1 for hit in map(bool, self._hits(f))) for f in self.functions)
-        return tuple(tuple(self._order(form, k) for k in range(len(self.edges))) for form in self.functions)
+        known: dict[Key, tuple[int, ...]] = {}
+        rows = []
+        for form in self.functions:
+            key = tuple((n, str(c)) for n, c in sorted(form.terms.items()))
+            if key not in known:
+                known[key] = tuple(self._order(form, k) for k in range(len(self.edges)))
+            rows.append(known[key])
+        return tuple(rows)
 
     def _hits(self, form: Form) -> list[int]:
         """For each edge, its switches among what the form depends on."""
@@ -79,7 +86,8 @@ class Seams:
         return [support >> self.switches(k)[0] & 3 for k in range(len(self.edges))]
 
     def _order(self, form: Form, k: int) -> int:
-        if not self._hits(form)[k]:
+        form = self._switching(form, k)
+        if not form.terms:
             return LIMIT
         if not self._proper[k]:
             return -1
@@ -99,6 +107,11 @@ class Seams:
                 if least < 0:
                     return -1
         return least
+
+    def _switching(self, form: Form, k: int) -> Form:
+        """The terms that switch at an edge: the others are the same on both sides."""
+        mask = sum(1 << v for v in self.switches(k))
+        return Form(fmpq(0), {n: c for n, c in form.terms.items() if self.graph.support[n] & mask})
 
     def _set(self, forms: Sequence[Form], k: int, state: State) -> list[Form]:
         below, at_most = self.switches(k)
