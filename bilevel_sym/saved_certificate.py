@@ -67,7 +67,7 @@ def decimal_ball(ball: Any, digits: int) -> list[str]:
     """The middle of a ball in decimals, and a bound of how far the truth is from that, never less than it can show.
 
     >>> decimal_ball(arb(1) / 3, 6), decimal_ball(arb(0), 6)
-    (['0.333333', '7.00E-7'], ['0', '1.00E-12'])
+    (['0.333333', '7.00E-7'], ['0', '1E-12'])
     """
     before = flint.ctx.prec
     try:

@@ -33,7 +33,7 @@ class Rechecked:
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
     >>> evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), ["1/3"], digits=5).save(path)
     >>> print(recheck(path).sentences[1])
-    y* = 0.33333333333 to within 3.67E-12
+    y* = 0.33333333333 to within 7.01E-12
     """
 
     kind: str
@@ -71,7 +71,7 @@ def recheck(path: str | os.PathLike[str], problem: BilevelProblem | str | os.Pat
     >>> recheck(path, BilevelProblem("x*y", "y**2 - 2*sin(x)*y", "x", "y"))
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.CertificateFailure: ell was not proved to reach its claimed end at the point given
+    bilevel_sym.errors.CertificateFailure: rho was not proved where [-1.0, -0.9999999999990905], [-1.0, 1.0]
     """
     text = None if problem is None else _text(problem)
     try:

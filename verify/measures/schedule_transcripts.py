@@ -46,8 +46,8 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
         whole = asked | {"episodes": None}
         yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
-        of_max = perturbed_gdmax(minimax, **whole)
-        yield from compared_items(_of_all(minimax, goal, of_max), f"all escapes of perturbed_gdmax for {minimax}")
+        all_gdmax = perturbed_gdmax(minimax, **whole)
+        yield from compared_items(_of_all(minimax, goal, all_gdmax), f"all escapes of perturbed_gdmax for {minimax}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
         gdmax = perturbed_gdmax(unknown, **asked)
         yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
