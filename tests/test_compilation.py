@@ -73,6 +73,13 @@ def test_nothing_is_said_where_nothing_is_to_be_compiled(monkeypatch: pytest.Mon
     assert seen.getvalue() == ""
 
 
+def test_where_nothing_can_be_kept_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that is not there, or that cannot be read: what is loaded counts."""
+    compilation.compile_all()
+    monkeypatch.setattr(compilation, "_cached", lambda function, processor: 0)
+    assert compilation.is_compiled()
+
+
 def run(*words: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, *words], env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, cwd=ROOT,

@@ -39,7 +39,7 @@ def make_ready() -> None:
 
 
 def is_compiled() -> bool:
-    """Whether everything is in numba's cache, for this processor, from the sources as they are.
+    """Whether everything is loaded, or in numba's cache for this processor and from the sources as they are.
 
     >>> isinstance(is_compiled(), bool)
     True
@@ -47,7 +47,9 @@ def is_compiled() -> bool:
     from numba.core.registry import cpu_target
 
     processor = cpu_target.target_context.codegen().magic_tuple()
-    return all(_cached(function, processor) >= copies for function, copies in _entrances())
+    return all(
+        len(function.overloads) >= copies or _cached(function, processor) >= copies for function, copies in _entrances()
+    )
 
 
 def compile_all() -> None:
@@ -81,10 +83,10 @@ def cache_folder() -> Path:
 
 
 def _entrances() -> Iterator[tuple[Any, int]]:
-    """What Python, or other compiled code, calls; and for how many kinds of tables it is compiled."""
+    """What Python calls, and for how many kinds of tables it is compiled."""
     from bilevel_sym.tape import interpreter, lanes, single, trajectories
 
-    yield interpreter.run, 2
+    yield interpreter.run, 1
     yield single.run, 1
     yield single.expand, 1
     yield lanes.eliminate, 1
