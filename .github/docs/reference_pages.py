@@ -47,7 +47,7 @@ PAGES = (
     Page("errors", "Errors", "bilevel_sym.errors"),
     Page("paper", "The paper's labels", "bilevel_sym.paper"),
     Page("verify-constants", "Certified constants and smoothness", "verify", (
-        "constants", "CertifiedConstants", "recheck", "smoothness", "Smoothness", "Bracket")),
+        "constants", "CertifiedConstants", "recheck", "Rechecked", "smoothness", "Smoothness", "Bracket")),
     Page("verify-points", "Stationary points and their kinds", "verify", (
         "stationary_points", "StationaryPoints", "StationaryPoint", "classify", "Classification")),
     Page("verify-claims", "Claims, verdicts and reports", "verify", (
