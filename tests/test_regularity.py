@@ -468,6 +468,7 @@ def test_a_file_is_proved_again(saved: Path, bent: CertifiedConstants) -> None:
     assert again.sentences[0] == "over x in [-1, 1/3], y in [1/8, 1]:"
 
 
+@pytest.mark.slow
 def test_every_zoo_kind_survives_a_file(tmp_path: Path) -> None:
     for name in ("minimax_nash", "stochastic_noise", "lphi_witness", "ridge"):
         certified = constants(zoo.get(name).problem, effort=0.2)

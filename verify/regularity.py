@@ -345,7 +345,7 @@ class _Search:
     def _goal(self, task: _Task, tasks: Sequence[_Task]) -> float:
         """The bound that is good enough: that of the worst block seen of the same constant."""
         best = max(t.found.bracket.lower for t in tasks if t.constant == task.constant)
-        return best + self.rtol * abs(best)
+        return best + self.rtol * abs(best) if math.isfinite(best) else best
 
     def _open(self, task: _Task, tasks: Sequence[_Task]) -> bool:
         return bool(task.objective.active) and task.found.bracket.upper > self._goal(task, tasks)
