@@ -47,11 +47,8 @@ PAGES = (
     Page("errors", "Errors", "bilevel_sym.errors"),
     Page("paper", "The paper's labels", "bilevel_sym.paper"),
     Page("verify-constants", "Certified constants and smoothness", "verify", (
-<<<<<<< HEAD
-        "constants", "CertifiedConstants", "recheck", "smoothness", "Smoothness", "bounds", "Bounds", "Bracket")),
-=======
-        "constants", "CertifiedConstants", "recheck", "Rechecked", "smoothness", "Smoothness", "Bracket")),
->>>>>>> 241885f0969d49e18fa7e56b9c8e6eeb28d20d00
+        "constants", "CertifiedConstants", "recheck", "Rechecked", "smoothness", "Smoothness", "bounds", "Bounds",
+        "Bracket")),
     Page("verify-points", "Stationary points and their kinds", "verify", (
         "stationary_points", "StationaryPoints", "StationaryPoint", "classify", "Classification")),
     Page("verify-claims", "Claims, verdicts and reports", "verify", (
