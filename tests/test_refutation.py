@@ -38,7 +38,7 @@ from bilevel_sym import (
 from bilevel_sym.ball import Ball
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.plotting.values import on_grid
-from bilevel_sym.solvers import perturbed
+from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Team
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.tape import autodiff, balls, intervals
@@ -367,10 +367,10 @@ DESCENDED, IMPLICIT_PART = hypergradient._descended, hypergradient._implicit_par
         (linear_system, "NOTHING", -1.0, an_exact_start_stays),
         (hypergradient, "_descended", _one_step_more, trajectory_is_rational),
         (hypergradient, "_implicit_part", _other_sign, one_step_is_exact_for_two_times_the_identity),
-        (perturbed, "uniform_in_ball", _unscaled, noise_is_uniform),
-        (perturbed, "uniform_in_ball", _uniform_radius, noise_is_uniform),
-        (perturbed, "uniform_in_ball", _on_the_sphere, noise_is_uniform),
-        (perturbed, "uniform_in_ball", _in_the_cube, noise_is_uniform),
+        (noise, "uniform_in_ball", _unscaled, noise_is_uniform),
+        (noise, "uniform_in_ball", _uniform_radius, noise_is_uniform),
+        (noise, "uniform_in_ball", _on_the_sphere, noise_is_uniform),
+        (noise, "uniform_in_ball", _in_the_cube, noise_is_uniform),
         (Team, "gather", _seeds_of_the_ensemble, subsets_have_the_same_bits),
         (Team, "gather", _one_stream_for_all, subsets_have_the_same_bits),
     ],

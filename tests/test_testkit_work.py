@@ -377,7 +377,7 @@ def test_a_candidate_that_is_truly_slow_is_cut() -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS.values())
-@pytest.mark.parametrize("bad", [{"effort": "much"}, {"effort": 0}, {"seconds": 0}, {"seconds": "9"}])
+@pytest.mark.parametrize("bad", [{"effort": "much"}, {"effort": -1}, {"seconds": 0}, {"seconds": "9"}])
 def test_bad_efforts_and_seconds(check: Function, bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidProblem):
         check(TOY.kernels.grad_phi, TOY, **bad)

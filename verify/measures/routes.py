@@ -18,6 +18,7 @@ from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import Exact
 from bilevel_sym.solvers.local_minimum import curvature_at
+from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
@@ -198,7 +199,7 @@ def against_bracket(study: Study, name: str, bracket: Bracket) -> str:
     seen = _seen(study).get(name)
     if seen is not None:
         x, values, noise = seen
-        k = int(np.argmax(values - noise))
+        k = first_largest(values - noise)
         if values[k] - noise[k] > bracket.upper:
             return f"{values[k]:.6g} was seen at {study.named(x[k])}, above the certified bracket {bracket}"
     point = study.smoothness.points.get(name)

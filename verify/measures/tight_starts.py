@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.hypergradient import AID
+from bilevel_sym.ties import in_order
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.regions import Region, lower_levels
 from verify.measures.runs import v_stars
@@ -68,7 +69,9 @@ def tightest_iterations(
     for k in range(ROUNDS):
         tried = _tried(study, region, estimator, bound, place, off)
         found.append(tried)
-        best = np.repeat(np.argsort(-np.where(tried.error > 10 * noise, tried.ratio, 0.0))[:KEPT], STARTS // KEPT)
+        best = np.repeat(
+            in_order(np.where(tried.error > 10 * noise, tried.ratio, 0.0), descending=True)[:KEPT], STARTS // KEPT
+        )
         reach = 0.5 ** (k + 1)
         # those that were best stay as they are, once each
         moves = np.where(np.arange(STARTS)[:, None] % (STARTS // KEPT) == 0, 0.0, rng.uniform(-1, 1, place.shape))

@@ -17,6 +17,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO, solve
+from bilevel_sym.ties import first_smallest
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.agreement import Agreement, agreed
 from verify.measures.plain import Plain, PlainEstimate, engines, in_ball, long, roundings
@@ -184,7 +185,7 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     for row in range(len(setting.x)):
         path = _search(study, setting, row)
         falls = np.array([step.fall for step in path])
-        deepest = int(np.argmin(falls[1 : SEARCH + 1])) + 1
+        deepest = first_smallest(falls[1 : SEARCH + 1]) + 1
         if not falls[deepest] < -1e-9 * (1 + abs(path[0].level)):
             continue
         late = (falls[deepest] + falls[SEARCH + 1]) / 2  # reached by one step more, if at all

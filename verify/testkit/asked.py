@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.ties import first_largest, in_order
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Settings
 from verify.testkit.diagnosis import Suspect
@@ -79,7 +80,7 @@ class Asked:
     @property
     def worst(self) -> int:
         """The point with the largest error in these units."""
-        return int(np.argmax(self.excess))
+        return first_largest(self.excess)
 
     @property
     def off(self) -> int:
@@ -89,7 +90,7 @@ class Asked:
     @property
     def slowest(self) -> References:
         """All points, those with the largest error first, and in the end those that were not asked."""
-        return self.at[np.argsort(-self.excess, kind="stable")].joined(self.unasked)
+        return self.at[in_order(self.excess, descending=True)].joined(self.unasked)
 
     @property
     def finite(self) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.errors import TimeIsUp
 from bilevel_sym.progress import Meter
+from bilevel_sym.ties import in_order
 from verify.testkit import words
 from verify.testkit.arrays import norms
 from verify.testkit.asked import Asked, Subject
@@ -114,7 +115,7 @@ class Inquiry:
         """The points, the one that was raised furthest first."""
         assert self.convergence is not None
         last = self.convergence.x[worst_of(self.convergence)]
-        return np.argsort(~(at.x == last).all(axis=1), kind="stable")
+        return in_order((at.x != last).any(axis=1))
 
     def _settings(self, found: Convergence, points: int) -> Settings:
         """With how many steps the points are asked: the most of those that do with which all of them can be."""
