@@ -130,12 +130,12 @@ for result in examples:
 #
 # ## The chart
 #
-# All statements that apply to the first problem, in the order of the check, one row each. The further to the left a mark lies, the more
-# room the bound leaves; identities and attained bounds stand on the line at 1. The grey strip is for zeros and for statements without numbers, and the
-# filling of a mark tells the evidence.
+# Every bound on the first problem that leaves room, in the order of the check, one row each; identities and attained bounds, which would stand on the
+# line at 1, are left out. The further to the left a mark lies, the more room the bound leaves. The filling of a mark tells the evidence.
 
 # %%
-plot_tightness(reports["saddle"])
+with_room = tuple(result for result in reports["saddle"].results if 0 < (result.tightness or 0) < 1)
+plot_tightness(replace(reports["saddle"], results=with_room))
 plt.show()
 
 # %% [markdown]
@@ -238,7 +238,7 @@ for evidence, colour, hatch in (("proved", BLUE, ""), ("certified", COLOURS[5], 
 ax.bar_label(ax.containers[-1], [f"{total:.0f}" for total in start], padding=3)
 ax.invert_yaxis()
 ax.set(xlabel="number of errata", xlim=(0, 28), title="How grave they are, and what their witnesses rest on")
-ax.legend(frameon=False, loc="lower right")
+ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.4))
 plt.show()
 
 # %%

@@ -113,7 +113,8 @@ class Block(ABC):
     def cost(self) -> float:
         """Units of work that one box takes: see ``branch_and_bound``."""
         entries = math.prod(self.shape)
-        return 1.0 + self._programs[0].size / 20 + (entries if entries > 1 else 0)
+        lines = 0 if self.ridges is None else self.ridges.count
+        return 1.0 + self._programs[0].size / 20 + (entries if entries > 1 else 0) + 10 * lines
 
     @property
     def _slope(self) -> str:

@@ -74,6 +74,11 @@ class Ridges:
         self.loose = any(not self._is_sharp(plain[k]) for k in self._used)
         self._ready = lru_cache(4)(self._prepared)
 
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
     def _is_sharp(self, form: Form) -> bool:
         """One function of u, or of a number and one power of u: then intervals are exact."""
         if len(form.terms) != 1:
