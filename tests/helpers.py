@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, softplus
 from bilevel_sym.expressions import substitute
+from verify.verdict import CheckResult, Verdict
 
 # for tests that derive a Hessian per example: a fraction of what the profile asks for
 FEW = settings(max_examples=max(6, (settings.default or settings()).max_examples // 4))
@@ -40,6 +41,14 @@ def calls_of(action: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def earned(result: CheckResult) -> bool:
+    """HOLDS rests on a proof, a certificate or a definition, or on a bound that was put to the test; all else says why."""
+    if result.verdict is not Verdict.HOLDS:
+        return bool(result.message)
+    tested = result.tightness is None or result.tightness >= 1e-2
+    return result.evidence in ("proved", "certified", "by definition") or tested
 
 
 @dataclass(frozen=True)

@@ -439,7 +439,7 @@ ESTIMATES = [
     Case("AID without its last CG step", easy, "lem:grad-err-aid", "one iteration", fewer("N")),
     Case("AID with the wrong sign", easy, "lem:grad-err-aid", "one iteration",
          estimate(lambda e, start: e._replace(grad=-e.grad))),
-    Case("three quarters of the estimate", easy, "lem:grad-err-aid", "Gamma_1",
+    Case("three quarters of the estimate", easy, "lem:grad-err-aid", "one iteration",
          estimate(lambda e, start: e._replace(grad=0.75 * e.grad))),
     Case("transposed g_xy", skew, "lem:grad-err-aid", "one iteration", block("g_xy", lambda b: b.swapaxes(1, 2))),
     Case("grad Phi with the wrong sign", easy, "lem:grad-err-aid", "one iteration", plus_implicit_part),

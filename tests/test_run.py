@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import random_problem
+from helpers import earned, random_problem
 from hypothesis import settings
 
 import verify
@@ -36,13 +36,6 @@ TOY = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y
 
 def applicable(report: Report) -> list[CheckResult]:
     return [result for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE]
-
-
-def earned(result: CheckResult) -> bool:
-    """HOLDS rests on a proof or on a bound that was put to the test; all else gives its reason."""
-    if result.verdict is not Verdict.HOLDS:
-        return bool(result.message)
-    return result.evidence == "proved" or result.tightness is None or result.tightness > 1e-6
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def run(
         study = study_of(problem, box=box, seed=seed_of(rng), effort=effort, seconds=seconds, variant=_variant(variant))
         try:
             # what is beyond float64 is judged, and not warned about
-            with np.errstate(over="ignore"), _noticed_interrupts() as noticed:
+            with np.errstate(over="ignore", invalid="ignore"), _noticed_interrupts() as noticed:
                 for found in _results(study, chosen, meter, noticed):
                     results += found
                     left = left[1:]

@@ -199,8 +199,9 @@ def against_bracket(study: Study, name: str, bracket: Bracket) -> str:
     seen = _seen(study).get(name)
     if seen is not None:
         x, values, noise = seen
-        k = first_largest(values - noise)
-        if values[k] - noise[k] > bracket.upper:
+        sure = values - noise
+        k = first_largest(sure, skip_nan=True)  # what overflows was not seen
+        if sure[k] > bracket.upper:
             return f"{values[k]:.6g} was seen at {study.named(x[k])}, above the certified bracket {bracket}"
     point = study.smoothness.points.get(name)
     if name != "rho_phi" and point is not None and bracket.lower > 0:
