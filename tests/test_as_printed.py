@@ -186,6 +186,7 @@ def escapes_from(x: list[list[float]], **options: Any) -> Callable[[], Any]:
     return lambda: solve(noisy(), algorithm(as_printed=True, eps=1.5), x, steps=8, **options)
 
 
+@pytest.mark.slow
 def test_a_printed_trajectory_has_the_same_bits_in_any_company() -> None:
     start = np.concatenate([np.zeros((3, 2)), np.random.default_rng(0).uniform(-2, 2, (15, 2)), np.full((1, 2), 1e80)])
     whole = escapes_from(start.tolist(), rng=5)()

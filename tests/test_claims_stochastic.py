@@ -313,6 +313,7 @@ def test_the_printed_step_lacks_beta() -> None:
     assert verdicts(LINES, "lem:stocbio-decrease") == {"HOLDS"}
 
 
+@pytest.mark.slow
 def test_the_printed_gradient_split_lacks_the_error_of_f_y() -> None:
     problem = zoo.get("stochastic_noise").problem
     assert verdicts(problem, "unlabelled:stochastic-gradient-split", variant="printed") == {"VIOLATED"}
@@ -369,6 +370,7 @@ def test_a_sigma_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         assert "VIOLATED" in verdicts(zoo.get("stochastic_noise").problem, label)
 
 
+@pytest.mark.slow
 def test_a_mu_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = batch_errors._weakened
 

@@ -248,6 +248,7 @@ def test_the_assumption_fails_where_a_face_crosses_the_box() -> None:
     assert "derivative 3 of g" in result.message
 
 
+@pytest.mark.slow
 def test_the_assumption_holds_inside_one_region() -> None:
     assumption = next(item for item in vars(definitions).values() if isinstance(item, Claim))
     box = Box({"x1": (6, 7), "x2": (6, 7), "y": (-1, 1)})

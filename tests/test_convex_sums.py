@@ -43,6 +43,7 @@ def whole(problem: BilevelProblem, kind: type[Curvature | BlockNorm] = Curvature
     return float(kind(problem.tape, "g_yy", region).over(region.lower[None], region.upper[None], proved=proved)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 5, 8])
 @pytest.mark.parametrize("kind", PHI)
 def test_one_look_at_the_whole_box_proves_mu(kind: str, n: int) -> None:

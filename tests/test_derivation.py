@@ -206,6 +206,7 @@ def test_large_implicit_problems_refuse_to_write_out_the_inverse_and_say_what_to
             getattr(derivation, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_a_large_logistic_problem_is_derived_with_little_work(named: bool) -> None:
     problem = logistic(20, 30, named=named)

@@ -86,6 +86,7 @@ def test_the_corpus_has_thirty_three() -> None:
     assert len(CORPUS) == 33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORPUS)
 def test_constants_go_across_the_edge(name: str) -> None:
     """Certified brackets, and no sampled derivative beyond them."""
@@ -156,6 +157,7 @@ def test_what_is_not_asked_for_may_be_rough() -> None:
     assert 6.0 in found.brackets["ell"]
 
 
+@pytest.mark.slow
 def test_a_box_aside_of_the_edge_needs_no_agreement() -> None:
     found = constants(problem_of("", "abs(y)**3/10"), Box({"x": (-1, 1), "y": (1, 2)}))
     assert 0.6 in found.brackets["rho"]

@@ -303,6 +303,7 @@ def test_the_claims_on_escapes_read_no_clock() -> None:
 # ---- the corollaries stand on the schedules that ship ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "part", "plant"),
     [

@@ -326,6 +326,7 @@ def test_curvature_holds_eigenvalues() -> None:
         assert np.all(np.abs(objective.at(inside) + least) < 1e-12)
 
 
+@pytest.mark.slow
 def test_a_jump_is_not_bridged_by_its_slopes() -> None:
     """f_x = 2 sign(x) - 1 has slope zero on both sides of its jump from -3 to 1, which is not in the middle."""
     problem = BilevelProblem("2*abs(x) - x + y", "y**2 - x*y", "x", "y", box={"x": (-1, 2), "y": (1, 2)})

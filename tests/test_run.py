@@ -237,6 +237,7 @@ def test_a_lower_level_that_is_not_convex_is_a_verdict_with_its_point(dip: int) 
     assert 3 * result.worst_point["y"] ** 2 - dip <= 0
 
 
+@pytest.mark.slow
 def test_where_y_star_leaves_the_box_the_constants_refute_nothing() -> None:
     problem = BilevelProblem("cos(x)*y", "y**2/2 - x*y", "x", "y", box={"x": (-1000, 1000), "y": (-1, 1)})
     report = verify.run(problem, claims=["grad-Lipschitz", "thm:aid", "unlabelled:remark-large-L-phi"], effort=0.25)

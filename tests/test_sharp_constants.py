@@ -172,6 +172,7 @@ def jets(d: int, n: int, count: int, seed: int) -> Iterator[tuple[BilevelProblem
         yield BilevelProblem(f, g, z[:d], z[d:]), constants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 2), (2, 1), (2, 2)])
 def test_no_jet_is_above_the_sharp_constants(d: int, n: int) -> None:
     worst = np.zeros(2)
@@ -330,6 +331,7 @@ CLAIMS = [
 NAMES = ["grad-Lipschitz", "hess-Lipschitz", "lemC.1 L_phi", "lemC.1 rho_phi"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "label", "part", "tight"), CLAIMS, ids=NAMES)
 def test_the_claims_judge_by_the_better_reading(make: Any, label: str, part: str, tight: float) -> None:
     problem = make()
@@ -353,6 +355,7 @@ def test_where_the_blocks_are_better_they_are_taken() -> None:
         assert sharp.tightness > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "label", "part", "tight"), CLAIMS, ids=NAMES)
 def test_smaller_sharp_constants_are_refuted(
     make: Any, label: str, part: str, tight: float, monkeypatch: pytest.MonkeyPatch

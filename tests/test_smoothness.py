@@ -136,6 +136,7 @@ def test_more_effort_never_hurts_and_little_is_still_true() -> None:
     assert long.L_phi.upper >= short.L_phi.lower
 
 
+@pytest.mark.slow
 def test_boxes_that_miss_a_kink_are_fine_and_others_are_refused() -> None:
     problem = BilevelProblem("abs(x)*y", "y**2/2 - x*y", "x", "y")  # Phi = x |x|
     found = smoothness(problem, Box({"x": (1, 2)}), effort=0.1)

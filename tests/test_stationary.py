@@ -229,6 +229,7 @@ def test_a_kink_without_a_stationary_point_is_proved_away() -> None:
     assert search(BilevelProblem(y, y**2 / 2 - bend * y, x, y), Box([-1], [1])).complete
 
 
+@pytest.mark.slow
 def test_a_lower_level_with_a_kink_in_y_is_left_undecided() -> None:
     problem = BilevelProblem("y + 3*x", "y**2/2 + abs(y) - x*y", "x", "y")
     assert not Boxes(problem).has_hull
@@ -246,6 +247,7 @@ def test_outside_the_domain_and_without_convexity_nothing_is_said() -> None:
     assert not search(concave, Box([-2], [2]), effort=0.025).complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["saddle,d=4", "tube,d=3", "robust_regression"])
 @pytest.mark.parametrize("limit", [{"effort": 0.015}, {"effort": 0.0}, {"seconds": 0.05}])
 def test_out_of_effort_or_time_nothing_is_lost(spec: str, limit: dict[str, float]) -> None:

@@ -225,6 +225,7 @@ WRONG = """
 """
 
 
+@pytest.mark.slow
 def test_a_right_candidate_passes_everywhere_and_a_wrong_one_is_shown_with_its_problem(inner: Run) -> None:
     result = inner("-v", test_right=RIGHT, test_wrong=WRONG)
     passed = len(zoo_cases(True)) + 20

@@ -540,6 +540,7 @@ def test_minimax_problems_have_no_implicit_term(seed: int) -> None:
     assert diagnosed(at, truth + 0.1 * np.sin(4 * at.x + 1)).cause == "unexplained"
 
 
+@pytest.mark.slow
 def test_texts_say_what_was_fitted() -> None:
     def said(defect: str) -> str:
         found = planted("turned", defect)[1]

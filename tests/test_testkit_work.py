@@ -168,6 +168,7 @@ def test_an_implicit_term_that_is_a_thousandth_too_large_and_truly_slow(delay: f
     same(check_hypergradient(Counted(weighed(1.001), step=delay), TOY, points=points, effort=0.05), quick)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effort", [0.01, 0.03, "quick", 0.3, "default", pytest.param(3.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bias", [1e-2, 1e-3, 1e-5, 1e-8])
 def test_a_bias_never_holds_at_any_effort(effort: Any, bias: float) -> None:
@@ -334,6 +335,7 @@ def test_a_call_is_as_many_steps_as_its_numbers_say() -> None:
 # ---- (e) seconds cut, and what they cut decides nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [1.0, 0.5])
 @pytest.mark.parametrize("looks", [1, 5, 13, 30, 200, 5000])
 def test_cut_by_seconds(monkeypatch: pytest.MonkeyPatch, weight: float, looks: int) -> None:
@@ -401,6 +403,7 @@ def test_the_same_effort_gives_bitwise_the_same_result(effort: Any) -> None:
         same(*(check_hypergradient(function, TOY, rng=4, effort=effort) for _ in range(2)))
 
 
+@pytest.mark.slow
 def test_more_effort_reaches_what_less_does_not() -> None:
     problem = zoo.get("quadratic", d=2, n=3, spectrum=(1.0, 30.0, 300.0)).problem
 
