@@ -77,6 +77,7 @@ def holds(ball: Ball, truth: mpmath.mpf) -> bool:
         return bool(abs(ball.mid - truth) <= ball.rad + max(abs(truth), 1) * mpmath.mpf(10) ** (5 - MANY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digits", [30, *(pytest.param(k, marks=pytest.mark.slow) for k in (10, 100, 1000))])
 @pytest.mark.parametrize("name", CLOSED)
 def test_asked_digits_are_delivered_and_contain_the_closed_form(name: str, digits: int) -> None:
@@ -103,6 +104,7 @@ def correctly_rounded(value: mpmath.mpf, count: int) -> Decimal:
         return Context(prec=count, rounding=ROUND_HALF_UP).create_decimal(mpmath.nstr(value, MANY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digits", [10, 50, 300])
 @pytest.mark.parametrize("name", CLOSED)
 def test_every_printed_digit_is_right(name: str, digits: int) -> None:

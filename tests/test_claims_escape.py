@@ -108,6 +108,7 @@ def test_local_maxima_are_escaped_too() -> None:
         assert {result.verdict for result in CLAIMS[label](study)} == {Verdict.HOLDS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["saddle", "scalar", "quadratic"])
 def test_nothing_true_is_violated_on_the_zoo(name: str) -> None:
     example = zoo.get(name)

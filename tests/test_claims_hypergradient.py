@@ -211,6 +211,7 @@ FALSE_RATES: dict[str, tuple[str, Plant, Variant]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FALSE_RATES)
 def test_false_rates_are_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     label, plant, variant = FALSE_RATES[name]

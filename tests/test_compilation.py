@@ -93,6 +93,7 @@ def test_an_empty_cache_is_seen(tmp_path: Path) -> None:
     assert run("-c", ASKS, NUMBA_CACHE_DIR=str(tmp_path)) == "False"
 
 
+@pytest.mark.slow
 def test_code_for_another_processor_does_not_count() -> None:
     compilation.make_ready()
     assert run("-c", ASKS) == "True"

@@ -203,6 +203,7 @@ def plain(
 PLAIN = ["sparse:3", "sparse:12", "logistic:7x3", "logistic:30x10", "quadratic:1,4,9", "tube", "pieces", "grammar:tanh"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stale", "D"), [(False, 3), (True, 4)])
 @pytest.mark.parametrize("kind", ["aid", "gdmax"])
 @pytest.mark.parametrize("name", PLAIN)

@@ -19,6 +19,7 @@ from bilevel_sym.textbook import textbook_equations
 x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n"), EVERY_SHAPE)
 @FEW
 @given(data=st.data())
@@ -47,6 +48,7 @@ def test_the_response_and_its_derivative_are_those_of_the_known_solution(d: int,
     assert at(derivation.d2y_dx2, point) == at(second, solved.point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n"), EVERY_SHAPE)
 @FEW
 @given(data=st.data())

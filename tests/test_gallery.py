@@ -70,6 +70,7 @@ def compare(problem: BilevelProblem, x: Any, tolerance: float = 1e-9) -> None:
 # ---- what is right -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["scalar", "saddle", "quadratic", "implicit_cubic", "ridge", "minimax_nash", "logistic"]
 )

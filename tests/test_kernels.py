@@ -143,6 +143,7 @@ def check_against_digits_and_balls(problem: BilevelProblem, rows: Floats, backen
             assert_close(values[k], balls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend", [b if b != "lambdify" else pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS]
 )

@@ -193,6 +193,7 @@ def results(problem: str, label: str) -> list[CheckResult]:
     return [r for r in verify.run(zoo.get(problem).problem, claims=[label], rng=0).results if r.label == label]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "label"), sorted({(p, label) for _, p, label in FAULTS.values()}))
 def test_without_a_fault_the_claim_holds(problem: str, label: str) -> None:
     found = results(problem, label)
@@ -229,6 +230,7 @@ def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
 COEFFICIENTS, RATE = hypergradient_error._coefficients, rates.rate_y
 
 
+@pytest.mark.slow
 def test_a_bound_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:
     def part() -> CheckResult:
         return next(r for r in results("saddle", "lem:grad-err-aid") if r.part == "one iteration")

@@ -487,6 +487,7 @@ def _companies() -> list[Any]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "name", "record"), _companies(), indirect=["backend"])
 def test_a_trajectory_has_the_same_bits_in_any_company(backend: Any, name: str, record: Any) -> None:
     case, algorithm, stop = RUNS[name]

@@ -48,6 +48,7 @@ def matches(found: list[StationaryPoint], example: zoo.Example) -> bool:
     return {(tuple(round(a, 9) + 0.0 for a in point.x), point.kind) for point in found} == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", EASY)
 def test_finds_exactly_the_known_points(spec: str) -> None:
     example = zoo.parse(spec)

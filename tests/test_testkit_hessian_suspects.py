@@ -337,6 +337,7 @@ def named(name: str, defect: tuple[str, Callable[[Case], Floats]]) -> None:
     assert "{" not in diagnosis.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "defect"), crossed(EVERYWHERE, (*SHAPES, "seed 6", "seed 16")))
 def test_planted_defect_is_named(name: str, defect: str) -> None:
     named(name, EVERYWHERE[defect])

@@ -46,6 +46,7 @@ def test_the_definition_by_hand(a: Fraction, b: Fraction, eps: float, rho: float
         assert result.bound == pytest.approx(math.sqrt(rho * eps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_the_kernels_and_classify_agree(seed: int) -> None:
     problem = random_problem(seed)

@@ -26,6 +26,7 @@ def holds(result: Any) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[SLOW] * (name not in QUICK)) for name in zoo.names()])
 def test_our_kernels_pass_on_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem

@@ -503,6 +503,7 @@ def test_terms_are_those_of_the_derivation() -> None:
         np.testing.assert_allclose(ours[name], expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["turned", "wide", "line", "strip"])
 def test_what_nothing_produces_is_unexplained(name: str) -> None:
     _, at, previous = setting(name)
@@ -527,6 +528,7 @@ def test_right_values_suspect_nobody() -> None:
         assert diagnosed(at, values, previous).cause == "unexplained"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 5, 8])
 def test_minimax_problems_have_no_implicit_term(seed: int) -> None:
     """f_y = 0 at y*: what concerns the implicit term coincides with the truth, and is not suspected."""

@@ -106,6 +106,7 @@ def test_wrong_at_the_seventh_of_eight_points_and_truly_slow() -> None:
     same(check_hypergradient(Counted(wrong_at_the_seventh, call=0.3), TOY, points=EIGHT), quick)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effort", ["quick", 0.01, "default"])
 def test_named_points_are_all_asked_whatever_the_effort(effort: Any) -> None:
     def right(x: Floats, D: int) -> Floats:
@@ -286,6 +287,7 @@ NEVER: dict[str, Function] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "points",
     [None, EIGHT, pytest.param([[0.01 * k, 0.3] for k in range(100)], marks=pytest.mark.slow)],
