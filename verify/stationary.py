@@ -21,6 +21,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
+from bilevel_sym.ties import coarse
 from verify.enclosures.branch_and_bound import SECOND
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.interval_matrix import Floats
@@ -356,7 +357,7 @@ class _Search:
         if not len(lower):
             return lower, upper
         # seven digits of the weight: sides that matter alike to within rounding are cut in their order
-        lane, axis = np.arange(len(lower)), weight.astype(np.float32).argmax(axis=1)
+        lane, axis = np.arange(len(lower)), coarse(weight).argmax(axis=1)
         at = lower[lane, axis] + CUT * (upper[lane, axis] - lower[lane, axis])
         left, right = upper.copy(), lower.copy()
         left[lane, axis] = right[lane, axis] = at

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
 from bilevel_sym.progress import Meter
-from bilevel_sym.ties import EQUAL, first_largest, in_order
+from bilevel_sym.ties import EQUAL, coarse, first_largest, in_order
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
 
@@ -143,12 +143,6 @@ def proved_upper(objective: Objective, cover: Cover) -> Floats:
         for start in range(0, len(lower), _CHUNK)
     ]
     return _known(np.concatenate(parts))
-
-
-def _coarse(values: Floats) -> NDArray[np.float32]:
-    """To seven digits, so that what differs in its last bits alone is a tie, and the first wins."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
 
 
 def _known(bounds: Floats) -> Floats:
@@ -357,7 +351,7 @@ class _Search:
             return unknown[np.argsort(-self.tree.depth[unknown], kind="stable")[: min(batch, _FEW)]]
         if len(bounds) <= batch:
             return self.open
-        return self.open[np.argsort(-_coarse(bounds), kind="stable")[:batch]]
+        return self.open[np.argsort(-coarse(bounds), kind="stable")[:batch]]
 
     def _cut(self, chosen: Indices) -> Indices | None:
         """Cut these boxes; the new ones, or None where one that cannot be cut has no bound."""
@@ -404,7 +398,7 @@ class _Search:
             weight = weight / np.where(usable, weight.max(axis=1), 1.0)[:, None]
             score = np.where(usable[:, None], weight + 0.05 * share, share)
         score = np.where(possible, score, -1.0)[:, self.active]
-        chosen = self.active[_coarse(score).argmax(axis=1)]
+        chosen = self.active[coarse(score).argmax(axis=1)]
         return chosen, np.asarray(score.max(axis=1) >= 0)
 
     def cover(self) -> Cover:

@@ -18,6 +18,7 @@ from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.ties import coarse
 from verify.enclosures.interval_matrix import Floats, Matrices, radius_norm
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
@@ -62,8 +63,7 @@ class _Norm(ABC):
         if not np.array_equal(points, middles):
             return self._values(points)
         values = np.full(len(points), -np.inf)
-        with np.errstate(over="ignore"):  # seven digits, so that last bits decide nothing
-            order = np.where(np.isnan(guess), -np.inf, guess).astype(np.float32)
+        order = coarse(np.where(np.isnan(guess), -np.inf, guess))
         some = np.argsort(-order, kind="stable")[:_CANDIDATES]
         values[some] = self._values(points[some])
         return values

@@ -23,6 +23,7 @@ from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, Operations
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import Split
+from bilevel_sym.ties import coarse
 from verify.enclosures.block_norm import Block, ExactBox
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import Floats
@@ -191,7 +192,7 @@ class _Search:
             share = (self.upper - self.lower)[:, self.active] / self.width[self.active]
             # of pieces without any bound the smallest first, to learn why
             score = np.where(np.isinf(worst) & (worst > 0), 1e300 / share.max(axis=1), worst)
-            order = np.argsort(-score.astype(np.float32), kind="stable")[:BATCH]
+            order = np.argsort(-coarse(score), kind="stable")[:BATCH]
             chosen = np.sort(order[worst[order] > 1])
             if not len(chosen) or not budget.allows(2 * len(chosen)):
                 return
@@ -233,7 +234,7 @@ class _Search:
         usable = np.isfinite(weight).all(axis=1) & (weight.max(axis=1) > 0)
         weight = weight / np.where(usable, weight.max(axis=1), 1.0)[:, None] + 0.1 * share
         score = np.where(usable[:, None], weight, share)
-        score = np.where(possible, score, -1.0)[:, self.active].astype(np.float32)
+        score = coarse(np.where(possible, score, -1.0)[:, self.active])
         return self.active[score.argmax(axis=1)], np.asarray(score.max(axis=1) >= 0)
 
     def result(self) -> Ranges:
