@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -44,6 +45,10 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
             if c.sigma is not None:
                 found = stocbio(c, **asked, variant=variant)
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
+        # with y_0 = y*, and hardly a gradient, what the first move adds to the error is all there is
+        solved, flat = asked | {"initial_error": 0.0}, replace(c, M=1e-12)
+        of_flat = _of_neon(flat, _smoothness(flat, "corrected"), Goal(**solved), ineon(flat, **solved))
+        yield from compared_items(of_flat, f"ineon from y* for {flat}")
         whole = asked | {"episodes": None}
         yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
         all_gdmax = perturbed_gdmax(minimax, **whole)
@@ -92,7 +97,7 @@ def _of_aid(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[st
     longest = float(c.hypergradient_bound)
     if found.variant != "printed":
         longest = max(longest + accuracy, escape.r)
-    D, N = aid_steps(c, eta=escape.eta, initial_error=1.5, gradient_bound=longest, accuracy=accuracy)
+    D, N = aid_steps(c, eta=escape.eta, initial_error=goal.initial_error, gradient_bound=longest, accuracy=accuracy)
     algorithm: Any = found.algorithm()
     return {
         "D": (found.D, D), "N": (found.N, N), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
@@ -112,7 +117,7 @@ def _of_gdmax(c: MinimaxConstants, smooth: Smoothness, goal: Goal, found: Any) -
     else:
         gradient = mpf(float(c.M_x)) * (1 + kappa if found.variant == "printed" else 1)
     longest = gradient if found.variant == "printed" else max(gradient, mpf(escape.r))
-    error = mpf(float(c.ell)) * (mpf("1.5") + 2 * mpf(escape.eta) * kappa * longest)
+    error = mpf(float(c.ell)) * (mpf(goal.initial_error) + 2 * mpf(escape.eta) * kappa * longest)
     rate = mpmath.sqrt(q)
     D = max(steps_needed(error, accuracy, rate), steps_needed(1, mpf("0.5"), rate)) if q else 1
     return {
@@ -140,7 +145,7 @@ def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[s
     iota, length = mpf(escape.iota), mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi))
     step, decrease = length / (40 * iota), mpf(goal.eps) * length / (3 * 40**3 * iota**3)
     accuracy, of_y = _neon_accuracies(c, smooth, goal, escape, mpf("inf") if printed else decrease)
-    start, longest = mpf("1.5"), mpf(float(c.hypergradient_bound))
+    start, longest = mpf(goal.initial_error), mpf(float(c.hypergradient_bound))
     if not printed:
         start += mpf(escape.eta) * mpf(float(c.drift)) * mpf(escape.r)
         longest = 2 * (longest + accuracy)

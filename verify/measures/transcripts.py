@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import mpmath
@@ -251,6 +252,9 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
                 least_steps(8.1, 1e-3, descent_rate(float(mu), float(ell))),
                 steps_needed(8.1, 1e-3, q),
             )
+        # where a quotient of logarithms is whole, and comes out rounded up
+        pairs["steps of a quarter"] = (least_steps(2.0**16, 1.0, Decimal("0.25")), 8)
+        pairs["a single step"] = (least_steps(781_250.0, 1.0, Decimal(781_250) ** -2, per_step=Decimal("0.5")), 1)
         yield from compared_items(pairs, str(c))
 
 
