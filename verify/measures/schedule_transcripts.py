@@ -51,31 +51,45 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
         yield from compared_items(of_flat, f"ineon from y* for {flat}")
         whole = asked | {"episodes": None}
         yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
+        of_neon = _of_all(c, goal, ineon(c, **whole), part=3 * 40**3, time=NEON.time)
+        yield from compared_items(of_neon, f"all escapes of ineon for {c}")
         all_gdmax = perturbed_gdmax(minimax, **whole)
         yield from compared_items(_of_all(minimax, goal, all_gdmax), f"all escapes of perturbed_gdmax for {minimax}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
         gdmax = perturbed_gdmax(unknown, **asked)
         yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
+        # so large a kappa that D tells the gap from the gap and F
+        slow, near = MinimaxConstants(minimax.mu, minimax.mu * 2**14, minimax.rho), solved | {"gap": 1e-12}
+        of_slow = _of_gdmax(slow, _smoothness(slow, "corrected"), Goal(**near), perturbed_gdmax(slow, **near))
+        yield from compared_items(of_slow, f"{slow}, with hardly a gap")
 
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
     return Smoothness(float(c.L_phi(variant=variant)), float(c.rho_phi(variant=variant)))
 
 
-def _of_all(c: Constants | MinimaxConstants, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    """As many escapes as the gap allows, 2 gap/F, share delta: iota is the smallest with which they do."""
+def _of_all(
+    c: Constants | MinimaxConstants, goal: Goal, found: Any, *, part: int = 100, time: float = 1.0
+) -> dict[str, tuple[Any, Any]]:
+    """As many escapes as the gap allows share delta, and iota is the smallest with which they do.
+
+    Each takes half of eps^2/(part iota^3 sqrt(rho_phi eps)): that is F, or for iNEON the decrease.
+    """
     L, curvature = mpf(found.L_phi), mpmath.sqrt(mpf(found.rho_phi) * mpf(goal.eps))
 
+    def escapes(iota: Any) -> Any:
+        return 2 * goal.gap * part * iota**3 * curvature / mpf(goal.eps) ** 2
+
     def chance(iota: Any) -> Any:
-        F = mpf(goal.eps) ** 2 / (100 * iota**3 * curvature)
-        return max(mpf(1), 2 * goal.gap / F) * L * mpmath.sqrt(goal.d) / curvature * iota**2 * mpf(2) ** (8 - iota)
+        one = L * mpmath.sqrt(goal.d) / curvature * iota**2 * mpf(2) ** (8 - time * iota)
+        return max(mpf(1), escapes(iota)) * one
 
     near = mpf("1e-12")
     return {
         "L_phi": (found.L_phi, float(c.L_phi())),
         "iota suffices": (bool(chance(mpf(found.iota) * (1 + near)) <= goal.delta), True),
         "a smaller iota": (bool(chance(mpf(found.iota) * (1 - near)) <= goal.delta), False),
-        "episodes": _near(found.episodes, int(2 * goal.gap / found.F_escape)),
+        "episodes": _near(found.episodes, int(escapes(mpf(found.iota)))),
     }
 
 
