@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -218,6 +219,17 @@ def test_counters_count_rows() -> None:
     assert (s.counters.JV_g == 3 * 6).all()
     assert (s.counters.HV_g == 3 * 15).all()
     assert (s.trajectory.calls[:, -1] == 30 + 36 + 18 + 45).all()
+
+
+def test_a_look_counts_the_rows_of_its_own_batches() -> None:
+    """Where nothing is small, one estimate on D_F and D_G beside the steps, at the first point of two."""
+    escape = INeon(AID(4, 2, 0.2), 0.1, 1e-9, 0.5, 5, 1e-3)
+    a = StocBiO(D=3, Q=2, S=4, alpha=0.1, beta=0.05, eta_neumann=0.15, batch_f=5, batch_g=6, escape=escape, eps=1e-9)
+    plain = solve(noisy(), replace(a, escape=None, eps=None), X0, steps=1, rng=0).counters
+    looked = solve(noisy(), a, X0, steps=1, rng=0).counters
+    for name, calls in escape.estimator.cost.items():  # type: ignore[attr-defined]
+        rows = 5 if name == "G_f" else 6
+        assert (getattr(looked, name) - getattr(plain, name) == calls * rows).all(), name
 
 
 def test_rows_are_computed_in_groups_that_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

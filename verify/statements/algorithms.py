@@ -340,6 +340,18 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     yield agreed(label, study, looked, what="steps along what iNEON found", part="escape")
 
 
+def _rows(setting: _Setting, algorithm: StocBiO, run: Solution, row: int, looks: int) -> Agreement:
+    """Rows that were asked for beside those of StocBiO's own steps: whole estimates on frozen batches, if one only."""
+    points, cost = len(run.trajectory.x), setting.estimator.cost  # type: ignore[attr-defined]
+    own = {"G_f": 2 * algorithm.batch_f, "G_g": algorithm.D * algorithm.S, "JV_g": algorithm.batch_g}
+    sizes = {"G_f": algorithm.batch_f, "G_g": algorithm.batch_g, "JV_g": algorithm.batch_g}
+    beside = {name: int(getattr(run.counters, name)) - points * own[name] for name in own}
+    estimates = {beside[name] / (cost[name] * sizes[name]) for name in own if cost[name]}
+    count = min(estimates)
+    right = len(estimates) == 1 and (count == looks if looks else count >= 1 and count == int(count))
+    return Agreement(f"rows at point {row}", float(not right), 0.5)
+
+
 def _one_step(
     study: Study, alone: StochasticProblem, setting: _Setting, neon: INeon, row: int, *, small: bool
 ) -> Iterator[Agreement]:
@@ -348,9 +360,12 @@ def _one_step(
     size = float(np.linalg.norm(study.kernels.grad_phi(x)))
     eps = 4 * size + 1 if small else 0.5 * size
     printed = study.variant == "printed"
-    algorithm = StocBiO(2, 3, 1, setting.tau, beta, setting.tau, 1, 1, escape=neon, eps=eps, as_printed=printed)
+    algorithm = StocBiO(2, 3, 1, setting.tau, beta, setting.tau, 2, 3, escape=neon, eps=eps, as_printed=printed)
     k = int(printed and small)  # the print looks at x_1 first
-    run = solve(alone, algorithm, x, y0=setting.y[row], steps=k + 1, rng=row).trajectory
+    solution = solve(alone, algorithm, x, y0=setting.y[row], steps=k + 1, rng=row)
+    run = solution.trajectory
+    if not printed:
+        yield _rows(setting, algorithm, solution, row, 0 if small else 1)
     if len(run.x) < k + 2:
         return
     step, time = float(np.linalg.norm(run.x[k + 1] - run.x[k])), setting.eta * SEARCH
