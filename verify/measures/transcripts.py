@@ -313,21 +313,26 @@ def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     pairs |= {
         f"batch {j} of the series": (size, int(mpmath.ceil(40 * mpf(3) ** j / 4**j))) for j, size in enumerate(sizes)
     }
-    return pairs | (_stocbio(c) if c.sigma is not None else {})
+    if c.sigma is None:
+        return pairs
+    # y_0 so near, and the gradient so small, that the variance of y counts too
+    near = 1 / (110 * float(c.ell) * (1 + float(c.kappa)))
+    beside = {f"{name}, near y*": pair for name, pair in _stocbio(replace(c, M=1e-9), near).items()}
+    return pairs | _stocbio(c, 1.5) | beside
 
 
-def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
+def _stocbio(c: Constants, initial_error: float) -> dict[str, tuple[Any, Any]]:
     """The six terms of the budget, each at most a sixth of it, and none with one step or one row less."""
     mu, ell, M, sigma = (mpf(float(value)) for value in (c.mu, c.ell, c.M, c.sigma))
     smooth = Smoothness(float(c.L_phi()), float(c.rho_phi()))
-    goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=1.5, gap=1.0, episodes=1)
+    goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=initial_error, gap=1.0, episodes=1)
     found, escaping = stocbio_steps(c, smooth, goal), stocbio_steps(c, smooth, goal, longest=10.0)
     kappa, beta, sixth = ell / mu, 1 / (4 * mpf(smooth.L_phi)), mpf(goal.eps) ** 2 / (2400 * mpf(smooth.L_phi))
     rho = mpf(float(c.rho))
     away = (1 + kappa) * (ell + M * rho / mu)
     q = (ell - mu) / (ell + mu)
     variance = sigma**2 / (ell * mu * found.S)
-    start = mpf("1.5") ** 2 + 4 * (kappa * M * (1 + kappa) * beta) ** 2 + 4 * variance
+    start = mpf(initial_error) ** 2 + 4 * (kappa * M * (1 + kappa) * beta) ** 2 + 4 * variance
     terms: dict[str, tuple[Callable[[Any], Any], int]] = {
         "Q": (lambda n: 5 * beta * (kappa * M) ** 2 * (1 - 1 / kappa) ** (2 * n), found.Q),
         "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g),
@@ -338,7 +343,7 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
-    farther = mpf("1.5") ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
+    farther = mpf(initial_error) ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
     after = max(mpf(19) / 15 * beta * away**2 * farther, 4 * sixth)
     pairs["D after an escape"] = (escaping.D, steps_needed(after / near, sixth, q**2) if q else 1)
     for name, (term, n) in terms.items():
