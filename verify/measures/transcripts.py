@@ -15,7 +15,14 @@ import mpmath
 
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.schedules.aid import perturbed_accuracy
-from bilevel_sym.schedules.batches import batch_sizes, concentration, gradient_terms, hessian_terms, term_delta
+from bilevel_sym.schedules.batches import (
+    batch_sizes,
+    concentration,
+    gradient_terms,
+    hessian_terms,
+    tensor_concentration,
+    term_delta,
+)
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import aid_steps, conjugate_rate, descent_rate, least_steps, sgd_rate
@@ -305,6 +312,10 @@ def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     sizes = neumann_batch_sizes(10, 4, 0.25, 1.0)
     pairs = {
         "concentration": (concentration(3.0, 0.5, 0.1, 7), int(wanted)),
+        "concentration of tensors": (
+            tensor_concentration(3.0, 0.5, 0.1, 7),
+            int(mpmath.ceil(4032 * mpmath.log(56 / mpf(0.1)))),
+        ),
         "a share of delta": (term_delta(0.25, 5), mpf("0.05")),
         "a printed share of delta": (term_delta(0.25, 5, "printed"), 1 - mpf("0.75") ** (mpf(1) / 5)),
         "batches of f": (abs(shipped[0] - of_f) <= 1 + ROUNDED * of_f, True),
