@@ -18,6 +18,7 @@ from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO, solve
+from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.agreement import Agreement, agreed
@@ -33,6 +34,7 @@ STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturba
 SMALL = 0.8  # of eps
 SEARCH = 12  # steps of iNEON
 FOUND = 11519 / 12800  # of F_escape
+FAR = 1e300  # where nothing can be computed any more
 MOST_ENTRIES = 400
 MOVED = 2.0**-40  # roundings of a step, beside its size
 
@@ -112,20 +114,17 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
     estimates: list[Agreement] = []
     rules: list[Agreement] = []
     moves: list[Agreement] = []
+    # in the company of one that begins so far away that it fails, which must not be seen in the others
+    x, y = np.vstack([setting.x[:1], setting.x]), np.vstack([np.full_like(setting.y[:1], FAR), setting.y])
     for backend in engines():
-        run = solve(
-            study.exact,
-            algorithm,
-            setting.x,
-            y0=setting.y,
-            steps=STEPS,
-            rng=[1, 2, 3][: len(setting.x)],
-            backend=backend,
-        )
+        run = solve(study.exact, algorithm, x, y0=y, steps=STEPS, rng=range(len(x)), backend=backend)
         for row in range(len(setting.x)):
             found = _replayed(study, plain, algorithm, run.trajectory, row, backend)
             for target, part in zip((estimates, rules, moves), found, strict=True):
                 target += part
+            failed = Status.RUNNING < run.status[row + 1] < Status.OUT_OF_STEPS
+            early = run.trajectory.length[row + 1] != STEPS + 1 and not failed
+            rules.append(Agreement(f"{backend}, the end of run {row}", float(early), 0.5))
     label = "alg:perturbedalg"
     what = f"runs of {', '.join(engines())} against the lines"
     yield agreed(label, study, estimates, what=what, part="warm-started estimates")
@@ -137,12 +136,13 @@ def _replayed(
     study: Study, setting: _Setting, algorithm: Perturbed, t: Any, row: int, backend: str
 ) -> tuple[list[Agreement], list[Agreement], list[Agreement]]:
     estimates, rules, moves = [], [], []
-    stream = np.random.default_rng(row + 1)
     y, v = setting.y[row], np.zeros(study.exact.n)
+    row += 1  # after the one that fails
+    stream = np.random.default_rng(row)
     since = 0 if algorithm.as_printed else EPISODE + 1
     with Plain.precision():
         reference = Plain(study.exact)
-        for k in range(int(t.length[row]) if np.ndim(t.length) else STEPS + 1):
+        for k in range(int(t.length[row])):
             x, name = t.x[row, k], f"{backend}, iteration {k}"
             point = study.named(x)
             wanted = setting.plain(reference, long(x), long(y), long(v))
