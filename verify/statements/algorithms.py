@@ -229,8 +229,9 @@ def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
         run = solve(study.exact, Descent(setting.estimator, setting.eta, neon), x, y0=y, steps=1, rng=row)
         t = run.trajectory
         flat = eps > size / SMALL
-        if flat and first is None:  # a minimum, or what iNEON takes for one: the run ends where it is
-            yield Agreement(f"the end at point {row}", float(len(t.x) != 1), 0.5, point)
+        ends = flat and first is None  # a minimum, or what iNEON takes for one: the run ends where it is
+        yield Agreement(f"the end at point {row}", float((len(t.x) == 1) != ends), 0.5, point)
+        if len(t.x) == 1:
             continue
         allowed = [x - setting.eta * t.grad_phi_hat[0]]
         if flat:
