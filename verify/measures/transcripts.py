@@ -164,6 +164,10 @@ def of_minimax(c: MinimaxConstants) -> Iterator[Agreement]:
             "kappa": (c.kappa, kappa),
             "L_phi": (c.L_phi(), (mu + ell) * ell / mu),
             "rho_phi": (c.rho_phi(), rho * ((mu + ell) / mu) ** 3),
+            "sharp joint L_phi": (replace(c, reading="joint").L_phi(variant="sharp"), ell**2 / mu),
+            "sharp joint rho_phi": (replace(c, reading="joint").rho_phi(variant="sharp"), rho * (ell / mu) ** 3),
+            "sharp L_phi": (replace(c, reading="block").L_phi(variant="sharp"), (mu + ell) * ell / mu),
+            "sharp rho_phi": (replace(c, reading="block").rho_phi(variant="sharp"), rho * ((mu + ell) / mu) ** 3),
             "the error of GDmax": (
                 c.gdmax_error(3, eta=0.25, initial_error=1.5, gradient_bound=0.75),
                 ell * distance * mpmath.sqrt(q) ** 3,
