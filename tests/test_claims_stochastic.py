@@ -33,7 +33,7 @@ from verify.measures.batch_moments import (
 from verify.measures.batch_solutions import Batches
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, samples_of
-from verify.measures.stocbio_bounds import series_rest, solved_points
+from verify.measures.stocbio_bounds import series_rest, shifted, solved_points
 from verify.registry import Claim
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
 from verify.study import study_of
@@ -427,9 +427,14 @@ def test_ends_round_outward_and_keep_undefined_apart() -> None:
 def test_where_bounds_are_put_to_the_test() -> None:
     """A corner, near two corners, the middle, and two random points: wherever y* can be certified, which is here all."""
     problem = StochasticProblem(
-        "a*x*y", "(y - b*x)**2/2", "x", "y", "a", "b", [[1]], [[1]], box={"x": (1, 5), "y": (-9, 9)}
+        "a*x*y", "(y - b*x)**2/2", "x", "y", "a", "b", [[1]], [[1]], box={"x": (1, 5), "y": (-10, 10)}
     )
-    found = [float(solved.x[0]) for solved in solved_points(samples_of(study_of(problem)))]
+    samples = samples_of(study_of(problem))
+    points = list(solved_points(samples))
+    found = [float(solved.x[0]) for solved in points]
     assert found[:4] == pytest.approx([5.0, 4.8, 1.2, 3.0])
     assert len(found) == 6
     assert all(1 <= x <= 5 for x in found)
+    for share, y in ((0, 3.0), (0.25, 5.5), (-0.5, -2.0)):  # of half the box in y, [-10, 10], from y* = 3
+        assert [float(value) for value in shifted(samples, points[3], share) or ()] == pytest.approx([y])
+    assert shifted(samples, points[3], 0.75) is None
