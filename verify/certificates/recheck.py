@@ -17,12 +17,12 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, combinations_with_replacement, product
-from math import factorial, prod
+from math import comb, factorial, prod
 from pathlib import Path
 from typing import Any
 
 import flint
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat, fmpq, fmpq_mpoly
 
 __all__ = ["NotProved", "Refused", "prove"]
 BITS, MOST_BITS, BOXES, DEEPER, LARGEST = 80, 200_000, 50_000, 20, 2**26
@@ -35,6 +35,7 @@ BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by
 FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "sqrt")
 NUMBER = re.compile(r"([+-]?)(\d*)(?:/(\d+)|(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?)", re.ASCII)
 SPOILT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError)
+def pi(_: Any) -> Any: return arb.pi()
 Box = tuple[tuple[Any, Any], ...]  # exact rational ends
 Field = Callable[[Box, int], "Jet"]  # a function of the variables: its jets over boxes, to an order
 
@@ -42,6 +43,8 @@ class Refused(ValueError):
     """The certificate, or the problem, is not one that can be read."""
 class NotProved(Exception):
     """A claim of the certificate was not proved."""
+class Lacking(Exception):
+    """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
 
 def rational(value: object) -> Any:
     """An exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"."""
@@ -52,11 +55,27 @@ def rational(value: object) -> Any:
     size = fmpq(int(whole + places), int(below or 1)) * fmpq(10) ** (int(power or 0) - len(places))
     return -size if sign == "-" else size
 
-def over(f: Callable[[Any], Any], a: Any) -> Any:
-    """A monotone function over a ball: the hull of its values at both ends."""
-    return f(a) if a.is_exact() else f(a.lower()).union(f(a.upper()))
+def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
+    """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends.
+
+    Of a polynomial it is a rational, or the generator whose name says what it is: equal names are equal functions."""
+    if not isinstance(a, fmpq_mpoly):
+        a = a.abs_lower().union(a.abs_upper()) if f is arb.cosh else a
+        return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
+    label, c, known = f"{name or f.__name__}({a})", a.leading_coefficient(), zip(a.context().names(), a.context().gens())
+    value = f(arb(c)) if a.is_constant() else arb.nan()
+    if f in (arb.sin, arb.cos) and str(a / (c or 1)) == "pi(1)":
+        value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
+    found = a.context().constant(value.fmpq()) if value.is_exact() and value.is_finite() else dict(known).get(label)
+    if found is None:
+        raise Lacking(label)
+    return found
 def whole_power(a: Any, k: int) -> Any:
     """a**k, multiplied out: python-flint's own power of a ball around zero is nan."""
+    if isinstance(a, fmpq_mpoly):
+        if comb(len(a) + abs(k), abs(k)) > 10**4:
+            raise ArithmeticError("a polynomial is too long")
+        return a**k if k >= 0 else (1 / a if a.is_constant() else over(lambda t: 1 / t, a, "inverse")) ** -k
     if k < 0 and not (a > 0 or a < 0):
         raise ArithmeticError("a denominator, or what a root or logarithm is taken of, may reach zero")
     if isinstance(a, fmpq) or k == 0:
@@ -66,20 +85,23 @@ def whole_power(a: Any, k: int) -> Any:
     return prod([a.abs_upper()] * k).union(0)
 
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
-    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r."""
+    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r.
+
+    At a polynomial they are formal: that the function is defined there is for balls to show."""
+    formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
+    if (name == "log" or root > 1) and not (formal or a > 0) or name == "tan" and not formal and arb(a).cos().contains(0):
+        raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
+    a = a if formal or (name == "pow" and root == 1) else arb(a)
     if name == "pow":
         binomials = [prod(((r - i) / (i + 1) for i in range(k)), start=fmpq(1)) for k in range(order + 1)]
-        if r.q > 1:
-            a = over(lambda t: t.root(int(r.q)), arb(a) if a > 0 else whole_power(fmpq(0), -1))
-        return [whole_power(a, int((r - k) * r.q)) * b if b != 0 else b for k, b in enumerate(binomials)]
-    a = arb(a)
+        a = over(lambda t: t.root(root), a, f"root{root}") if root > 1 else a
+        return [whole_power(a, int((r - k) * root)) * b if b != 0 else b for k, b in enumerate(binomials)]
     if name in ("exp", "sin", "cos", "sinh", "cosh"):
-        even = over(arb.cosh, a.abs_lower().union(a.abs_upper())) if name.endswith("h") else a.cos()
-        cycle = [a.sin(), even, -a.sin(), -even] if name in ("sin", "cos") else [over(arb.sinh, a), even]
-        cycle = [over(arb.exp, a)] if name == "exp" else cycle
+        cycle = [over(arb.exp, a)] if name == "exp" else [over(arb.sinh, a), over(arb.cosh, a)]
+        if name in ("sin", "cos"):
+            cycle = [over(arb.sin, a), over(arb.cos, a), -over(arb.sin, a), -over(arb.cos, a)]
         return [cycle[(k + name.startswith("cos")) % len(cycle)] / factorial(k) for k in range(order + 1)]
     if name in ("tan", "tanh"):
-        whole_power(a.cos() if name == "tan" else fmpq(1), -1)  # no pole
         found, sign = [over(arb.tan if name == "tan" else arb.tanh, a)], 1 if name == "tan" else -1
         for k in range(order):
             square = sum(found[i] * found[k - i] for i in range(k + 1)) if k else whole_power(found[0], 2)
@@ -87,20 +109,19 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
         return found
     if name == "sigmoid":
         return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
-    if name == "log":
-        first, slopes = arb.log, series("pow", a if a > 0 else fmpq(0), order, fmpq(-1))
-    elif name == "atan":
+    first, slopes = arb.log, series("pow", a, order, fmpq(-1)) if name == "log" else []
+    if name == "atan":
         first, slopes = arb.atan, [whole_power(1 + whole_power(a, 2), -1)]
         for k in range(1, order):
             slopes.append(-(2 * a * slopes[-1] + (slopes[k - 2] if k > 1 else 0)) * slopes[0])
-    else:
+    elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
-    return [over(first, a), *(slopes[k] / (k + 1) for k in range(order))]
+    return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
 
 class Jet:
     """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
-        self.parts = parts or [{} if value == 0 else {0: value}, *({} for _ in range(order))]  # a ball is not == 0
+        self.parts = parts or [{} if type(value) is not fmpq_mpoly and value == 0 else {0: value}, *({} for _ in range(order))]
         self.value = self.parts[0].get(0, fmpq(0))
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         parts = [dict(part) for part in self.parts]
@@ -131,27 +152,30 @@ class Jet:
         return c * prod(factorial(index.count(i)) for i in set(index))
 
 def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
-    """Where expressions are evaluated: the jets of the variables, and their order under ""."""
+    """Where expressions are evaluated: the jets of the variables, their order under "", and under "1" what is one."""
     tails = [[{1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))][:order] for k in range(len(names))]
-    return {"": order} | {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
+    return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
 
 def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
     zero = Jet(fmpq(0), at[""])
     match node:
         case ast.Constant(value=fmpq() as number):
-            return Jet(number, at[""])
+            return Jet(number * at["1"], at[""])
         case ast.Name(id=name) if name in at or name in ("pi", "E"):
-            return at[name] if name in at else Jet(arb.pi() if name == "pi" else arb.const_e(), at[""])
+            one = at["1"] if isinstance(at["1"], fmpq_mpoly) else arb(1)
+            return at[name] if name in at else Jet(over(arb.exp if name == "E" else pi, one), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
             return zero.plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
             base, exponent = evaluate(left, at), evaluate(right, at)
-            if not isinstance(exponent.value, fmpq) or any(exponent.parts[1:]):
+            r = exponent.value
+            r = r.leading_coefficient() if isinstance(r, fmpq_mpoly) and r.is_constant() else r
+            if not isinstance(r, fmpq) or any(exponent.parts[1:]):
                 return exponent.times(base.through("log")).through("exp")
-            if abs(exponent.value) * len(str(base.value)) > 10**5 or abs(exponent.value) > 1000 or exponent.value.q > 9:
+            if abs(r) * len(str(base.value)) > 10**5 or abs(r) > 1000 or r.q > 9:
                 raise Refused("an exponent is too large")
-            return base.through("pow", exponent.value)
+            return base.through("pow", r)
         case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right):
             return evaluate(left, at).plus(evaluate(right, at), -1 if isinstance(op, ast.Sub) else 1)
         case ast.BinOp(op=ast.Mult() | ast.Div() as op, left=left, right=right):
@@ -159,39 +183,141 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
             return evaluate(left, at).times(factor)
         case ast.Call(func=ast.Name(id="Piecewise"), args=pieces, keywords=[]):
             for value, test in (piece.elts for piece in pieces):
-                if isinstance(test, ast.Constant) and test.value is True:
-                    return evaluate(value, at)
-                (op,), (right,) = test.ops, test.comparators
-                strict = {ast.Lt: True, ast.GtE: True, ast.LtE: False, ast.Gt: False}[type(op)]
-                gap = evaluate(test.left, at).plus(evaluate(right, at), -1)
-                if below(gap, strict) is isinstance(op, (ast.Lt, ast.LtE)):
+                if holds(test, at):
                     return evaluate(value, at)
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
             value = evaluate(inner, at)
-            return zero.plus(value, -1) if below(value, True) else value
+            return zero.plus(value, -1) if at["side"](value) < 0 else value
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
             best = evaluate(first, at)
             for other in (evaluate(term, at) for term in (second, *others)):
-                best = other if below(other.plus(best, -1), True) is (name == "min") else best
+                best = other if (at["side"](other.plus(best, -1)) < 0) is (name == "min") else best
             return best
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
 
-def below(gap: Jet, strict: bool) -> bool:
-    """Whether gap < 0 (of a constant, if not strict, <= 0) all over a box; where it may be zero is no smooth place."""
-    if gap.value < 0 or gap.value > 0:
-        return bool(gap.value < 0)
-    if any(gap.parts[1:]) or not isinstance(gap.value, fmpq):
-        raise ArithmeticError("a switch (abs, min, max, Piecewise) is open")
-    return not strict
+def holds(test: Any, at: Mapping[str, Any]) -> bool:
+    """Whether a condition holds, where at["side"] says on which side of its edge a comparison is."""
+    match test:
+        case ast.Constant(value=True):
+            return True
+        case ast.UnaryOp(op=ast.Invert(), operand=inner):
+            return not holds(inner, at)
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as op, left=left, right=right):
+            return holds(right, at) if holds(left, at) is isinstance(op, ast.BitAnd) else isinstance(op, ast.BitOr)
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], comparators=[right]):
+            side = at["side"](evaluate(left, at).plus(evaluate(right, at), -1))
+            return side in {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}[type(op)]
+    raise Refused(f"{ast.unparse(test)[:60]!r} is no condition")
+
+class Row:
+    """f or g for one row of data. With switches it is one of finitely many smooth formulas at each point, by their sides.
+
+    Two formulas that differ in the side of one edge only have to agree on it, up to one order less than is asked for.
+    Going from edge to edge, so do any two wherever both may hold. Then the derivatives below that order exist, and the
+    last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
+    def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any], sign: int) -> None:
+        self.tree, self.names, self.numbers, self.sign, self.known = tree, names, numbers, sign, dict[Any, Any]()
+    def at(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
+        numbers = {name: Jet(v * at["1"], at[""]) for name, v in self.numbers.items()}
+        return Jet(0, at[""]).plus(evaluate(self.tree, {**at, **numbers, "side": side}), self.sign)
+    def jet(self, at: Mapping[str, Any]) -> Jet:
+        """The hull of the jets of all formulas that may hold somewhere in the box."""
+        found, waiting = list[Any](), [dict[str, int]()]
+        flat = variables(self.names, [at[name].value for name in self.names], 0)
+        while waiting:
+            known, sides = waiting.pop(), list[int]()
+            def side(gap: Jet, known: Any = known, sides: Any = sides) -> int:
+                if not (gap.value < 0 or gap.value > 0):
+                    edge, sign = self.edge(tuple(sides))
+                    if sign and edge not in known:
+                        raise Lacking(edge)
+                    sides.append(sign and known[edge][0] * sign)
+                else:
+                    sides.append(1 if gap.value > 0 else -1)
+                return int(sides[-1])
+            try:
+                on = any(s == 0 for s, _ in known.values())
+                found.append((known, tuple(sides), self.at(flat if on else at, side), on))
+                found[-1] = (known, tuple(sides), found[-1][2], on)
+            except Lacking as lacking:
+                if len(known) == 4:
+                    raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open") from None
+                waiting += [known | {lacking.args[0]: (s, tuple(sides))} for s in (-1, 0, 1)]
+        for (a, one, _, on), (b, other, _, also) in combinations(found, 2):
+            apart = [edge for edge in a.keys() & b.keys() if a[edge][0] != b[edge][0]]
+            third = 0 in (a[apart[0]][0], b[apart[0]][0])
+            if len(apart) == 1 and (third or not (on or also)):
+                if self.contact(one, other, a[apart[0]][1]) < (0 if third else max(0, at[""] - 1)):
+                    raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its sides do not agree")
+        first, *others = (jet for _, _, jet, on in found if not on)
+        for other in others:
+            for mine, theirs in zip(first.parts, other.parts, strict=True):
+                for key in mine.keys() | theirs.keys():
+                    c, d = mine.get(key, fmpq(0)), theirs.get(key, fmpq(0))
+                    mine[key] = c if isinstance(c, fmpq) and isinstance(d, fmpq) and c == d else arb(c).union(arb(d))
+        return Jet(0, 0, first.parts)
+    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, **given: Jet) -> tuple[Jet, Any]:
+        """The formula of some sides in polynomials, and what the last of its switches compares with zero."""
+        gaps, one = list[Any](), ring.constant(1)
+        def side(gap: Jet) -> int:
+            gaps.append(gap.value + 0 * one)
+            return sides[len(gaps) - 1] if len(gaps) <= len(sides) else next(iter(()))
+        at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens())}
+        try:
+            return self.at({"": order, "1": one, **at, **given}, side), None
+        except StopIteration:
+            return Jet(0, 0), gaps[-1]
+    def kept(self, key: Any, use: Callable[[Any], Any], more: frozenset[str] = frozenset()) -> Any:
+        """What is found in polynomials in the variables and in other functions, as many as it takes; found only once."""
+        try:
+            if key not in self.known:
+                self.known[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"))
+        except Lacking as lacking:
+            self.kept(key, use, more | {lacking.args[0]})
+        return self.known[key]
+    def edge(self, sides: tuple[int, ...]) -> tuple[str, int]:
+        """The edge of the next switch: what is zero there, the same for all multiples, and the sign of the factor."""
+        def use(ring: Any) -> tuple[str, int]:
+            gap = self.formal(ring, sides)[1]
+            c = gap.leading_coefficient()
+            return str(gap / (c or 1)), (c > 0) - (c < 0)
+        return self.kept(sides, use)
+    def contact(self, one: tuple[int, ...], other: tuple[int, ...], before: tuple[int, ...]) -> int:
+        """Up to which order (-1: not at all; 5 is enough) two formulas agree on an edge.
+
+        Their difference is a multiple of that power of the gap, or so is its Taylor series in it, where one variable is
+        the gap and what is free of that variable."""
+        def use(ring: Any, across: str) -> int:
+            gap, n = self.formal(ring, before)[1], len(self.names)
+            if not across:
+                rest = self.formal(ring, one)[0].plus(self.formal(ring, other)[0], -1).value
+                for k in range(6):
+                    if divmod(rest, gap)[1] != 0: return k - 1
+                    rest = rest / gap
+                return 5
+            slope = gap.derivative(across)
+            if any(gap.degrees()[n:]) or slope == 0 or not slope.is_constant():
+                return -1
+            v = ring.gens()[self.names.index(across)]
+            t = {across: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}
+            rest = self.formal(ring, one, 5, **t)[0].plus(self.formal(ring, other, 5, **t)[0], -1)
+            return next((k for k, part in enumerate(rest.parts) if any(c != 0 for c in part.values())), 6) - 1
+        best = -1
+        for across in ("", *self.names):
+            try:
+                best = max(best, self.kept((one, other, before, across), lambda ring: use(ring, across)))
+            except ArithmeticError:
+                pass
+        return best
 
 class Problem:
-    """A problem file; ``rows`` are f and g as lists of (expression, data, sign), one for each row of data."""
+    """A problem file; ``rows`` are f and g, for each row of data."""
     def __init__(self, text: str) -> None:
         table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
-        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Any]]()
+        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
         extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
         if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra:
             raise Refused("the problem lacks a key, or has one too many")
@@ -204,7 +330,7 @@ class Problem:
         for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
             tree = self.parsed(table["f" if kind == "minimax" else key])
             rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
-            self.rows[key] = [(tree, numbers | row, -1 if key not in table else 1) for row in rows]
+            self.rows[key] = [Row(tree, self.names, numbers | row, -1 if key not in table else 1) for row in rows]
     @staticmethod
     def parsed(text: str) -> Any:
         """The tree of an expression, its decimals exact."""
@@ -216,11 +342,11 @@ class Problem:
             if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
                 node.value = rational(line[node.col_offset : node.end_col_offset])
         return tree
-    def value(self, rows: Sequence[Any], at: Mapping[str, Any]) -> Jet:
+    def value(self, rows: Sequence[Row], at: Mapping[str, Any]) -> Jet:
         """The mean of some rows of f or g."""
         total, share = Jet(fmpq(0), at[""]), Jet(fmpq(1, len(rows)), at[""])
-        for tree, numbers, sign in rows:
-            total = total.plus(evaluate(tree, {name: Jet(v, at[""]) for name, v in numbers.items()} | dict(at)), sign)
+        for row in rows:
+            total = total.plus(row.jet(at))
         return total.times(share) if len(rows) > 1 else total
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
@@ -408,11 +534,11 @@ class Checker:
             claim, fields = self.content["claims"][name], dict[str, Any]()
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                rows = {str(row[1]): row for row in problem.rows.get(block[0], [(None, None, 1)])}
+                rows = {str(row and row.numbers): row for row in problem.rows.get(block[0], [None])}
                 for k, row in enumerate(rows.values()):
                     def field(box: Box, order: int, row: Any = row) -> Jet:
                         at = variables(self.names, balls(box), order)
-                        return problem.value([row], at) if row[0] else self.phi.jet(box, order)
+                        return row.jet(at) if row else self.phi.jet(box, order)
                     if claim["upper"] != "inf":  # which says nothing
                         self.bounded(name, field, indices, shape, claim, claim["covers"].get(f"{block} {k}", "."))
                     fields[f"{block} {k}"] = field, indices
@@ -457,7 +583,7 @@ class Checker:
     def point(self) -> None:
         """y*, Phi, grad Phi and Hess Phi at one point, each within its radius of what is claimed."""
         flint.ctx.prec = min(MOST_BITS, int(self.content["bits"]))
-        jet, x = self.phi.jet(self.box, 2), list(enumerate(self.names))
+        jet, x = self.phi.jet(self.box, 3), list(enumerate(self.names))
         found = {f"{name}*": v for name, v in zip(self.problem.y, self.phi.y_star(self.box).entries(), strict=True)}
         found |= {"Phi": jet.at()} | {f"dPhi/d{a}": jet.at(i) for i, a in x}
         found |= {f"d2Phi/d{a}d{b}": jet.at(i, j) for (i, a), (j, b) in product(x, x)}
