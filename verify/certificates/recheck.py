@@ -16,6 +16,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import combinations, combinations_with_replacement, product
 from math import comb, factorial, prod
 from pathlib import Path
@@ -62,14 +63,15 @@ def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     if not isinstance(a, fmpq_mpoly):
         a = a.abs_lower().union(a.abs_upper()) if f is arb.cosh else a
         return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
-    label, c, known = f"{name or f.__name__}({a})", a.leading_coefficient(), zip(a.context().names(), a.context().gens())
+    ring, label, c = a.context(), f"{name or f.__name__}({a})", a.leading_coefficient()
     value = f(arb(c)) if a.is_constant() else arb.nan()
     if f in (arb.sin, arb.cos) and str(a / (c or 1)) == "pi(1)":
         value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
-    found = a.context().constant(value.fmpq()) if value.is_exact() and value.is_finite() else dict(known).get(label)
-    if found is None:
+    if value.is_exact() and value.is_finite():
+        return ring.constant(value.fmpq())
+    if label not in ring.names():
         raise Lacking(label)
-    return found
+    return ring.gens()[ring.names().index(label)]
 def whole_power(a: Any, k: int) -> Any:
     """a**k, multiplied out: python-flint's own power of a ball around zero is nan."""
     if isinstance(a, fmpq_mpoly):
@@ -89,7 +91,7 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
 
     At a polynomial they are formal: that the function is defined there is for balls to show."""
     formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
-    if (name == "log" or root > 1) and not (formal or a > 0) or name == "tan" and not formal and arb(a).cos().contains(0):
+    if not formal and (arb(a).cos().contains(0) if name == "tan" else (name == "log" or root > 1) and not a > 0):
         raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
     a = a if formal or (name == "pow" and root == 1) else arb(a)
     if name == "pow":
@@ -121,7 +123,9 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
 class Jet:
     """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
-        self.parts = parts or [{} if type(value) is not fmpq_mpoly and value == 0 else {0: value}, *({} for _ in range(order))]
+        self.parts = parts or [{0: value}, *({} for _ in range(order))]
+        if parts is None and type(value) is not fmpq_mpoly and value == 0:  # a ball that may be zero is not == 0
+            self.parts[0] = {}
         self.value = self.parts[0].get(0, fmpq(0))
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         parts = [dict(part) for part in self.parts]
@@ -129,6 +133,9 @@ class Jet:
             for key, c in others.items():
                 mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
         return Jet(0, 0, parts)
+    def union(self, other: Jet) -> Jet:
+        pairs = [{k: (p.get(k, 0), q.get(k, 0)) for k in p | q} for p, q in zip(self.parts, other.parts, strict=True)]
+        return Jet(0, 0, [{k: a if a == b else arb(a).union(arb(b)) for k, (a, b) in part.items()} for part in pairs])
     def times(self, other: Jet) -> Jet:
         if self is other:
             return self.through("pow", fmpq(2))
@@ -219,99 +226,85 @@ class Row:
     Going from edge to edge, so do any two wherever both may hold. Then the derivatives below that order exist, and the
     last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any], sign: int) -> None:
-        self.tree, self.names, self.numbers, self.sign, self.known = tree, names, numbers, sign, dict[Any, Any]()
-    def at(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
+        self.tree, self.names, self.numbers, self.sign, self.found = tree, names, numbers, sign, dict[Any, Any]()
+    def value(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
         numbers = {name: Jet(v * at["1"], at[""]) for name, v in self.numbers.items()}
-        return Jet(0, at[""]).plus(evaluate(self.tree, {**at, **numbers, "side": side}), self.sign)
+        value = evaluate(self.tree, {**at, **numbers, "side": side})
+        return value if self.sign > 0 else Jet(0, at[""]).plus(value, -1)
     def jet(self, at: Mapping[str, Any]) -> Jet:
         """The hull of the jets of all formulas that may hold somewhere in the box."""
-        found, waiting = list[Any](), [dict[str, int]()]
-        flat = variables(self.names, [at[name].value for name in self.names], 0)
+        leaves, waiting = list[Any](), [dict[str, int]()]
         while waiting:
             known, sides = waiting.pop(), list[int]()
-            def side(gap: Jet, known: Any = known, sides: Any = sides) -> int:
-                if not (gap.value < 0 or gap.value > 0):
-                    edge, sign = self.edge(tuple(sides))
-                    if sign and edge not in known:
+            def side(gap: Jet, known: dict[str, int] = known, sides: list[int] = sides) -> int:
+                sign = (gap.value > 0) - (gap.value < 0)
+                if not sign:
+                    edge, factor = self.edge(tuple(sides))
+                    if factor and edge not in known:
                         raise Lacking(edge)
-                    sides.append(sign and known[edge][0] * sign)
-                else:
-                    sides.append(1 if gap.value > 0 else -1)
-                return int(sides[-1])
+                    sign = factor and factor * known[edge]
+                sides.append(sign)
+                return sign
+            if len(known) > 4:
+                raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
             try:
-                on = any(s == 0 for s, _ in known.values())
-                found.append((known, tuple(sides), self.at(flat if on else at, side), on))
-                found[-1] = (known, tuple(sides), found[-1][2], on)
+                flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
+                leaves.append((known, self.value(flat, side), tuple(sides)))
             except Lacking as lacking:
-                if len(known) == 4:
-                    raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open") from None
-                waiting += [known | {lacking.args[0]: (s, tuple(sides))} for s in (-1, 0, 1)]
-        for (a, one, _, on), (b, other, _, also) in combinations(found, 2):
-            apart = [edge for edge in a.keys() & b.keys() if a[edge][0] != b[edge][0]]
-            third = 0 in (a[apart[0]][0], b[apart[0]][0])
-            if len(apart) == 1 and (third or not (on or also)):
-                if self.contact(one, other, a[apart[0]][1]) < (0 if third else max(0, at[""] - 1)):
-                    raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its sides do not agree")
-        first, *others = (jet for _, _, jet, on in found if not on)
-        for other in others:
-            for mine, theirs in zip(first.parts, other.parts, strict=True):
-                for key in mine.keys() | theirs.keys():
-                    c, d = mine.get(key, fmpq(0)), theirs.get(key, fmpq(0))
-                    mine[key] = c if isinstance(c, fmpq) and isinstance(d, fmpq) and c == d else arb(c).union(arb(d))
-        return Jet(0, 0, first.parts)
-    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, **given: Jet) -> tuple[Jet, Any]:
-        """The formula of some sides in polynomials, and what the last of its switches compares with zero."""
+                waiting += [known | {lacking.args[0]: sign} for sign in (1, 0, -1)]
+        for (a, _, one), (b, _, other) in combinations(leaves, 2):
+            edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
+            on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
+            if not more and on >= zeros and self.contact(one, other, edge) < (0 if on else max(0, at[""] - 1)):
+                raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
+        return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
+    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, **given: Jet) -> Any:
+        """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
         gaps, one = list[Any](), ring.constant(1)
         def side(gap: Jet) -> int:
-            gaps.append(gap.value + 0 * one)
-            return sides[len(gaps) - 1] if len(gaps) <= len(sides) else next(iter(()))
-        at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens())}
+            gaps.append(gap.value * one)
+            return sides[len(gaps) - 1]
+        at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
         try:
-            return self.at({"": order, "1": one, **at, **given}, side), None
-        except StopIteration:
-            return Jet(0, 0), gaps[-1]
+            return self.value({"": order, "1": one, **at, **given}, side)
+        except IndexError:
+            return gaps[-1]
     def kept(self, key: Any, use: Callable[[Any], Any], more: frozenset[str] = frozenset()) -> Any:
         """What is found in polynomials in the variables and in other functions, as many as it takes; found only once."""
         try:
-            if key not in self.known:
-                self.known[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"))
+            if key not in self.found:
+                self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"))
         except Lacking as lacking:
-            self.kept(key, use, more | {lacking.args[0]})
-        return self.known[key]
+            return self.kept(key, use, more | {lacking.args[0]})
+        return self.found[key]
     def edge(self, sides: tuple[int, ...]) -> tuple[str, int]:
-        """The edge of the next switch: what is zero there, the same for all multiples, and the sign of the factor."""
+        """The edge of the next switch: what is zero there, the same for all multiples of it, and the sign of the factor."""
         def use(ring: Any) -> tuple[str, int]:
-            gap = self.formal(ring, sides)[1]
+            gap = self.formal(ring, sides)
             c = gap.leading_coefficient()
+            self.found[str(gap / (c or 1))] = sides
             return str(gap / (c or 1)), (c > 0) - (c < 0)
         return self.kept(sides, use)
-    def contact(self, one: tuple[int, ...], other: tuple[int, ...], before: tuple[int, ...]) -> int:
-        """Up to which order (-1: not at all; 5 is enough) two formulas agree on an edge.
-
-        Their difference is a multiple of that power of the gap, or so is its Taylor series in it, where one variable is
-        the gap and what is free of that variable."""
-        def use(ring: Any, across: str) -> int:
-            gap, n = self.formal(ring, before)[1], len(self.names)
-            if not across:
-                rest = self.formal(ring, one)[0].plus(self.formal(ring, other)[0], -1).value
-                for k in range(6):
-                    if divmod(rest, gap)[1] != 0: return k - 1
-                    rest = rest / gap
-                return 5
-            slope = gap.derivative(across)
-            if any(gap.degrees()[n:]) or slope == 0 or not slope.is_constant():
-                return -1
-            v = ring.gens()[self.names.index(across)]
-            t = {across: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}
-            rest = self.formal(ring, one, 5, **t)[0].plus(self.formal(ring, other, 5, **t)[0], -1)
-            return next((k for k, part in enumerate(rest.parts) if any(c != 0 for c in part.values())), 6) - 1
-        best = -1
-        for across in ("", *self.names):
-            try:
-                best = max(best, self.kept((one, other, before, across), lambda ring: use(ring, across)))
-            except ArithmeticError:
-                pass
-        return best
+    def contact(self, one: tuple[int, ...], other: tuple[int, ...], edge: str) -> int:
+        """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by their Taylor series in the gap,
+        where that may take the place of a variable; else their difference is divided by the gap, again and again."""
+        def use(ring: Any) -> int:
+            gap, n, k = self.formal(ring, self.found[edge]), len(self.names), -1
+            inside = re.findall(r"\w+", " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g))
+            for name, v in zip(self.names, ring.gens(), strict=False):
+                slope = gap.derivative(name)
+                if name not in inside and slope != 0 and slope.is_constant():
+                    t = {name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}
+                    parts = self.formal(ring, one, 5, **t).plus(self.formal(ring, other, 5, **t), -1).parts
+                    return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
+            rest, left = divmod(self.formal(ring, one).plus(self.formal(ring, other), -1).value * ring.constant(1), gap)
+            while left == 0 and k < 5:
+                (rest, left), k = divmod(rest, gap), k + 1
+            return k
+        try:
+            return int(self.kept((one, other, edge), use))
+        except ArithmeticError:
+            return -1
 
 class Problem:
     """A problem file; ``rows`` are f and g, for each row of data."""
@@ -342,12 +335,11 @@ class Problem:
             if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
                 node.value = rational(line[node.col_offset : node.end_col_offset])
         return tree
-    def value(self, rows: Sequence[Row], at: Mapping[str, Any]) -> Jet:
+    @staticmethod
+    def value(rows: Sequence[Row], at: Mapping[str, Any]) -> Jet:
         """The mean of some rows of f or g."""
-        total, share = Jet(fmpq(0), at[""]), Jet(fmpq(1, len(rows)), at[""])
-        for row in rows:
-            total = total.plus(row.jet(at))
-        return total.times(share) if len(rows) > 1 else total
+        total = reduce(Jet.plus, (row.jet(at) for row in rows))
+        return total.times(Jet(fmpq(1, len(rows)), at[""])) if len(rows) > 1 else total
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
