@@ -285,10 +285,10 @@ def text_of(f: str = "", g: str = "") -> str:
 
 def vague(kind: str) -> dict[str, Any]:
     """A certificate that is true of all smooth f and g here: each number is between 0 and 10 000."""
-    claim = {"lower": "0", "upper": "10000", "at": "", "covers": {}}
+    claim: dict[str, Any] = {"lower": "0", "upper": "10000", "at": "", "covers": {}}
     claims = {name: dict(claim) for name in program.BLOCKS[kind]}
     if "mu" in claims:
-        point = {"point": {"x": "1/7", "y": "1/7"}, "directions": [["1"], ["1"]]}
+        point: dict[str, Any] = {"point": {"x": "1/7", "y": "1/7"}, "directions": [["1"], ["1"]]}
         claims["mu"] |= {"lower": "-10000", "at": "g_yy 0", **point}
     box = {"x": ["-1", "1"], "y": ["-2", "2"]} if kind != "smoothness" else {"x": ["-1", "1"]}
     return {"format": "bilevel-sym/saved/1", "kind": kind, "problem": "", "near": {}, "box": box, "claims": claims}
@@ -327,9 +327,7 @@ ROUGH_TEXTS = {name: problem_text(problem_of(f, g)) for name, (f, g, _) in ROUGH
 
 
 @pytest.mark.parametrize("name", ROUGH_TEXTS)
-def test_pieces_that_do_not_agree_are_not_proved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_pieces_that_do_not_agree_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """And the one reason is contact: a checker that takes it for granted accepts them, where all formulas exist."""
     for kind in ("block", "joint", "smoothness"):
         assert not accepts(vague(kind), ROUGH_TEXTS[name], tmp_path / "x.json"), kind

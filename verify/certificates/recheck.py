@@ -57,15 +57,14 @@ def rational(value: object) -> Any:
     return -size if sign == "-" else size
 
 def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
-    """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends.
-
-    Of a polynomial it is a rational, or the generator whose name says what it is: equal names are equal functions."""
+    """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends. Of a polynomial it is
+    a rational, or the generator whose name says what it is: equal names are equal functions."""
     if not isinstance(a, fmpq_mpoly):
         a = a.abs_lower().union(a.abs_upper()) if f is arb.cosh else a
         return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
     ring, label, c = a.context(), f"{name or f.__name__}({a})", a.leading_coefficient()
     value = f(arb(c)) if a.is_constant() else arb.nan()
-    if f in (arb.sin, arb.cos) and str(a / (c or 1)) == "pi(1)":
+    if f in (arb.sin, arb.cos) and c != 0 and str(a / c) == "pi(1)":
         value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
     if value.is_exact() and value.is_finite():
         return ring.constant(value.fmpq())
@@ -87,9 +86,8 @@ def whole_power(a: Any, k: int) -> Any:
     return prod([a.abs_upper()] * k).union(0)
 
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
-    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r.
-
-    At a polynomial they are formal: that the function is defined there is for balls to show."""
+    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r. At a
+    polynomial they are formal: that the function is defined there is for balls to show."""
     formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
     if not formal and (arb(a).cos().contains(0) if name == "tan" else (name == "log" or root > 1) and not a > 0):
         raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
@@ -123,9 +121,8 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
 class Jet:
     """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
-        self.parts = parts or [{0: value}, *({} for _ in range(order))]
-        if parts is None and type(value) is not fmpq_mpoly and value == 0:  # a ball that may be zero is not == 0
-            self.parts[0] = {}
+        nothing = not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
+        self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
         self.value = self.parts[0].get(0, fmpq(0))
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         parts = [dict(part) for part in self.parts]
@@ -159,9 +156,10 @@ class Jet:
         return c * prod(factorial(index.count(i)) for i in set(index))
 
 def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
-    """Where expressions are evaluated: the jets of the variables, their order under "", and under "1" what is one."""
+    """Where expressions are evaluated: the jets of the variables; under "" their order, under "1" what is one."""
     tails = [[{1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))][:order] for k in range(len(names))]
-    return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
+    jets = {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
+    return {"": order, "1": fmpq(1)} | jets
 
 def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
@@ -195,18 +193,18 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
             value = evaluate(inner, at)
-            return zero.plus(value, -1) if at["side"](value) < 0 else value
+            return zero.plus(value, -1) if at["?"](value) < 0 else value
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
             best = evaluate(first, at)
             for other in (evaluate(term, at) for term in (second, *others)):
-                best = other if (at["side"](other.plus(best, -1)) < 0) is (name == "min") else best
+                best = other if (at["?"](other.plus(best, -1)) < 0) is (name == "min") else best
             return best
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
 
 def holds(test: Any, at: Mapping[str, Any]) -> bool:
-    """Whether a condition holds, where at["side"] says on which side of its edge a comparison is."""
+    """Whether a condition holds, where at["?"] says on which side of its edge a comparison is."""
     match test:
         case ast.Constant(value=True):
             return True
@@ -215,50 +213,50 @@ def holds(test: Any, at: Mapping[str, Any]) -> bool:
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as op, left=left, right=right):
             return holds(right, at) if holds(left, at) is isinstance(op, ast.BitAnd) else isinstance(op, ast.BitOr)
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], comparators=[right]):
-            side = at["side"](evaluate(left, at).plus(evaluate(right, at), -1))
+            side = at["?"](evaluate(left, at).plus(evaluate(right, at), -1))
             return side in {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}[type(op)]
     raise Refused(f"{ast.unparse(test)[:60]!r} is no condition")
 
 class Row:
-    """f or g for one row of data. With switches it is one of finitely many smooth formulas at each point, by their sides.
-
+    """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides.
     Two formulas that differ in the side of one edge only have to agree on it, up to one order less than is asked for.
     Going from edge to edge, so do any two wherever both may hold. Then the derivatives below that order exist, and the
     last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
-    def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any], sign: int) -> None:
-        self.tree, self.names, self.numbers, self.sign, self.found = tree, names, numbers, sign, dict[Any, Any]()
+    def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
+        self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
     def value(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
         numbers = {name: Jet(v * at["1"], at[""]) for name, v in self.numbers.items()}
-        value = evaluate(self.tree, {**at, **numbers, "side": side})
-        return value if self.sign > 0 else Jet(0, at[""]).plus(value, -1)
+        return evaluate(self.tree, {**at, **numbers, "?": side})
+    def leaves(self, at: Mapping[str, Any], known: Mapping[str, int]) -> list[Any]:
+        """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
+        sides = list[int]()
+        def side(gap: Jet) -> int:
+            sign: int = (gap.value > 0) - (gap.value < 0)
+            if not sign:
+                edge, factor = self.edge(tuple(sides))
+                if factor and edge not in known:
+                    raise Lacking(edge)
+                sign = factor and factor * known[edge]
+            sides.append(sign)
+            return sign
+        if len(known) > 4:
+            raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
+        try:  # of what holds on an edge only, the value
+            flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
+            return [(known, self.value(flat, side), tuple(sides))]
+        except Lacking as lacking:
+            return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
     def jet(self, at: Mapping[str, Any]) -> Jet:
-        """The hull of the jets of all formulas that may hold somewhere in the box."""
-        leaves, waiting = list[Any](), [dict[str, int]()]
-        while waiting:
-            known, sides = waiting.pop(), list[int]()
-            def side(gap: Jet, known: dict[str, int] = known, sides: list[int] = sides) -> int:
-                sign = (gap.value > 0) - (gap.value < 0)
-                if not sign:
-                    edge, factor = self.edge(tuple(sides))
-                    if factor and edge not in known:
-                        raise Lacking(edge)
-                    sign = factor and factor * known[edge]
-                sides.append(sign)
-                return sign
-            if len(known) > 4:
-                raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
-            try:
-                flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
-                leaves.append((known, self.value(flat, side), tuple(sides)))
-            except Lacking as lacking:
-                waiting += [known | {lacking.args[0]: sign} for sign in (1, 0, -1)]
+        """The hull of all formulas, if they agree where they have to."""
+        leaves = self.leaves(at, {})
         for (a, _, one), (b, _, other) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
             on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
             if not more and on >= zeros and self.contact(one, other, edge) < (0 if on else max(0, at[""] - 1)):
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
-        return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
-    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, **given: Jet) -> Any:
+        jets: list[Jet] = [jet for known, jet, _ in leaves if 0 not in known.values()]
+        return reduce(Jet.union, jets)
+    def formal(self, ring: Any, sides: Sequence[int], order: int, given: Mapping[str, Jet]) -> Any:
         """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
         gaps, one = list[Any](), ring.constant(1)
         def side(gap: Jet) -> int:
@@ -270,7 +268,7 @@ class Row:
         except IndexError:
             return gaps[-1]
     def kept(self, key: Any, use: Callable[[Any], Any], more: frozenset[str] = frozenset()) -> Any:
-        """What is found in polynomials in the variables and in other functions, as many as it takes; found only once."""
+        """What is found, once, in polynomials in the variables and in other functions, as many as it takes."""
         try:
             if key not in self.found:
                 self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"))
@@ -278,26 +276,29 @@ class Row:
             return self.kept(key, use, more | {lacking.args[0]})
         return self.found[key]
     def edge(self, sides: tuple[int, ...]) -> tuple[str, int]:
-        """The edge of the next switch: what is zero there, the same for all multiples of it, and the sign of the factor."""
+        """The edge of the next switch: what is zero there, the same for all multiples, and the sign of the factor."""
         def use(ring: Any) -> tuple[str, int]:
-            gap = self.formal(ring, sides)
+            gap = self.formal(ring, sides, 0, {})
             c = gap.leading_coefficient()
-            self.found[str(gap / (c or 1))] = sides
-            return str(gap / (c or 1)), (c > 0) - (c < 0)
-        return self.kept(sides, use)
+            name = str(gap / c) if c != 0 else "0"
+            self.found[name] = sides
+            return name, (c > 0) - (c < 0)
+        name, sign = self.kept(sides, use)
+        return name, sign
     def contact(self, one: tuple[int, ...], other: tuple[int, ...], edge: str) -> int:
-        """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by their Taylor series in the gap,
+        """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by Taylor series in the gap,
         where that may take the place of a variable; else their difference is divided by the gap, again and again."""
         def use(ring: Any) -> int:
-            gap, n, k = self.formal(ring, self.found[edge]), len(self.names), -1
-            inside = re.findall(r"\w+", " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g))
+            gap, k = self.formal(ring, self.found[edge], 0, {}), -1
+            functions = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
             for name, v in zip(self.names, ring.gens(), strict=False):
                 slope = gap.derivative(name)
-                if name not in inside and slope != 0 and slope.is_constant():
+                if name not in re.findall(r"\w+", functions) and slope != 0 and slope.is_constant():
                     t = {name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}
-                    parts = self.formal(ring, one, 5, **t).plus(self.formal(ring, other, 5, **t), -1).parts
+                    parts = self.formal(ring, one, 5, t).plus(self.formal(ring, other, 5, t), -1).parts
                     return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
-            rest, left = divmod(self.formal(ring, one).plus(self.formal(ring, other), -1).value * ring.constant(1), gap)
+            rest = self.formal(ring, one, 0, {}).plus(self.formal(ring, other, 0, {}), -1).value + 0 * gap
+            rest, left = divmod(rest, gap)
             while left == 0 and k < 5:
                 (rest, left), k = divmod(rest, gap), k + 1
             return k
@@ -321,9 +322,9 @@ class Problem:
         if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
             raise Refused("a name of the problem is none, or stands twice")
         for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
-            tree = self.parsed(table["f" if kind == "minimax" else key])
+            tree = self.parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
             rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
-            self.rows[key] = [Row(tree, self.names, numbers | row, -1 if key not in table else 1) for row in rows]
+            self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
     @staticmethod
     def parsed(text: str) -> Any:
         """The tree of an expression, its decimals exact."""
