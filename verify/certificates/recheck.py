@@ -163,7 +163,6 @@ def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[s
 
 def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
-    zero = Jet(fmpq(0), at[""])
     match node:
         case ast.Constant(value=fmpq() as number):
             return Jet(number * at["1"], at[""])
@@ -171,7 +170,7 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
             one = at["1"] if isinstance(at["1"], fmpq_mpoly) else arb(1)
             return at[name] if name in at else Jet(over(arb.exp if name == "E" else pi, one), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
-            return zero.plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
+            return Jet(0, at[""]).plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
             base, exponent = evaluate(left, at), evaluate(right, at)
             r = exponent.value
@@ -193,7 +192,7 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
             value = evaluate(inner, at)
-            return zero.plus(value, -1) if at["?"](value) < 0 else value
+            return Jet(0, at[""]).plus(value, -1) if at["?"](value) < 0 else value
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
             best = evaluate(first, at)
             for other in (evaluate(term, at) for term in (second, *others)):
@@ -497,11 +496,16 @@ class Checker:
                 natural = [arb(field(box, len(shape)).at(*index)) for index in indices]
                 if fits(natural):
                     return None
-                jet, inner = field(box, len(shape) + 1), field(centre, len(shape))
-                moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
-                means = [sum(move, arb(inner.at(*index))) for move, index in zip(moves, indices, strict=True)]
-                if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]):
-                    return None
+                try:
+                    jet, inner = field(box, len(shape) + 1), field(centre, len(shape))
+                    moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
+                    means = [sum(move, arb(inner.at(*index))) for move, index in zip(moves, indices, strict=True)]
+                    if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]):
+                        return None
+                except ArithmeticError:  # at an edge: the axis is cut without which most would be gained
+                    flat = [field((*box[:k], centre[k], *box[k + 1 :]), len(shape)) for k in every]
+                    pairs = zip(indices, natural, strict=True)
+                    moves = [[n.rad() - arb(jet.at(*index)).rad() for jet in flat] for index, n in pairs]
             except ArithmeticError:
                 return self.widest(box)  # what is undefined here may be defined on both halves
             weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
