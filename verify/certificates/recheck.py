@@ -8,20 +8,15 @@ is strongly convex in y is assumed: the minimum proved here is the only one. Exi
 """
 
 # fmt: off
+# ruff: noqa: E401, E701, E704, I001 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations
-
-import ast
-import json
-import re
-import sys
-import tomllib
+import ast, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, combinations_with_replacement, product
 from math import comb, factorial, prod
 from pathlib import Path
 from typing import Any
-
 import flint
 from flint import arb, arb_mat, fmpq, fmpq_mpoly
 
@@ -35,17 +30,15 @@ BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by
 }
 FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "sqrt")
 NUMBER = re.compile(r"([+-]?)(\d*)(?:/(\d+)|(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?)", re.ASCII)
+OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 SPOILT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError)
 def pi(_: Any) -> Any: return arb.pi()
 Box = tuple[tuple[Any, Any], ...]  # exact rational ends
 Field = Callable[[Box, int], "Jet"]  # a function of the variables: its jets over boxes, to an order
 
-class Refused(ValueError):
-    """The certificate, or the problem, is not one that can be read."""
-class NotProved(Exception):
-    """A claim of the certificate was not proved."""
-class Lacking(Exception):
-    """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
+class Refused(ValueError): """The certificate, or the problem, is not one that can be read."""
+class NotProved(Exception): """A claim of the certificate was not proved."""
+class Lacking(Exception): """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
 
 def rational(value: object) -> Any:
     """An exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"."""
@@ -66,23 +59,17 @@ def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     value = f(arb(c)) if a.is_constant() else arb.nan()
     if f in (arb.sin, arb.cos) and c != 0 and str(a / c) == "pi(1)":
         value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
-    if value.is_exact() and value.is_finite():
-        return ring.constant(value.fmpq())
-    if label not in ring.names():
-        raise Lacking(label)
+    if value.is_exact() and value.is_finite(): return ring.constant(value.fmpq())
+    if label not in ring.names(): raise Lacking(label)
     return ring.gens()[ring.names().index(label)]
 def whole_power(a: Any, k: int) -> Any:
     """a**k, multiplied out: python-flint's own power of a ball around zero is nan."""
     if isinstance(a, fmpq_mpoly):
-        if comb(len(a) + abs(k), abs(k)) > 10**4:
-            raise ArithmeticError("a polynomial is too long")
+        if comb(len(a) + abs(k), abs(k)) > 10**4: raise ArithmeticError("a polynomial is too long")
         return a**k if k >= 0 else (1 / a if a.is_constant() else over(lambda t: 1 / t, a, "inverse")) ** -k
-    if k < 0 and not (a > 0 or a < 0):
-        raise ArithmeticError("a denominator, or what a root or logarithm is taken of, may reach zero")
-    if isinstance(a, fmpq) or k == 0:
-        return a**k if k else fmpq(1)
-    if k % 2 or a > 0 or a < 0 or a.is_exact():
-        return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
+    if k < 0 and not (a > 0 or a < 0): raise ArithmeticError("what is divided by may reach zero")
+    if isinstance(a, fmpq) or k == 0: return a**k if k else fmpq(1)
+    if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
 
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
@@ -98,8 +85,7 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
         return [whole_power(a, int((r - k) * root)) * b if b != 0 else b for k, b in enumerate(binomials)]
     if name in ("exp", "sin", "cos", "sinh", "cosh"):
         cycle = [over(arb.exp, a)] if name == "exp" else [over(arb.sinh, a), over(arb.cosh, a)]
-        if name in ("sin", "cos"):
-            cycle = [over(arb.sin, a), over(arb.cos, a), -over(arb.sin, a), -over(arb.cos, a)]
+        if name in ("sin", "cos"): cycle = [over(arb.sin, a), over(arb.cos, a), -over(arb.sin, a), -over(arb.cos, a)]
         return [cycle[(k + name.startswith("cos")) % len(cycle)] / factorial(k) for k in range(order + 1)]
     if name in ("tan", "tanh"):
         found, sign = [over(arb.tan if name == "tan" else arb.tanh, a)], 1 if name == "tan" else -1
@@ -107,13 +93,11 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
             square = sum(found[i] * found[k - i] for i in range(k + 1)) if k else whole_power(found[0], 2)
             found.append(((k == 0) + sign * square) / (k + 1))
         return found
-    if name == "sigmoid":
-        return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
+    if name == "sigmoid": return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
     first, slopes = arb.log, series("pow", a, order, fmpq(-1)) if name == "log" else []
     if name == "atan":
         first, slopes = arb.atan, [whole_power(1 + whole_power(a, 2), -1)]
-        for k in range(1, order):
-            slopes.append(-(2 * a * slopes[-1] + (slopes[k - 2] if k > 1 else 0)) * slopes[0])
+        for k in range(1, order): slopes.append(-(2 * a * slopes[-1] + (slopes[k - 2] if k > 1 else 0)) * slopes[0])
     elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
     return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
@@ -127,15 +111,13 @@ class Jet:
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         parts = [dict(part) for part in self.parts]
         for mine, others in zip(parts, other.parts, strict=True):
-            for key, c in others.items():
-                mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
+            for key, c in others.items(): mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
         return Jet(0, 0, parts)
     def union(self, other: Jet) -> Jet:
         pairs = [{k: (p.get(k, 0), q.get(k, 0)) for k in p | q} for p, q in zip(self.parts, other.parts, strict=True)]
         return Jet(0, 0, [{k: a if a == b else arb(a).union(arb(b)) for k, (a, b) in part.items()} for part in pairs])
     def times(self, other: Jet) -> Jet:
-        if self is other:
-            return self.through("pow", fmpq(2))
+        if self is other: return self.through("pow", fmpq(2))
         parts: list[dict[int, Any]] = [{} for _ in self.parts]
         for i, mine in enumerate(self.parts):
             for target, others in zip(parts[i:], other.parts, strict=False):
@@ -147,9 +129,15 @@ class Jet:
         order, rest = len(self.parts) - 1, Jet(0, 0, [{}, *self.parts[1:]])
         taylor = series(name, self.value, order if any(rest.parts) else 0, r)
         result = Jet(taylor[-1], order)
-        for c in reversed(taylor[:-1]):
-            result = result.times(rest).plus(Jet(c, order))
+        for c in reversed(taylor[:-1]): result = result.times(rest).plus(Jet(c, order))
         return result
+    def power(self, exponent: Jet) -> Jet:
+        """A rational power as such, all others by exp and log."""
+        r = exponent.value
+        r = r.leading_coefficient() if isinstance(r, fmpq_mpoly) and r.is_constant() else r
+        if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
+        if abs(r) * len(str(self.value)) > 10**5 or abs(r) > 1000 or r.q > 9: raise Refused("an exponent is too large")
+        return self.through("pow", r)
     def at(self, *index: int) -> Any:
         """The derivative along the variables of the index."""
         c = self.parts[len(index)].get(sum(1 << 3 * i for i in index), fmpq(0))
@@ -164,31 +152,20 @@ def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[s
 def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
     match node:
-        case ast.Constant(value=fmpq() as number):
-            return Jet(number * at["1"], at[""])
+        case ast.Constant(value=fmpq() as number): return Jet(number * at["1"], at[""])
         case ast.Name(id=name) if name in at or name in ("pi", "E"):
             one = at["1"] if isinstance(at["1"], fmpq_mpoly) else arb(1)
             return at[name] if name in at else Jet(over(arb.exp if name == "E" else pi, one), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
             return Jet(0, at[""]).plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
-        case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            base, exponent = evaluate(left, at), evaluate(right, at)
-            r = exponent.value
-            r = r.leading_coefficient() if isinstance(r, fmpq_mpoly) and r.is_constant() else r
-            if not isinstance(r, fmpq) or any(exponent.parts[1:]):
-                return exponent.times(base.through("log")).through("exp")
-            if abs(r) * len(str(base.value)) > 10**5 or abs(r) > 1000 or r.q > 9:
-                raise Refused("an exponent is too large")
-            return base.through("pow", r)
-        case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right):
-            return evaluate(left, at).plus(evaluate(right, at), -1 if isinstance(op, ast.Sub) else 1)
-        case ast.BinOp(op=ast.Mult() | ast.Div() as op, left=left, right=right):
-            factor = evaluate(right, at).through("pow", fmpq(-1)) if isinstance(op, ast.Div) else evaluate(right, at)
-            return evaluate(left, at).times(factor)
+        case ast.BinOp(op=op, left=left, right=right) if isinstance(op, OPERATIONS):
+            first, second = evaluate(left, at), evaluate(right, at)
+            if isinstance(op, ast.Pow): return first.power(second)
+            if isinstance(op, ast.Add | ast.Sub): return first.plus(second, 1 if isinstance(op, ast.Add) else -1)
+            return first.times(second if isinstance(op, ast.Mult) else second.through("pow", fmpq(-1)))
         case ast.Call(func=ast.Name(id="Piecewise"), args=pieces, keywords=[]):
             for value, test in (piece.elts for piece in pieces):
-                if holds(test, at):
-                    return evaluate(value, at)
+                if holds(test, at): return evaluate(value, at)
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
             value = evaluate(inner, at)
@@ -205,12 +182,7 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
 def holds(test: Any, at: Mapping[str, Any]) -> bool:
     """Whether a condition holds, where at["?"] says on which side of its edge a comparison is."""
     match test:
-        case ast.Constant(value=True):
-            return True
-        case ast.UnaryOp(op=ast.Invert(), operand=inner):
-            return not holds(inner, at)
-        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as op, left=left, right=right):
-            return holds(right, at) if holds(left, at) is isinstance(op, ast.BitAnd) else isinstance(op, ast.BitOr)
+        case ast.Constant(value=True): return True
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], comparators=[right]):
             side = at["?"](evaluate(left, at).plus(evaluate(right, at), -1))
             return side in {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}[type(op)]
@@ -226,20 +198,18 @@ class Row:
     def value(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
         numbers = {name: Jet(v * at["1"], at[""]) for name, v in self.numbers.items()}
         return evaluate(self.tree, {**at, **numbers, "?": side})
-    def leaves(self, at: Mapping[str, Any], known: Mapping[str, int]) -> list[Any]:
+    def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:
         """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
         sides = list[int]()
         def side(gap: Jet) -> int:
             sign: int = (gap.value > 0) - (gap.value < 0)
             if not sign:
-                edge, factor = self.edge(tuple(sides))
-                if factor and edge not in known:
-                    raise Lacking(edge)
+                edge, factor = self.kept(self.edge, tuple(sides))
+                if factor and edge not in known: raise Lacking(edge)
                 sign = factor and factor * known[edge]
             sides.append(sign)
             return sign
-        if len(known) > 4:
-            raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
+        if len(known) > 4: raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
         try:  # of what holds on an edge only, the value
             flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
             return [(known, self.value(flat, side), tuple(sides))]
@@ -251,60 +221,46 @@ class Row:
         for (a, _, one), (b, _, other) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
             on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
-            if not more and on >= zeros and self.contact(one, other, edge) < (0 if on else max(0, at[""] - 1)):
+            needed = 0 if on else max(0, at[""] - 1)
+            if not more and on >= zeros and self.kept(self.contact, one, other, edge) < needed:
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
-        jets: list[Jet] = [jet for known, jet, _ in leaves if 0 not in known.values()]
-        return reduce(Jet.union, jets)
-    def formal(self, ring: Any, sides: Sequence[int], order: int, given: Mapping[str, Jet]) -> Any:
+        return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
+    def kept(self, use: Callable[..., Any], *key: Any) -> Any:
+        """What is found, once, in polynomials in the variables and in other functions, as many as it takes."""
+        more = set[str]()
+        while key not in self.found:
+            try: self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"), *key)
+            except Lacking as lacking: more.add(lacking.args[0])
+        return self.found[key]
+    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, /, **given: Jet) -> Any:
         """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
         gaps, one = list[Any](), ring.constant(1)
         def side(gap: Jet) -> int:
             gaps.append(gap.value * one)
             return sides[len(gaps) - 1]
         at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
-        try:
-            return self.value({"": order, "1": one, **at, **given}, side)
-        except IndexError:
-            return gaps[-1]
-    def kept(self, key: Any, use: Callable[[Any], Any], more: frozenset[str] = frozenset()) -> Any:
-        """What is found, once, in polynomials in the variables and in other functions, as many as it takes."""
-        try:
-            if key not in self.found:
-                self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"))
-        except Lacking as lacking:
-            return self.kept(key, use, more | {lacking.args[0]})
-        return self.found[key]
-    def edge(self, sides: tuple[int, ...]) -> tuple[str, int]:
-        """The edge of the next switch: what is zero there, the same for all multiples, and the sign of the factor."""
-        def use(ring: Any) -> tuple[str, int]:
-            gap = self.formal(ring, sides, 0, {})
-            c = gap.leading_coefficient()
-            name = str(gap / c) if c != 0 else "0"
-            self.found[name] = sides
-            return name, (c > 0) - (c < 0)
-        name, sign = self.kept(sides, use)
-        return name, sign
-    def contact(self, one: tuple[int, ...], other: tuple[int, ...], edge: str) -> int:
+        try: return self.value({"": order, "1": one, **at, **given}, side)
+        except IndexError: return gaps[-1]
+    def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:
+        """The edge of the next switch, named by the first sides that lead to a multiple of its gap, and its sign."""
+        gap = self.formal(ring, sides)
+        c = gap.leading_coefficient()
+        return self.found.setdefault(str(gap / c) if c != 0 else "0", sides), (c > 0) - (c < 0)
+    def contact(self, ring: Any, one: Sequence[int], other: Sequence[int], edge: Sequence[int]) -> int:
         """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by Taylor series in the gap,
         where that may take the place of a variable; else their difference is divided by the gap, again and again."""
-        def use(ring: Any) -> int:
-            gap, k = self.formal(ring, self.found[edge], 0, {}), -1
-            functions = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
-            for name, v in zip(self.names, ring.gens(), strict=False):
-                slope = gap.derivative(name)
-                if name not in re.findall(r"\w+", functions) and slope != 0 and slope.is_constant():
-                    t = {name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}
-                    parts = self.formal(ring, one, 5, t).plus(self.formal(ring, other, 5, t), -1).parts
-                    return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
-            rest = self.formal(ring, one, 0, {}).plus(self.formal(ring, other, 0, {}), -1).value + 0 * gap
-            rest, left = divmod(rest, gap)
-            while left == 0 and k < 5:
-                (rest, left), k = divmod(rest, gap), k + 1
-            return k
-        try:
-            return int(self.kept((one, other, edge), use))
-        except ArithmeticError:
-            return -1
+        def apart(order: int, **given: Jet) -> Jet:
+            return self.formal(ring, one, order, **given).plus(self.formal(ring, other, order, **given), -1)
+        gap, k = self.formal(ring, edge), 0
+        functions = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
+        for name, v in zip(self.names, ring.gens(), strict=False):
+            slope = gap.derivative(name)
+            if name not in re.findall(r"\w+", functions) and slope != 0 and slope.is_constant():
+                parts = apart(5, **{name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}).parts
+                return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
+        rest = apart(0).value + 0 * gap
+        while k < 6 and divmod(rest, gap)[1] == 0: rest, k = divmod(rest, gap)[0], k + 1
+        return k - 1
 
 class Problem:
     """A problem file; ``rows`` are f and g, for each row of data."""
@@ -335,11 +291,11 @@ class Problem:
             if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
                 node.value = rational(line[node.col_offset : node.end_col_offset])
         return tree
-    @staticmethod
-    def value(rows: Sequence[Row], at: Mapping[str, Any]) -> Jet:
-        """The mean of some rows of f or g."""
-        total = reduce(Jet.plus, (row.jet(at) for row in rows))
-        return total.times(Jet(fmpq(1, len(rows)), at[""])) if len(rows) > 1 else total
+    def value(self, key: str, at: Mapping[str, Any], order: int) -> Jet:
+        """The mean of all rows of f or g, up to an order."""
+        at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
+        total = reduce(Jet.plus, (row.jet(at) for row in self.rows[key]))
+        return total.times(Jet(fmpq(1, len(self.rows[key])), order)) if len(self.rows[key]) > 1 else total
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
@@ -357,8 +313,7 @@ def definite(matrix: Any, shift: Any = 0) -> bool:
     for k in range(n):  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
         rows[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
     for k in range(n):
-        if not (rows[k][k] > 0 and rows[k][k].is_finite()):
-            return False
+        if not (rows[k][k] > 0 and rows[k][k].is_finite()): return False
         for i, j in combinations_with_replacement(range(k + 1, n), 2):
             rows[i][j] = rows[j][i] = rows[i][j] - rows[k][i] * rows[k][j] / rows[k][k]
     return True
@@ -370,15 +325,13 @@ def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
     tensor, less = [t.mid() for t in tensor], length(t.rad() for t in tensor)
     bound, shape = (bound - less).lower(), [n for n in shape if n > 1]
     order, steps = len(shape), [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    if all(t == 0 for t in tensor) or not bound > 0:
-        return bool(bound >= 0) and all(t == 0 for t in tensor)
+    if all(t == 0 for t in tensor) or not bound > 0: return bool(bound >= 0) and all(t == 0 for t in tensor)
     ranges = [range(0, n * step, step) for n, step in zip(shape, steps, strict=True)]
     for rows in (chosen for count in range(order // 2 + 1) for chosen in combinations(range(order), count)):
         across = [sum(at) for at in product(*(ranges[axis] for axis in range(order) if axis not in rows))]
         matrix = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
         turned = matrix.transpose()
-        if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound):
-            return True
+        if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound): return True
     signs = product((1.0, -1.0), repeat=shape[0] - 1) if order > 2 else ()
     cones = [[[s * (i == k) for i in range(shape[0])] for k, s in enumerate((1.0, *sign))] for sign in signs]
     return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 48) for c in cones)
@@ -388,8 +341,7 @@ def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequ
 
     |T[u]| is convex: at most the largest |T[v_i]| times sum a_i, and that is at most |z| for the z with z.v_i = 1."""
     scale = length(arb_mat(cone).solve(arb_mat([[1] for _ in cone])).entries())
-    if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()):
-        return True
+    if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()): return True
     pairs = combinations(range(len(cone)), 2)
     gap, i, j = max((sum((a - b) ** 2 for a, b in zip(cone[i], cone[j], strict=True)), i, j) for i, j in pairs)
     half = [(a + b) / (4 - gap) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
@@ -401,11 +353,11 @@ class Phi:
     def __init__(self, problem: Problem, near: Mapping[str, Any]) -> None:
         self.problem, self.d, self.own = problem, len(problem.x), range(len(problem.x), len(problem.names))
         self.near, self.eye = arb_mat([[rational(near.get(name, 0))] for name in problem.y]), eye(len(problem.y))
-    def lower(self, x: Sequence[Any], y: Any) -> tuple[Any, Any, Any]:
+    def lower(self, x: Sequence[Any], y: Any) -> list[Any]:
         """grad_y g, g_yx and g_yy."""
-        jet = self.problem.value(self.problem.rows["g"], variables(self.problem.names, [*x, *y.entries()], 2))
-        hess = (arb_mat([[jet.at(j, k) for k in group] for j in self.own]) for group in (range(self.d), self.own))
-        return arb_mat([[jet.at(j)] for j in self.own]), *hess
+        jet = self.problem.value("g", variables(self.problem.names, [*x, *y.entries()], 2), 2)
+        groups = [()], [(k,) for k in range(self.d)], [(k,) for k in self.own]
+        return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
     def y_star(self, box: Box) -> Any:
         """Balls that hold y*(x) for all x of a box: Newton's method in its centre, then Krawczyk's test over all."""
         c, away, x, y = [(a + b) / 2 for a, b in box], split(box)[1], balls(box), self.near
@@ -413,8 +365,7 @@ class Phi:
             grad, _, hess = self.lower(c, y)
             inverse = middle(middle(hess).inv())
             step, tiny = inverse * grad, arb(2) ** (12 - flint.ctx.prec) * (1 + length(y.entries()))
-            if length(middle(step).entries()) < tiny:
-                break
+            if length(middle(step).entries()) < tiny: break
             y = middle(y - step)
         self.near, step = y, inverse * (self.lower(c, y)[0] + self.lower(x, y)[1] * away)
         moved = arb_mat([[arb(0, 2 * s.abs_upper() + tiny)] for s in step.entries()])
@@ -426,24 +377,19 @@ class Phi:
         raise ArithmeticError("y* was not enclosed")
     def jet(self, box: Box, order: int) -> Jet:
         """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
-        x, y = balls(box), [[{0: v}, *({} for _ in range(order + 1))] for v in self.y_star(box).entries()]
+        at = variables(self.problem.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
-            at = variables(self.problem.names, [*x, *(fmpq(0) for _ in self.own)], k + 1)
-            at |= {name: at[name].plus(Jet(0, 0, v[: k + 2])) for name, v in zip(self.problem.y, y, strict=True)}
-            g = self.problem.value(self.problem.rows["g"], at)
+            g = self.problem.value("g", at, k + 1)
             g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
-            if not definite(g_yy):
-                raise ArithmeticError("g_yy was not proved to be positive definite")
-            inverse = middle(middle(g_yy).inv()) if len(y) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
+            if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
+            inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
             for index in combinations_with_replacement(range(self.d), k):
                 key = sum(1 << 3 * i for i in index)
                 right = inverse * arb_mat([[g.parts[k + 1].get(key + (1 << 3 * j), fmpq(0))] for j in self.own])
-                found = (inverse * g_yy).solve(right) if len(y) > 1 else right
-                for parts, value in zip(y, found.entries(), strict=True):
-                    parts[k] |= {} if value == 0 else {key: -value}
-        at = variables(self.problem.x, x, order)
-        at |= {name: Jet(0, 0, parts[: order + 1]) for name, parts in zip(self.problem.y, y, strict=True)}
-        return self.problem.value(self.problem.rows["f"], at)
+                found = (inverse * g_yy).solve(right) if len(self.own) > 1 else right
+                for name, value in zip(self.problem.y, found.entries(), strict=True):
+                    at[name].parts[k] |= {} if value == 0 else {key: -value}
+        return self.problem.value("f", at, order)
     def newton(self, box: Box) -> tuple[Any, Any]:
         """Krawczyk's image of a box, in which all zeros of grad Phi are (None: there are none), and Hess Phi."""
         every, (centre, away) = range(self.d), split(box)
@@ -473,8 +419,7 @@ class Checker:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
             word = "." if deeper else next(words, "none")
             where = test(box) if word == "." else (int(word), None)
-            if where is None:
-                continue
+            if where is None: continue
             if self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box):
                 raise NotProved(f"{what} was not proved where {', '.join(f'[{float(a)}, {float(b)}]' for a, b in box)}")
             axis, at = where[0], sum(box[where[0]]) / 2 if where[1] is None else where[1]
@@ -487,27 +432,23 @@ class Checker:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
         def fits(entries: Sequence[Any]) -> bool:
-            if name == "mu":
-                return definite(arb_mat(*shape, entries), bound)
+            if name == "mu": return definite(arb_mat(*shape, entries), bound)
             return norm_fits([e.abs_upper() for e in entries], shape, bound) or norm_fits(entries, shape, bound)
         def test(box: Box) -> Any:
             every, (centre, away) = range(len(box)), split(box)
             try:
                 natural = [arb(field(box, len(shape)).at(*index)) for index in indices]
-                if fits(natural):
-                    return None
+                if fits(natural): return None
                 try:
                     jet, inner = field(box, len(shape) + 1), field(centre, len(shape))
                     moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
                     means = [sum(move, arb(inner.at(*index))) for move, index in zip(moves, indices, strict=True)]
-                    if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]):
-                        return None
+                    if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]): return None
                 except ArithmeticError:  # at an edge: the axis is cut without which most would be gained
                     flat = [field((*box[:k], centre[k], *box[k + 1 :]), len(shape)) for k in every]
                     pairs = zip(indices, natural, strict=True)
                     moves = [[n.rad() - arb(jet.at(*index)).rad() for jet in flat] for index, n in pairs]
-            except ArithmeticError:
-                return self.widest(box)  # what is undefined here may be defined on both halves
+            except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
             sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
@@ -539,8 +480,7 @@ class Checker:
                     if claim["upper"] != "inf":  # which says nothing
                         self.bounded(name, field, indices, shape, claim, claim["covers"].get(f"{block} {k}", "."))
                     fields[f"{block} {k}"] = field, indices
-            if name == "mu" or rational(claim["lower"]) > 0:
-                self.attained(name, claim, *fields[claim["at"]])
+            if name == "mu" or rational(claim["lower"]) > 0: self.attained(name, claim, *fields[claim["at"]])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
     def stationary(self) -> None:
@@ -562,8 +502,7 @@ class Checker:
             raise NotProved("two of the stationary points may be one")
         done = alone + [self.region(box) for box in self.content["undecided"]]
         def test(box: Box) -> Any:
-            if any(inside(box, other) for other in done):
-                return None
+            if any(inside(box, other) for other in done): return None
             for other in (o for o in done if overlap(o, box)):  # a piece is cut along the sides of what is done
                 for k, at in ((k, at) for k, ends in enumerate(other) for at in ends if box[k][0] < at < box[k][1]):
                     return k, at
@@ -571,8 +510,7 @@ class Checker:
                 image = self.phi.newton(box)[0]
                 if image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True)):
                     return None
-            except ArithmeticError:
-                pass
+            except ArithmeticError: pass
             return self.widest(box)
         self.cover("that there are no other stationary points", ".", test)
         self.numbers |= {"points": self.content["points"], "undecided": self.content["undecided"]}
@@ -604,8 +542,7 @@ def prove(path: str | Path, problem: str | None = None) -> dict[str, Any]:
         where = ", ".join(f"{name} in [{a}, {b}]" for name, (a, b) in zip(checker.names, checker.box, strict=True))
         said = [f"over {where}:", *checker.sentences]
         return {"kind": checker.kind, "sentences": said, "numbers": checker.numbers, "boxes": checker.boxes}
-    except (OSError, *SPOILT) as error:
-        raise Refused(f"{error!s:.200}") from None
+    except (OSError, *SPOILT) as error: raise Refused(f"{error!s:.200}") from None
     finally:
         flint.ctx.prec = before
         sys.setrecursionlimit(depth)
@@ -619,5 +556,4 @@ def main(words: Sequence[str]) -> int:
         return 1 if isinstance(error, NotProved) else 2
     return 0
 
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+if __name__ == "__main__": raise SystemExit(main(sys.argv[1:]))
