@@ -10,14 +10,14 @@ is strongly convex in y is assumed: the minimum proved here is the only one. Exi
 # fmt: off
 # ruff: noqa: E401, E701, E704, I001 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations
-import ast, json, re, sys, tomllib
+import ast, flint, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
-from itertools import combinations, combinations_with_replacement, product
-from math import comb, factorial, prod
+from itertools import combinations, combinations_with_replacement as multisets, product
+from math import comb, dist, factorial, prod
 from pathlib import Path
 from typing import Any
-import flint
 from flint import arb, arb_mat, fmpq, fmpq_mpoly
 
 __all__ = ["NotProved", "Refused", "prove"]
@@ -26,34 +26,25 @@ BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
               "nu": "g_xxxy g_xxyy g_xyyy g_yyyy", "M": "f_x f_y", "g_y": "g_y"},
     "joint": {"mu": "g_yy", "ell": "f_zz g_zz", "rho": "f_zzz g_zzy", "nu": "g_zzzy", "M": "f_z", "g_y": "g_y"},
-    "smoothness": {"grad_norm": "p_x", "L_phi": "p_xx", "rho_phi": "p_xxx"},
-}
+    "smoothness": {"grad_norm": "p_x", "L_phi": "p_xx", "rho_phi": "p_xxx"}}
 FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "sqrt")
-NUMBER = re.compile(r"([+-]?)(\d*)(?:/(\d+)|(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?)", re.ASCII)
-OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+NUMBER = re.compile(r"[+-]?(\d+/0*[1-9]\d*|(\d+(\.\d*)?|\.\d+)([eE][+-]?[0-2]?\d{1,4})?)", re.ASCII)
 SPOILT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError)
-def pi(_: Any) -> Any: return arb.pi()
+SIDES = {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}  # of left - right, where it is true
 Box = tuple[tuple[Any, Any], ...]  # exact rational ends
-Field = Callable[[Box, int], "Jet"]  # a function of the variables: its jets over boxes, to an order
-
 class Refused(ValueError): """The certificate, or the problem, is not one that can be read."""
 class NotProved(Exception): """A claim of the certificate was not proved."""
 class Lacking(Exception): """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
-
 def rational(value: object) -> Any:
     """An exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"."""
-    found = NUMBER.fullmatch(str(value)) if type(value) in (int, str) and len(str(value)) <= 20_000 else None
-    sign, whole, below, places, power = found.groups("") if found else ("", "", "", "", "")
-    if not whole + places or (below and not (whole and int(below))) or abs(int(power or 0)) > 30_000:
-        raise Refused(f"{value!r:.60} is not a number")
-    size = fmpq(int(whole + places), int(below or 1)) * fmpq(10) ** (int(power or 0) - len(places))
-    return -size if sign == "-" else size
-
+    text = str(value) if type(value) in (int, str) else ""
+    if len(text) > 20_000 or not NUMBER.fullmatch(text): raise Refused(f"{value!r:.60} is not a number")
+    return fmpq(*Fraction(text).as_integer_ratio())
 def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends. Of a polynomial it is
     a rational, or the generator whose name says what it is: equal names are equal functions."""
     if not isinstance(a, fmpq_mpoly):
-        a = a.abs_lower().union(a.abs_upper()) if f is arb.cosh else a
+        a = arb(a).abs_lower().union(arb(a).abs_upper()) if f is arb.cosh else arb(a)
         return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
     ring, label, c = a.context(), f"{name or f.__name__}({a})", a.leading_coefficient()
     value = f(arb(c)) if a.is_constant() else arb.nan()
@@ -71,14 +62,12 @@ def whole_power(a: Any, k: int) -> Any:
     if isinstance(a, fmpq) or k == 0: return a**k if k else fmpq(1)
     if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
-
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r. At a
     polynomial they are formal: that the function is defined there is for balls to show."""
     formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
     if not formal and (arb(a).cos().contains(0) if name == "tan" else (name == "log" or root > 1) and not a > 0):
         raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
-    a = a if formal or (name == "pow" and root == 1) else arb(a)
     if name == "pow":
         binomials = [prod(((r - i) / (i + 1) for i in range(k)), start=fmpq(1)) for k in range(order + 1)]
         a = over(lambda t: t.root(root), a, f"root{root}") if root > 1 else a
@@ -131,10 +120,9 @@ class Jet:
         result = Jet(taylor[-1], order)
         for c in reversed(taylor[:-1]): result = result.times(rest).plus(Jet(c, order))
         return result
-    def power(self, exponent: Jet) -> Jet:
-        """A rational power as such, all others by exp and log."""
-        r = exponent.value
-        r = r.leading_coefficient() if isinstance(r, fmpq_mpoly) and r.is_constant() else r
+    def power(self, exponent: Jet) -> Jet:  # a rational power as such, all others by exp and log
+        v = exponent.value
+        r = v.leading_coefficient() if isinstance(v, fmpq_mpoly) and v.is_constant() else v
         if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
         if abs(r) * len(str(self.value)) > 10**5 or abs(r) > 1000 or r.q > 9: raise Refused("an exponent is too large")
         return self.through("pow", r)
@@ -142,51 +130,42 @@ class Jet:
         """The derivative along the variables of the index."""
         c = self.parts[len(index)].get(sum(1 << 3 * i for i in index), fmpq(0))
         return c * prod(factorial(index.count(i)) for i in set(index))
-
 def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
     """Where expressions are evaluated: the jets of the variables; under "" their order, under "1" what is one."""
-    tails = [[{1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))][:order] for k in range(len(names))]
-    jets = {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
-    return {"": order, "1": fmpq(1)} | jets
-
-def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
+    parts = ([{0: v}, {1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))] for k, v in enumerate(values))
+    return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, p[: order + 1]) for name, p in zip(names, parts, strict=True)}
+def evaluate(node: Any, at: Mapping[str, Any]) -> Any:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
     match node:
         case ast.Constant(value=fmpq() as number): return Jet(number * at["1"], at[""])
-        case ast.Name(id=name) if name in at or name in ("pi", "E"):
-            one = at["1"] if isinstance(at["1"], fmpq_mpoly) else arb(1)
-            return at[name] if name in at else Jet(over(arb.exp if name == "E" else pi, one), at[""])
+        case ast.Name(id=name) if isinstance(at.get(name), Jet): return at[name]
+        case ast.Name(id=name) if name in at: return Jet(at[name] * at["1"], at[""])
+        case ast.Name(id="E"): return Jet(over(arb.exp, at["1"]), at[""])
+        case ast.Name(id="pi"): return Jet(over(lambda _: arb.pi(), at["1"], "pi"), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
             return Jet(0, at[""]).plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
-        case ast.BinOp(op=op, left=left, right=right) if isinstance(op, OPERATIONS):
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow() as op, left=left, right=right):
             first, second = evaluate(left, at), evaluate(right, at)
             if isinstance(op, ast.Pow): return first.power(second)
             if isinstance(op, ast.Add | ast.Sub): return first.plus(second, 1 if isinstance(op, ast.Add) else -1)
             return first.times(second if isinstance(op, ast.Mult) else second.through("pow", fmpq(-1)))
         case ast.Call(func=ast.Name(id="Piecewise"), args=pieces, keywords=[]):
             for value, test in (piece.elts for piece in pieces):
-                if holds(test, at): return evaluate(value, at)
+                match test:
+                    case ast.Constant(value=True): return evaluate(value, at)
+                    case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIDES:
+                        gap = evaluate(left, at).plus(evaluate(right, at), -1)
+                        if at["?"](gap) in SIDES[type(sign)]: return evaluate(value, at)
+                    case _: raise Refused(f"{ast.unparse(test)[:60]!r} is no condition")
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
-            value = evaluate(inner, at)
-            return Jet(0, at[""]).plus(value, -1) if at["?"](value) < 0 else value
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
-            best = evaluate(first, at)
-            for other in (evaluate(term, at) for term in (second, *others)):
-                best = other if (at["?"](other.plus(best, -1)) < 0) is (name == "min") else best
-            return best
+            return value if at["?"](value := evaluate(inner, at)) >= 0 else Jet(0, at[""]).plus(value, -1)
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[_, _, *_] as terms, keywords=[]):
+            def better(a: Jet, b: Jet) -> Jet: return b if (at["?"](b.plus(a, -1)) < 0) is (name == "min") else a
+            return reduce(better, (evaluate(term, at) for term in terms))
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
-
-def holds(test: Any, at: Mapping[str, Any]) -> bool:
-    """Whether a condition holds, where at["?"] says on which side of its edge a comparison is."""
-    match test:
-        case ast.Constant(value=True): return True
-        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], comparators=[right]):
-            side = at["?"](evaluate(left, at).plus(evaluate(right, at), -1))
-            return side in {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}[type(op)]
-    raise Refused(f"{ast.unparse(test)[:60]!r} is no condition")
 
 class Row:
     """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides.
@@ -195,9 +174,7 @@ class Row:
     last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
         self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
-    def value(self, at: Mapping[str, Any], side: Callable[[Jet], int]) -> Jet:
-        numbers = {name: Jet(v * at["1"], at[""]) for name, v in self.numbers.items()}
-        return evaluate(self.tree, {**at, **numbers, "?": side})
+    def field(self, box: Box, order: int) -> Any: return self.jet(variables(self.names, balls(box), order))
     def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:
         """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
         sides = list[int]()
@@ -212,17 +189,16 @@ class Row:
         if len(known) > 4: raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
         try:  # of what holds on an edge only, the value
             flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
-            return [(known, self.value(flat, side), tuple(sides))]
+            return [(known, evaluate(self.tree, {**self.numbers, **flat, "?": side}), tuple(sides))]
         except Lacking as lacking:
             return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
-    def jet(self, at: Mapping[str, Any]) -> Jet:
+    def jet(self, at: Mapping[str, Any]) -> Any:
         """The hull of all formulas, if they agree where they have to."""
         leaves = self.leaves(at, {})
-        for (a, _, one), (b, _, other) in combinations(leaves, 2):
+        for (a, _, one), (b, _, two) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
             on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
-            needed = 0 if on else max(0, at[""] - 1)
-            if not more and on >= zeros and self.kept(self.contact, one, other, edge) < needed:
+            if not more and on >= zeros and self.kept(self.contact, one, two, edge) < (0 if on else max(0, at[""] - 1)):
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
         return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
     def kept(self, use: Callable[..., Any], *key: Any) -> Any:
@@ -239,63 +215,26 @@ class Row:
             gaps.append(gap.value * one)
             return sides[len(gaps) - 1]
         at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
-        try: return self.value({"": order, "1": one, **at, **given}, side)
+        try: return evaluate(self.tree, {**self.numbers, "": order, "1": one, **at, **given, "?": side})
         except IndexError: return gaps[-1]
     def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:
         """The edge of the next switch, named by the first sides that lead to a multiple of its gap, and its sign."""
-        gap = self.formal(ring, sides)
-        c = gap.leading_coefficient()
+        c = (gap := self.formal(ring, sides)).leading_coefficient()
         return self.found.setdefault(str(gap / c) if c != 0 else "0", sides), (c > 0) - (c < 0)
-    def contact(self, ring: Any, one: Sequence[int], other: Sequence[int], edge: Sequence[int]) -> int:
+    def contact(self, ring: Any, one: Sequence[int], two: Sequence[int], edge: Sequence[int]) -> int:
         """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by Taylor series in the gap,
         where that may take the place of a variable; else their difference is divided by the gap, again and again."""
-        def apart(order: int, **given: Jet) -> Jet:
-            return self.formal(ring, one, order, **given).plus(self.formal(ring, other, order, **given), -1)
+        def apart(order: int, /, **given: Jet) -> Any:
+            return self.formal(ring, one, order, **given).plus(self.formal(ring, two, order, **given), -1)
         gap, k = self.formal(ring, edge), 0
-        functions = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
+        within = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
         for name, v in zip(self.names, ring.gens(), strict=False):
-            slope = gap.derivative(name)
-            if name not in re.findall(r"\w+", functions) and slope != 0 and slope.is_constant():
+            if (slope := gap.derivative(name)) != 0 and slope.is_constant() and name not in re.findall(r"\w+", within):
                 parts = apart(5, **{name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}).parts
                 return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
         rest = apart(0).value + 0 * gap
         while k < 6 and divmod(rest, gap)[1] == 0: rest, k = divmod(rest, gap)[0], k + 1
         return k - 1
-
-class Problem:
-    """A problem file; ``rows`` are f and g, for each row of data."""
-    def __init__(self, text: str) -> None:
-        table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
-        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
-        extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
-        if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra:
-            raise Refused("the problem lacks a key, or has one too many")
-        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]
-        self.x, self.y, xi, zeta = (v.replace(",", " ").split() if isinstance(v, str) else v for v in lists)
-        self.names, numbers = self.x + self.y, {name: rational(v) for name, v in table["parameters"].items()}
-        taken = [*self.names, *xi, *zeta, *numbers]
-        if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
-            raise Refused("a name of the problem is none, or stands twice")
-        for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
-            tree = self.parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
-            rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
-            self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
-    @staticmethod
-    def parsed(text: str) -> Any:
-        """The tree of an expression, its decimals exact."""
-        if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
-            raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
-        line = " ".join(text.split())
-        tree = ast.parse(line, mode="eval").body
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
-                node.value = rational(line[node.col_offset : node.end_col_offset])
-        return tree
-    def value(self, key: str, at: Mapping[str, Any], order: int) -> Jet:
-        """The mean of all rows of f or g, up to an order."""
-        at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
-        total = reduce(Jet.plus, (row.jet(at) for row in self.rows[key]))
-        return total.times(Jet(fmpq(1, len(self.rows[key])), order)) if len(self.rows[key]) > 1 else total
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
@@ -303,24 +242,18 @@ def length(entries: Iterable[Any]) -> Any: return sum((arb(e) * e for e in entri
 def balls(box: Box) -> list[Any]: return [a if a == b else arb((a + b) / 2, (b - a) / 2) for a, b in box]
 def inside(p: Box, q: Box) -> bool: return all(c <= a and b <= d for (a, b), (c, d) in zip(p, q, strict=True))
 def overlap(p: Box, q: Box) -> bool: return all(a <= d and c <= b for (a, b), (c, d) in zip(p, q, strict=True))
-def split(box: Box) -> tuple[Box, Any]:
-    """The centre of a box, and the column of what is beside it."""
+def split(box: Box) -> tuple[Box, Any]:  # the centre, and the column of what is beside it
     return tuple(((a + b) / 2,) * 2 for a, b in box), arb_mat([[arb(0, (b - a) / 2)] for a, b in box])
-
 def definite(matrix: Any, shift: Any = 0) -> bool:
     """Whether every symmetric matrix inside, plus shift times I, is positive definite: by the pivots of the middle."""
-    n, rows = matrix.nrows(), middle(matrix).tolist()
-    for k in range(n):  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
-        rows[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
+    n, m = matrix.nrows(), middle(matrix).tolist()  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
+    for k in range(n): m[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
     for k in range(n):
-        if not (rows[k][k] > 0 and rows[k][k].is_finite()): return False
-        for i, j in combinations_with_replacement(range(k + 1, n), 2):
-            rows[i][j] = rows[j][i] = rows[i][j] - rows[k][i] * rows[k][j] / rows[k][k]
+        if not (m[k][k] > 0 and m[k][k].is_finite()): return False
+        for i, j in multisets(range(k + 1, n), 2): m[i][j] = m[j][i] = m[i][j] - m[k][i] * m[k][j] / m[k][k]
     return True
-
 def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
     """Whether |T[u, v, ...]| <= bound for all unit vectors and all T whose entries are in these balls.
-
     It is so if a matrix that T unfolds into has such a norm, or if it is so on cones that cover the first axis."""
     tensor, less = [t.mid() for t in tensor], length(t.rad() for t in tensor)
     bound, shape = (bound - less).lower(), [n for n in shape if n > 1]
@@ -335,28 +268,55 @@ def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
     signs = product((1.0, -1.0), repeat=shape[0] - 1) if order > 2 else ()
     cones = [[[s * (i == k) for i in range(shape[0])] for k, s in enumerate((1.0, *sign))] for sign in signs]
     return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 48) for c in cones)
-
 def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequence[float]], deeper: int) -> bool:
     """The same for unit vectors u = sum of a_i v_i of the first axis, a_i >= 0.
-
     |T[u]| is convex: at most the largest |T[v_i]| times sum a_i, and that is at most |z| for the z with z.v_i = 1."""
     scale = length(arb_mat(cone).solve(arb_mat([[1] for _ in cone])).entries())
     if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()): return True
-    pairs = combinations(range(len(cone)), 2)
-    gap, i, j = max((sum((a - b) ** 2 for a, b in zip(cone[i], cone[j], strict=True)), i, j) for i, j in pairs)
-    half = [(a + b) / (4 - gap) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
+    gap, i, j = max((dist(cone[i], cone[j]), i, j) for i, j in combinations(range(len(cone)), 2))
+    half = [(a + b) / (4 - gap**2) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
+def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
+    """Derivatives of a function, all over a box; a function answers with its jet over a box, to an order."""
+    jet = field(box, len(indices[0]))
+    return [arb(jet.at(*index)) for index in indices]
 
-class Phi:
-    """The jets of Phi over boxes in x; ``near`` is where Newton's method for y* begins, which may be anywhere."""
-    def __init__(self, problem: Problem, near: Mapping[str, Any]) -> None:
-        self.problem, self.d, self.own = problem, len(problem.x), range(len(problem.x), len(problem.names))
-        self.near, self.eye = arb_mat([[rational(near.get(name, 0))] for name in problem.y]), eye(len(problem.y))
+def parsed(text: str) -> Any:
+    """The tree of an expression, its decimals exact."""
+    if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
+        raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
+    line = " ".join(text.split())
+    tree = ast.parse(line, mode="eval").body
+    numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value is not True]
+    for node in numbers: node.value = rational(line[node.col_offset : node.end_col_offset])
+    return tree
+class Problem:
+    """A problem file: f and g for each row of data, y* and Phi; ``near`` is where the search for y* begins."""
+    def __init__(self, text: str, near: Mapping[str, Any] | None = None) -> None:
+        table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
+        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
+        extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
+        if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra: raise Refused("a key is wrong")
+        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]
+        self.x, self.y, xi, zeta = (v.replace(",", " ").split() if isinstance(v, str) else v for v in lists)
+        self.names, numbers = self.x + self.y, {name: rational(v) for name, v in table["parameters"].items()}
+        self.near = arb_mat([[rational(near[name] if near and name in near else 0)] for name in self.y])
+        self.own, taken = range(len(self.x), len(self.names)), [*self.names, *xi, *zeta, *numbers]
+        if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
+            raise Refused("a name of the problem is none, or stands twice")
+        for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
+            tree = parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
+            rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
+            self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
+    def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:
+        """The mean of all rows of f or g, up to an order."""
+        at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
+        return reduce(Jet.plus, (row.jet(at) for row in self.rows[key])).times(Jet(fmpq(1, len(self.rows[key])), order))
     def lower(self, x: Sequence[Any], y: Any) -> list[Any]:
         """grad_y g, g_yx and g_yy."""
-        jet = self.problem.value("g", variables(self.problem.names, [*x, *y.entries()], 2), 2)
-        groups = [()], [(k,) for k in range(self.d)], [(k,) for k in self.own]
+        jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
+        groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
         return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
     def y_star(self, box: Box) -> Any:
         """Balls that hold y*(x) for all x of a box: Newton's method in its centre, then Krawczyk's test over all."""
@@ -370,47 +330,46 @@ class Phi:
         self.near, step = y, inverse * (self.lower(c, y)[0] + self.lower(x, y)[1] * away)
         moved = arb_mat([[arb(0, 2 * s.abs_upper() + tiny)] for s in step.entries()])
         for _ in range(8):
-            image = (self.eye - inverse * self.lower(x, y + moved)[2]) * moved - step
+            image = (eye(len(y.entries())) - inverse * self.lower(x, y + moved)[2]) * moved - step
             if all(map(arb.contains_interior, moved.entries(), image.entries())):
-                return y + (self.eye - inverse * self.lower(x, y + image)[2]) * image - step
+                return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
     def jet(self, box: Box, order: int) -> Jet:
         """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
-        at = variables(self.problem.names, [*balls(box), *self.y_star(box).entries()], order + 1)
+        at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
-            g = self.problem.value("g", at, k + 1)
+            g = self.value("g", at, k + 1)
             g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
             if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
             inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
-            for index in combinations_with_replacement(range(self.d), k):
+            for index in multisets(range(len(self.x)), k):
                 key = sum(1 << 3 * i for i in index)
                 right = inverse * arb_mat([[g.parts[k + 1].get(key + (1 << 3 * j), fmpq(0))] for j in self.own])
                 found = (inverse * g_yy).solve(right) if len(self.own) > 1 else right
-                for name, value in zip(self.problem.y, found.entries(), strict=True):
+                for name, value in zip(self.y, found.entries(), strict=True):
                     at[name].parts[k] |= {} if value == 0 else {key: -value}
-        return self.problem.value("f", at, order)
+        return self.value("f", at, order)
     def newton(self, box: Box) -> tuple[Any, Any]:
         """Krawczyk's image of a box, in which all zeros of grad Phi are (None: there are none), and Hess Phi."""
-        every, (centre, away) = range(self.d), split(box)
+        every, (centre, away) = range(len(self.x)), split(box)
         jet, first = self.jet(box, 2), self.jet(centre, 1)
         hess, grad = arb_mat([[jet.at(i, j) for j in every] for i in every]), arb_mat([[first.at(i)] for i in every])
         if not all(arb(jet.at(i)).contains(0) and (grad + hess * away)[i, 0].contains(0) for i in every):
             return None, hess
         inverse = middle(middle(hess).inv())
-        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(self.d) - inverse * hess) * away, hess
+        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(len(self.x)) - inverse * hess) * away, hess
 
 class Checker:
     """One certificate against one problem; ``sentences`` and ``numbers`` are what has been proved so far."""
     def __init__(self, problem: Problem, content: Mapping[str, Any]) -> None:
         self.problem, self.content, self.kind, self.boxes = problem, content, content["kind"], 0
-        self.sentences, self.numbers = list[str](), dict[str, Any]()
-        self.names = problem.names if self.kind in ("block", "joint") else problem.x
-        self.phi, self.box = Phi(problem, content["near"]), self.region(content["box"])
+        self.names, self.numbers = problem.names if self.kind in ("block", "joint") else problem.x, dict[str, Any]()
+        self.box = box = self.region(content["box"])
+        self.sentences = [f"over {', '.join(f'{v} in [{a}, {b}]' for v, (a, b) in zip(self.names, box, strict=True))}:"]
     def region(self, table: Mapping[str, Any]) -> Box:
         ends = tuple((rational(table[name][0]), rational(table[name][1])) for name in self.names)
-        if len(table) != len(ends) or any(low > high for low, high in ends):
-            raise Refused("a box of the certificate is none of the problem")
+        if len(table) != len(ends) or any(a > b for a, b in ends): raise Refused("a box is none of the problem")
         return ends
     def cover(self, what: str, cuts: str, test: Callable[[Box], Any]) -> None:
         """Each leaf of the cover passes the test, or is cut until its parts do: a test says where to cut, or None."""
@@ -428,7 +387,7 @@ class Checker:
     def widest(self, box: Box) -> tuple[int, Any]:
         shares = [(b - a) / (d - c) if d > c else fmpq(0) for (a, b), (c, d) in zip(box, self.box, strict=True)]
         return shares.index(max(shares)), None
-    def bounded(self, name: str, field: Field, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
+    def bounded(self, name: str, field: Any, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
         def fits(entries: Sequence[Any]) -> bool:
@@ -437,46 +396,39 @@ class Checker:
         def test(box: Box) -> Any:
             every, (centre, away) = range(len(box)), split(box)
             try:
-                natural = [arb(field(box, len(shape)).at(*index)) for index in indices]
+                natural = entries(field, box, indices)
                 if fits(natural): return None
                 try:
-                    jet, inner = field(box, len(shape) + 1), field(centre, len(shape))
+                    jet, inner = field(box, len(shape) + 1), entries(field, centre, indices)
                     moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
-                    means = [sum(move, arb(inner.at(*index))) for move, index in zip(moves, indices, strict=True)]
-                    if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]): return None
+                    if fits([*map(arb.intersection, natural, map(sum, moves, inner))]): return None  # mean value form
                 except ArithmeticError:  # at an edge: the axis is cut without which most would be gained
-                    flat = [field((*box[:k], centre[k], *box[k + 1 :]), len(shape)) for k in every]
-                    pairs = zip(indices, natural, strict=True)
-                    moves = [[n.rad() - arb(jet.at(*index)).rad() for jet in flat] for index, n in pairs]
+                    flat = [entries(field, (*box[:k], centre[k], *box[k + 1 :]), indices) for k in every]
+                    moves = [[n.rad() - e.rad() for e in less] for n, *less in zip(natural, *flat, strict=True)]
             except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
             sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
         self.cover(name, cuts, test)
-    def attained(self, name: str, claim: Any, field: Field, indices: Sequence[Any]) -> None:
+    def attained(self, name: str, claim: Any, field: Any, indices: Sequence[Any]) -> None:
         """The norm at a point of the box, along given directions, reaches the lower end (of mu, the upper one)."""
         point = self.region({key: (value, value) for key, value in claim["point"].items()})
-        values, size = [arb(field(point, len(indices[0])).at(*index)) for index in indices], arb(1)
+        found, size = entries(field, point, indices), arb(1)
         for vector in reversed([[rational(v) for v in vector] for vector in claim["directions"]]):
             size, n = size * length(vector), len(vector)
-            values = [sum(map(arb.__mul__, values[k : k + n], vector), arb(0)) for k in range(0, len(values), n)]
-        end = -rational(claim["upper"]) if name == "mu" else rational(claim["lower"])
-        reached = (-values[0] if name == "mu" else abs(values[0])) >= end * size
-        if len(values) > 1 or not (size > 0 and reached and inside(point, self.box)):
+            found = [sum(map(arb.__mul__, found[k : k + n], vector), arb(0)) for k in range(0, len(found), n)]
+        got, end = (-found[0], -rational(claim["upper"])) if name == "mu" else (abs(found[0]), rational(claim["lower"]))
+        if len(found) > 1 or not (size > 0 and got >= end * size and inside(point, self.box)):
             raise NotProved(f"{name} was not proved to reach its claimed end at the point given")
     def brackets(self) -> None:
         """Every block that a number has to bound, for every row of data; the other end is attained by one of them."""
-        every, d, problem = range(len(self.names)), len(self.problem.x), self.problem
-        axes = {"x": every[:d], "y": every[d:], "z": every}
+        axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
         for name, blocks in BLOCKS[self.kind].items():
             claim, fields = self.content["claims"][name], dict[str, Any]()
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                rows = {str(row and row.numbers): row for row in problem.rows.get(block[0], [None])}
-                for k, row in enumerate(rows.values()):
-                    def field(box: Box, order: int, row: Any = row) -> Jet:
-                        at = variables(self.names, balls(box), order)
-                        return row.jet(at) if row else self.phi.jet(box, order)
+                rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])} or {"": self.problem.jet}
+                for k, field in enumerate(rows.values()):
                     if claim["upper"] != "inf":  # which says nothing
                         self.bounded(name, field, indices, shape, claim, claim["covers"].get(f"{block} {k}", "."))
                     fields[f"{block} {k}"] = field, indices
@@ -486,40 +438,36 @@ class Checker:
     def stationary(self) -> None:
         """Each point is the one zero of grad Phi in a box, and near; all others are in boxes listed as undecided."""
         alone, near = ([self.region(point[key]) for point in self.content["points"]] for key in ("alone", "near"))
-        for point, *boxes in zip(self.content["points"], alone, near, strict=True):
-            for box in boxes:
-                image, hess = self.phi.newton(box)
+        for point, outer, inner in zip(self.content["points"], alone, near, strict=True):
+            for box in (outer, inner):
+                image, hess = self.problem.newton(box)
                 if image is None or not all(a < i < b for i, (a, b) in zip(image.entries(), box, strict=True)):
                     raise NotProved(f"that there is one stationary point in {point['alone']} was not proved")
             rows = [arb_mat([[*map(rational, v)]]) for v in point["directions"]]
             signs = {s > 0 for s in ((u * hess * u.transpose())[0, 0] for u in rows) if s > 0 or s < 0}
             shown = {"local minimum": definite(hess), "local maximum": definite(-1 * hess), "saddle": len(signs) == 2}
-            placed = inside(boxes[1], boxes[0]) and overlap(boxes[1], self.box)
-            if not (placed and (shown | {"undecided": True})[point["kind"]]):
+            if not (inside(inner, outer) and overlap(inner, self.box) and (shown | {"undecided": True})[point["kind"]]):
                 raise NotProved(f"the kind or the place of the stationary point in {point['near']} was not proved")
             self.sentences.append(f"one stationary point in {point['near']}, kind: {point['kind']}")
-        if any(overlap(*pair) for pair in combinations(near, 2)):
-            raise NotProved("two of the stationary points may be one")
+        if any(overlap(*pair) for pair in combinations(near, 2)): raise NotProved("two stationary points may be one")
         done = alone + [self.region(box) for box in self.content["undecided"]]
         def test(box: Box) -> Any:
             if any(inside(box, other) for other in done): return None
             for other in (o for o in done if overlap(o, box)):  # a piece is cut along the sides of what is done
                 for k, at in ((k, at) for k, ends in enumerate(other) for at in ends if box[k][0] < at < box[k][1]):
                     return k, at
-            try:
-                image = self.phi.newton(box)[0]
-                if image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True)):
-                    return None
-            except ArithmeticError: pass
-            return self.widest(box)
+            try: image = self.problem.newton(box)[0]
+            except ArithmeticError: return self.widest(box)
+            gone = image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True))
+            return None if gone else self.widest(box)
         self.cover("that there are no other stationary points", ".", test)
         self.numbers |= {"points": self.content["points"], "undecided": self.content["undecided"]}
         self.sentences.append(f"no other stationary points in the box outside of {len(done[len(alone):])} open boxes")
     def point(self) -> None:
         """y*, Phi, grad Phi and Hess Phi at one point, each within its radius of what is claimed."""
         flint.ctx.prec = min(MOST_BITS, int(self.content["bits"]))
-        jet, x = self.phi.jet(self.box, 3), list(enumerate(self.names))
-        found = {f"{name}*": v for name, v in zip(self.problem.y, self.phi.y_star(self.box).entries(), strict=True)}
+        jet, x = self.problem.jet(self.box, 3), list(enumerate(self.names))
+        found = {f"{name}*": v for name, v in zip(self.problem.y, self.problem.y_star(self.box).entries(), strict=True)}
         found |= {"Phi": jet.at()} | {f"dPhi/d{a}": jet.at(i) for i, a in x}
         found |= {f"d2Phi/d{a}d{b}": jet.at(i, j) for (i, a), (j, b) in product(x, x)}
         for name, value in found.items():
@@ -530,23 +478,17 @@ class Checker:
 
 def prove(path: str | Path, problem: str | None = None) -> dict[str, Any]:
     """Prove a certificate again; ``problem`` is the text of the consumer's problem file (else the certificate's)."""
-    before, flint.ctx.prec, depth = flint.ctx.prec, BITS, sys.getrecursionlimit()
+    depth = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)  # a long sum is a deep tree
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).open("rb") as file, flint.ctx.workprec(BITS):
             content = json.loads(file.read(LARGEST), parse_float=str, parse_constant=rational)
-        if content["format"] != "bilevel-sym/saved/1" or content["kind"] not in (*BLOCKS, "stationary", "point"):
-            raise Refused("the format, or the kind, is unknown")
-        checker = Checker(Problem(content["problem"] if problem is None else problem), content)
-        getattr(checker, "brackets" if checker.kind in BLOCKS else checker.kind)()
-        where = ", ".join(f"{name} in [{a}, {b}]" for name, (a, b) in zip(checker.names, checker.box, strict=True))
-        said = [f"over {where}:", *checker.sentences]
-        return {"kind": checker.kind, "sentences": said, "numbers": checker.numbers, "boxes": checker.boxes}
+            if content["format"] != "bilevel-sym/saved/1": raise Refused("the format is unknown")
+            checker = Checker(Problem(content["problem"] if problem is None else problem, content["near"]), content)
+            {"stationary": checker.stationary, "point": checker.point}.get(checker.kind, checker.brackets)()
+            return {key: getattr(checker, key) for key in ("kind", "sentences", "numbers", "boxes")}
     except (OSError, *SPOILT) as error: raise Refused(f"{error!s:.200}") from None
-    finally:
-        flint.ctx.prec = before
-        sys.setrecursionlimit(depth)
-
+    finally: sys.setrecursionlimit(depth)
 def main(words: Sequence[str]) -> int:
     try:
         mine = Path(words[2]).read_text(encoding="utf-8") if words[1:2] == ["--problem"] else None
@@ -555,5 +497,4 @@ def main(words: Sequence[str]) -> int:
         print(f"{'not proved' if isinstance(error, NotProved) else 'error'}: {error}", file=sys.stderr)
         return 1 if isinstance(error, NotProved) else 2
     return 0
-
 if __name__ == "__main__": raise SystemExit(main(sys.argv[1:]))
