@@ -13,6 +13,7 @@ from pathlib import Path
 
 import verify
 from bilevel_sym import zoo
+from bilevel_sym.constants import Variant
 
 __all__ = ["PROBLEMS", "main", "noticed"]
 
@@ -22,14 +23,19 @@ FIRST = (
     "own:formulas", "own:routes", "eq:aid-step2", "est-vq", "own:itd", "unlabelled:gdmax-estimate", "estG",
     "alg:perturbedalg", "alg:iNEON", "alg:INEONstocbio",
 )  # fmt: skip
+PRINTED = ("alg:perturbedalg", "alg:iNEON", "alg:INEONstocbio")  # run line by line as they are printed, too
 NOTICED = 3
+PASSES: tuple[tuple[Sequence[str] | None, Variant], ...] = (
+    (FIRST, "corrected"), (PRINTED, "printed"), (None, "corrected"),
+)  # fmt: skip
 BAD = ("VIOLATED", "INCONCLUSIVE")
 
 
-def verdicts(name: str, claims: Sequence[str] | None) -> dict[str, str]:
+def verdicts(name: str, claims: Sequence[str] | None, variant: Variant) -> dict[str, str]:
     """What is said of each statement, or of some, about a problem of the zoo."""
-    report = verify.run(zoo.get(name).problem, claims=claims, rng=0, effort="quick")
-    return {f"{result.label} {result.part}".strip(): str(result.verdict) for result in report.results}
+    report = verify.run(zoo.get(name).problem, claims=claims, rng=0, effort="quick", variant=variant)
+    said = {f"{result.label} {result.part}".strip(): str(result.verdict) for result in report.results}
+    return {f"{key}, {variant}": verdict for key, verdict in said.items()}
 
 
 def noticed(before: dict[str, str], now: dict[str, str]) -> str:
@@ -51,9 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     store = Path((sys.argv[1:] if arguments is None else arguments)[0])
     known = json.loads(store.read_text("utf-8")) if store.exists() else None
     found: dict[str, dict[str, str]] = {name: {} for name in PROBLEMS}
-    for claims in (FIRST, None):
+    for claims, variant in PASSES:
         for name in PROBLEMS:
-            found[name] |= (now := verdicts(name, claims))
+            found[name] |= (now := verdicts(name, claims, variant))
             what = "" if known is None else noticed(known[name], now)
             if what:
                 print(f"{name}: {what}")

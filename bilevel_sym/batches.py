@@ -123,7 +123,7 @@ class _Part:
             used = spread.shape[1]
             inputs[: len(table), :used] = spread
             if stage == 0:
-                inputs[len(table) :] = 0.0  # the data of the other function
+                inputs[len(table) :] = np.nan  # the data of the other function, on which nothing depends
                 inputs[self._places, :used] = self.batch.rows[group].reshape(used, -1).T
             inputs[:, used:] = inputs[:, :1]
             session.perform(stage)

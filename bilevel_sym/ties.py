@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["EQUAL", "coarse", "first_largest", "first_smallest", "in_order"]
 
 EQUAL = 2.0**-30  # relatively: what rounding may make of two equal values, in any computation of ours
+BITS = 24  # of what is left to compare where many values are
 Ranks: TypeAlias = NDArray[np.intp]
 
 
@@ -56,14 +57,18 @@ def in_order(values: ArrayLike, error: ArrayLike | None = None, *, descending: b
     return np.argsort(-ranks if descending else ranks, kind="stable")
 
 
-def coarse(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def coarse(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values to seven digits, for many at once: those that differ in their last bits alone are mostly equal.
 
-    >>> bool(np.argmax(coarse(np.array([1.0, 3.0, 3.0 + 4e-16]))) == 1)
+    >>> int(np.argmax(coarse(np.array([1.0, 3.0, 3.0 + 4e-16]))))
+    1
+    >>> bool(np.all(np.diff(coarse(np.array([1e-310, 1.0, 1e300, 2e300, np.inf]))) > 0))  # at any size
     True
     """
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
+    fractions, exponents = np.frexp(values)
+    with np.errstate(over="ignore"):  # the largest number there is may be rounded up to infinity
+        rounded: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(fractions, BITS)), exponents - BITS)
+    return rounded
 
 
 def _error(flat: NDArray[np.float64], error: ArrayLike | None) -> NDArray[np.float64]:

@@ -10,10 +10,12 @@ import pytest
 import sympy as sp
 from numpy.typing import NDArray
 
+import verify
 from bilevel_sym import AID, BilevelProblem, Descent, INeon, StocBiO, StochasticProblem, solve, zoo
 from bilevel_sym.batches import Batch, BatchOracle, Data
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
+from verify.verdict import Verdict
 
 Floats = NDArray[np.float64]
 
@@ -224,3 +226,39 @@ def test_the_reused_batch_is_biased_and_the_new_one_is_not() -> None:
         means[as_printed] = np.mean(found[-400:])
     assert means[True] == pytest.approx(-0.25, abs=0.06)
     assert abs(means[False]) < 0.06
+
+
+# ---- what the verifier says of it -----------------------------------------------------------------------------------
+
+
+def coin_without_a_side(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(INeon, "_signs", lambda self, oracle, team, lanes, u: (2.0 * (np.arange(len(lanes)) % 2), []))
+
+
+def one_test_less(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AID, "longer", lambda self: self)
+
+
+def half_a_step(patch: pytest.MonkeyPatch) -> None:
+    step = StocBiO.escape_step.fget  # type: ignore[attr-defined]
+    patch.setattr(StocBiO, "escape_step", property(lambda self: step(self) / 2))
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "label"),
+    [
+        (coin_without_a_side, "scalar", "alg:iNEON"),
+        (one_test_less, "scalar", "alg:iNEON"),
+        (half_a_step, "stochastic_noise", "alg:INEONstocbio"),
+    ],
+)
+def test_the_printed_lines_are_replayed_too(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], name: str, label: str
+) -> None:
+    def said() -> set[Verdict]:
+        report = verify.run(zoo.get(name).problem, claims=[label], variant="printed", effort="quick")
+        return {result.verdict for result in report.results}
+
+    assert said() == {Verdict.HOLDS}
+    fault(monkeypatch)
+    assert Verdict.VIOLATED in said()

@@ -33,7 +33,7 @@ from verify.measures.batch_moments import (
 from verify.measures.batch_solutions import Batches
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, samples_of
-from verify.measures.stocbio_bounds import series_rest
+from verify.measures.stocbio_bounds import series_rest, solved_points
 from verify.registry import Claim
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
 from verify.study import study_of
@@ -422,3 +422,14 @@ def test_ends_round_outward_and_keep_undefined_apart() -> None:
     third = ends(arb(1) / 3)
     assert Fraction(third.lower) < Fraction(1, 3) < Fraction(third.upper)
     assert ends(arb("nan")) == Bracket(-math.inf, math.inf)
+
+
+def test_where_bounds_are_put_to_the_test() -> None:
+    """A corner, near two corners, the middle, and two random points: wherever y* can be certified, which is here all."""
+    problem = StochasticProblem(
+        "a*x*y", "(y - b*x)**2/2", "x", "y", "a", "b", [[1]], [[1]], box={"x": (1, 5), "y": (-9, 9)}
+    )
+    found = [float(solved.x[0]) for solved in solved_points(samples_of(study_of(problem)))]
+    assert found[:4] == pytest.approx([5.0, 4.8, 1.2, 3.0])
+    assert len(found) == 6
+    assert all(1 <= x <= 5 for x in found)

@@ -16,7 +16,8 @@ from hypothesis import given
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, INeon, LocalMinimum, Perturbed, Status, solve, zoo
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.solvers import local_minimum
-from bilevel_sym.solvers.local_minimum import curvature_at
+from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.local_minimum import confirm, curvature_at
 
 TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
 STEP = Descent(AID(1, 1, 1.0), 0.25)
@@ -25,6 +26,19 @@ STEP = Descent(AID(1, 1, 1.0), 0.25)
 def polynomial(phi: str, names: str = "x1 x2") -> BilevelProblem:
     """Phi itself, under a lower level that does not matter."""
     return BilevelProblem(phi, "(y - x1)**2/2", names, "y")
+
+
+# ---- what iNEON found, and what it did not -----------------------------------------------------------------------------
+
+
+def test_only_a_claim_of_a_minimum_is_checked_and_only_a_wrong_one_is_taken_back() -> None:
+    """Phi = x^2: a minimum at 0, none at 1; two that go on, or failed, are left alone wherever they are."""
+    x = np.array([[0.0], [1.0], [1.0], [1.0]])
+    team = Team.gather(x, x.copy(), np.zeros_like(x), 0, [np.random.default_rng(k) for k in range(4)])
+    move = Move.to(team.x.copy())
+    move.finished[:4] = (Status.LOCAL_MINIMUM, Status.LOCAL_MINIMUM, 0, Status.BREAKDOWN)
+    confirm(TOY.kernels, team, move, 1e-3, None)
+    assert move.finished[:4].tolist() == [Status.LOCAL_MINIMUM, Status.NO_CURVATURE, 0, Status.BREAKDOWN]
 
 
 # ---- the check -------------------------------------------------------------------------------------------------------

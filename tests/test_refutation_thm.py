@@ -29,9 +29,7 @@ from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 
 CLAIMS = {item.label: item for item in verify.claims()}
-WELL = MinimaxProblem(  # Phi = x1^4/4 - x1^2/2 + x2^2/2, a saddle point between two wells
-    "x1**4/4 - x1**2 + x2**2/2 + x1*y - y**2/2", "x1 x2", "y", box={"x1": (-1.5, 1.5), "x2": (-1, 1), "y": (-2, 2)}
-)
+WELL = zoo.get("minimax_wells").problem
 SHIFTED = MinimaxProblem(  # the same about x1 = 1/3, where no float is exact
     "(x1 - 1/3)**4/4 - (x1 - 1/3)**2 + (x2 - 1/7)**2/2 + (x1 - 1/3)*y - y**2/2", "x1 x2", "y",
     box={"x1": (-1.2, 1.8), "x2": (-1, 1), "y": (-2, 2)},

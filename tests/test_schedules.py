@@ -318,6 +318,11 @@ def test_least_steps_are_least(factor: float, target: float, rate: float, per: s
         assert n == 1 or left(n - 1) > target
 
 
+def test_one_step_is_least_where_the_quotient_of_logarithms_is_rounded_up_from_one() -> None:
+    rate = Decimal(1) / 781_250**2
+    assert least_steps(781_250.0, 1.0, rate, per_step=Decimal("0.5")) == 1
+
+
 def test_least_steps_count_in_the_billions() -> None:
     """Where float64 would be off by thousands: a rate of 1 - 1e-10."""
     rate = Decimal(1) - Decimal(10) ** -10

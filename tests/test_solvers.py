@@ -616,6 +616,11 @@ def test_a_prefix_of_an_ensemble_keeps_its_seeds() -> None:
     assert len(set(seeds_for(0, 10_000))) == 10_000
 
 
+def test_a_generator_draws_from_all_seeds() -> None:
+    drawn = np.random.default_rng(3).integers(0, 2**63, 4)
+    assert seeds_for(np.random.default_rng(3), 4) == tuple(drawn.tolist())
+
+
 # ---- shapes, statuses, stopping -----------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -25,6 +26,7 @@ from bilevel_sym import (
     Status,
     StocBiO,
     StochasticProblem,
+    batches,
     neumann_batch_sizes,
     solve,
     zoo,
@@ -219,6 +221,26 @@ def test_counters_count_rows() -> None:
     assert (s.trajectory.calls[:, -1] == 30 + 36 + 18 + 45).all()
 
 
+def test_a_look_counts_the_rows_of_its_own_batches() -> None:
+    """Where nothing is small, one estimate on D_F and D_G beside the steps, at the first point of two."""
+    escape = INeon(AID(4, 2, 0.2), 0.1, 1e-9, 0.5, 5, 1e-3)
+    a = StocBiO(D=3, Q=2, S=4, alpha=0.1, beta=0.05, eta_neumann=0.15, batch_f=5, batch_g=6, escape=escape, eps=1e-9)
+    plain = solve(noisy(), replace(a, escape=None, eps=None), X0, steps=1, rng=0).counters
+    looked = solve(noisy(), a, X0, steps=1, rng=0).counters
+    for name, calls in escape.estimator.cost.items():  # type: ignore[attr-defined]
+        rows = 5 if name == "G_f" else 6
+        assert (getattr(looked, name) - getattr(plain, name) == calls * rows).all(), name
+
+
+def test_rows_are_computed_in_groups_that_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large as memory likes, and one trajectory at a time where its rows alone are more than a group."""
+    whole = solve(noisy(), STOC, X0, steps=3, rng=0)
+    for group in (1, 4, 5):
+        monkeypatch.setattr(batches, "GROUP", group)
+        again = solve(noisy(), STOC, X0, steps=3, rng=0)
+        np.testing.assert_allclose(again.trajectory.x, whole.trajectory.x, rtol=1e-13)
+
+
 # ---- frozen batches ---------------------------------------------------------------------------------------------------------
 
 
@@ -226,8 +248,8 @@ def test_a_frozen_batch_is_one_function() -> None:
     """The same point gives the same bits, before and after others; and it is the function of its own rows."""
     data = Data(noisy())
     stream = np.random.default_rng(1)
-    batches = data.draw("f", [stream], 2), data.draw("g", [stream], 7)
-    oracle = BatchOracle(data, *batches)
+    drawn = data.draw("f", [stream], 2), data.draw("g", [stream], 7)
+    oracle = BatchOracle(data, *drawn)
     estimator = AID(200, 2, 0.2)
     points = [np.tile(np.array(p)[:, None], (1, oracle.width)) for p in ([0.3, -0.4], [0.0, 0.0], [0.0, 0.0])]
     first = estimator.in_lanes(oracle, *points)
@@ -238,7 +260,7 @@ def test_a_frozen_batch_is_one_function() -> None:
     p = noisy()
     rows = [
         np.repeat(b.rows[0], np.round(b.weights[0] * n).astype(int), axis=0).tolist()
-        for b, n in zip(batches, (2, 7), strict=True)
+        for b, n in zip(drawn, (2, 7), strict=True)
     ]
     own = StochasticProblem(p.F, p.G, p.x, p.y, p.xi, p.zeta, *rows).mean
     np.testing.assert_allclose(first.grad[:, 0], own.kernels.grad_phi([0.3, -0.4]), rtol=1e-11)

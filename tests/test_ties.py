@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, zoo
-from bilevel_sym.ties import EQUAL, first_largest, first_smallest, in_order
+from bilevel_sym.ties import EQUAL, coarse, first_largest, first_smallest, in_order
 from verify import check_local_minimum
 from verify.bracket import Bracket
 from verify.measures.cases import Case, tightest
@@ -22,6 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ULP = 2.0**-52
 sizes = st.sampled_from([0.5, 1.0, 3.0, -2.0, 0.0])
 noise = st.integers(-8, 8).map(lambda k: 1 + k * ULP)
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
+def test_seven_digits_keep_the_order_at_any_size(a: float, b: float) -> None:
+    low, high = coarse(np.array(sorted((a, b))))
+    assert low <= high
+    assert low < high or abs(a - b) <= 2.0**-22 * max(abs(a), abs(b)) or np.isinf(high)
 
 
 @given(st.lists(st.tuples(sizes, noise, noise), min_size=1, max_size=12))

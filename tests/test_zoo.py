@@ -196,7 +196,7 @@ def test_kinds_of_problem() -> None:
         "stochastic_noise", "stochastic_rows",
     ]  # fmt: skip
     assert [name for name, kind in kinds.items() if kind is MinimaxProblem] == [
-        "minimax_degenerate", "minimax_nash", "minimax_not_nash", "robust_regression",
+        "minimax_degenerate", "minimax_nash", "minimax_not_nash", "minimax_wells", "robust_regression",
     ]  # fmt: skip
 
 

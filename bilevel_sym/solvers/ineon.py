@@ -118,7 +118,7 @@ class INeon:
             raise KernelError(f"x has shape {(*shape, d)}, but one point of shape ({d},) is expected")
         seed = seeds_for(rng, 1)[0]
         start = point[:, d:] if y0 is not None else np.zeros((1, n))
-        team = Team.gather(point[:, :d], start, np.zeros((1, n)), 0, [np.random.default_rng(seed)])
+        team = Team.gather(point[:, :d], start, np.zeros_like(start), 0, [np.random.default_rng(seed)])
         found = self.search(ExactOracle(compile_kernels(problem)), team, np.array([0]))
         if found.failed[0]:
             raise LinearSystemFailure(Status(int(found.failed[0])).message, hint="a smaller tau, eta or r")

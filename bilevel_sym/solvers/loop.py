@@ -241,7 +241,7 @@ class _Checked:
         codes = np.zeros(team.x.shape[1], dtype=np.int8)
         flat = norms(estimate.grad)[: team.size] <= SMALL * self._rule.eps
         self._wait[team.members[~flat]] = 1
-        self._next[team.members[~flat]] = 0
+        self._next[team.members[~flat]] = k
         for lane in np.flatnonzero(flat & (self._next[team.members] <= k)):
             member = team.members[lane]
             x, y = (np.ascontiguousarray(part[:, lane]) for part in (team.x, team.y))

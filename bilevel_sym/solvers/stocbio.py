@@ -258,14 +258,14 @@ class _StocBiORun:
             return
         left = self._frozen(team, lane)
         oracle = BatchOracle(data, left.batch_f, left.batch_g)
-        points = [np.repeat(part, oracle.width, axis=1) for part in (team.x[:, lane : lane + 1], left.y, left.v)]
+        points = [np.repeat(part, oracle.width, axis=1) for part in (team.x[:, [lane]], left.y, left.v)]
         here = a.escape.estimator.in_lanes(oracle, *points)
         _add(calls, lane, here.calls, a)
         if here.failed[0]:
             finished[lane] = here.failed[0]
         if here.failed[0] or not norms(here.grad)[0] <= SMALL * a.eps:
             return
-        alone = Team(team.members[lane : lane + 1], points[0], here.y, here.v, team.clock[:1], team.streams)
+        alone = Team(team.members[[lane]], points[0], here.y, here.v, team.clock[:1], team.streams)
         only = np.zeros(oracle.width, dtype=np.bool_)
         only[0] = True
         escape = replace(a.escape, step=a.escape_step, as_printed=a.as_printed)

@@ -8,7 +8,7 @@ from bilevel_sym.problem import MinimaxProblem
 from bilevel_sym.zoo.entry import entry
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 
-__all__ = ["minimax_degenerate", "minimax_nash", "minimax_not_nash"]
+__all__ = ["minimax_degenerate", "minimax_nash", "minimax_not_nash", "minimax_wells"]
 
 _ORIGIN = (sp.Integer(0),)
 
@@ -85,4 +85,32 @@ def minimax_degenerate() -> Example:
         stationary_points=(KnownPoint(_ORIGIN, "degenerate"),),
         all_stationary=True,
         constants=exact_constants(mu=1, ell=12, rho=24, nu=0, M=4),
+    )
+
+
+@entry
+def minimax_wells() -> Example:
+    """A saddle point of Phi between two wells, each of them a local minimax point.
+
+    f = x1^4/4 - x1^2 + x2^2/2 + x1 y - y^2/2, hence y* = x1 and Phi = x1^4/4 - x1^2/2 + x2^2/2. GDmax that starts at
+    the origin, or anywhere on x1 = 0, ends there; perturbed GDmax does not.
+
+    Paper: Theorem 3.7 [thm:minimax]
+    Reference: made for this package.
+
+    >>> minimax_wells().phi
+    x1**4/4 - x1**2/2 + x2**2/2
+    """
+    x1, x2, y = sp.symbols("x1 x2 y")
+    f = x1**4 / 4 - x1**2 + x2**2 / 2 + x1 * y - y**2 / 2
+    box = {"x1": ("-3/2", "3/2"), "x2": (-1, 1), "y": (-2, 2)}
+    wells = [KnownPoint((sp.Integer(side), sp.Integer(0)), "local minimum") for side in (-1, 1)]
+    return Example(
+        problem=MinimaxProblem(f, [x1, x2], [y], box=box, name="minimax_wells"),
+        reference="Made for this package.",
+        y_star=(x1,),
+        phi=x1**4 / 4 - x1**2 / 2 + x2**2 / 2,
+        stationary_points=(wells[0], KnownPoint((sp.Integer(0), sp.Integer(0)), "saddle"), wells[1]),
+        all_stationary=True,
+        constants=exact_constants(mu=1, ell=sp.Rational(19, 4), rho=9, nu=0, M=sp.Rational(7, 2)),
     )

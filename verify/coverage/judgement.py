@@ -22,7 +22,7 @@ SEVERITIES: tuple[Severity, ...] = ("wrong", "gap", "ambiguous", "loose", "mispr
 STRENGTH = ("proved", "certified", "statistical", "sampled", "by definition")  # from the strongest
 REFERENCES = (  # those that decide most come first; a claim is taken to the next only where it is not decided
     "saddle", "minimax_nash", "minimax_not_nash", "stochastic_noise", "tube", "scalar", "implicit_cubic",
-    "lphi_witness", "minimax_degenerate", "stochastic_rows",
+    "lphi_witness", "minimax_degenerate", "stochastic_rows", "minimax_wells",
 )  # fmt: skip
 
 Results = Mapping[Link, Sequence[CheckResult]]

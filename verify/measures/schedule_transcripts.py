@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -44,33 +45,51 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
             if c.sigma is not None:
                 found = stocbio(c, **asked, variant=variant)
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
+        # with y_0 = y*, and hardly a gradient, what the first move adds to the error is all there is
+        solved, flat = asked | {"initial_error": 0.0}, replace(c, M=1e-12)
+        of_flat = _of_neon(flat, _smoothness(flat, "corrected"), Goal(**solved), ineon(flat, **solved))
+        yield from compared_items(of_flat, f"ineon from y* for {flat}")
         whole = asked | {"episodes": None}
         yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
+        of_neon = _of_all(c, goal, ineon(c, **whole), part=3 * 40**3, time=NEON.time)
+        yield from compared_items(of_neon, f"all escapes of ineon for {c}")
         all_gdmax = perturbed_gdmax(minimax, **whole)
         yield from compared_items(_of_all(minimax, goal, all_gdmax), f"all escapes of perturbed_gdmax for {minimax}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
         gdmax = perturbed_gdmax(unknown, **asked)
         yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
+        # so large a kappa that D tells the gap from the gap and F
+        slow, near = MinimaxConstants(minimax.mu, minimax.mu * 2**14, minimax.rho), solved | {"gap": 1e-12}
+        of_slow = _of_gdmax(slow, _smoothness(slow, "corrected"), Goal(**near), perturbed_gdmax(slow, **near))
+        yield from compared_items(of_slow, f"{slow}, with hardly a gap")
 
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
     return Smoothness(float(c.L_phi(variant=variant)), float(c.rho_phi(variant=variant)))
 
 
-def _of_all(c: Constants | MinimaxConstants, goal: Goal, found: Any) -> dict[str, tuple[Any, Any]]:
-    """As many escapes as the gap allows, 2 gap/F, share delta: iota is the smallest with which they do."""
+def _of_all(
+    c: Constants | MinimaxConstants, goal: Goal, found: Any, *, part: int = 100, time: float = 1.0
+) -> dict[str, tuple[Any, Any]]:
+    """As many escapes as the gap allows share delta, and iota is the smallest with which they do.
+
+    Each takes half of eps^2/(part iota^3 sqrt(rho_phi eps)): that is F, or for iNEON the decrease.
+    """
     L, curvature = mpf(found.L_phi), mpmath.sqrt(mpf(found.rho_phi) * mpf(goal.eps))
 
+    def escapes(iota: Any) -> Any:
+        return 2 * goal.gap * part * iota**3 * curvature / mpf(goal.eps) ** 2
+
     def chance(iota: Any) -> Any:
-        F = mpf(goal.eps) ** 2 / (100 * iota**3 * curvature)
-        return max(mpf(1), 2 * goal.gap / F) * L * mpmath.sqrt(goal.d) / curvature * iota**2 * mpf(2) ** (8 - iota)
+        one = L * mpmath.sqrt(goal.d) / curvature * iota**2 * mpf(2) ** (8 - time * iota)
+        return max(mpf(1), escapes(iota)) * one
 
     near = mpf("1e-12")
     return {
         "L_phi": (found.L_phi, float(c.L_phi())),
         "iota suffices": (bool(chance(mpf(found.iota) * (1 + near)) <= goal.delta), True),
         "a smaller iota": (bool(chance(mpf(found.iota) * (1 - near)) <= goal.delta), False),
-        "episodes": _near(found.episodes, int(2 * goal.gap / found.F_escape)),
+        "episodes": _near(found.episodes, int(escapes(mpf(found.iota)))),
     }
 
 
@@ -92,7 +111,7 @@ def _of_aid(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[st
     longest = float(c.hypergradient_bound)
     if found.variant != "printed":
         longest = max(longest + accuracy, escape.r)
-    D, N = aid_steps(c, eta=escape.eta, initial_error=1.5, gradient_bound=longest, accuracy=accuracy)
+    D, N = aid_steps(c, eta=escape.eta, initial_error=goal.initial_error, gradient_bound=longest, accuracy=accuracy)
     algorithm: Any = found.algorithm()
     return {
         "D": (found.D, D), "N": (found.N, N), "tau": (found.tau * float(c.ell), 1.0), "iota": (found.iota, escape.iota),
@@ -112,7 +131,7 @@ def _of_gdmax(c: MinimaxConstants, smooth: Smoothness, goal: Goal, found: Any) -
     else:
         gradient = mpf(float(c.M_x)) * (1 + kappa if found.variant == "printed" else 1)
     longest = gradient if found.variant == "printed" else max(gradient, mpf(escape.r))
-    error = mpf(float(c.ell)) * (mpf("1.5") + 2 * mpf(escape.eta) * kappa * longest)
+    error = mpf(float(c.ell)) * (mpf(goal.initial_error) + 2 * mpf(escape.eta) * kappa * longest)
     rate = mpmath.sqrt(q)
     D = max(steps_needed(error, accuracy, rate), steps_needed(1, mpf("0.5"), rate)) if q else 1
     return {
@@ -140,7 +159,7 @@ def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[s
     iota, length = mpf(escape.iota), mpmath.sqrt(mpf(goal.eps) / mpf(smooth.rho_phi))
     step, decrease = length / (40 * iota), mpf(goal.eps) * length / (3 * 40**3 * iota**3)
     accuracy, of_y = _neon_accuracies(c, smooth, goal, escape, mpf("inf") if printed else decrease)
-    start, longest = mpf("1.5"), mpf(float(c.hypergradient_bound))
+    start, longest = mpf(goal.initial_error), mpf(float(c.hypergradient_bound))
     if not printed:
         start += mpf(escape.eta) * mpf(float(c.drift)) * mpf(escape.r)
         longest = 2 * (longest + accuracy)

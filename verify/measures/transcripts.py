@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import mpmath
 
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.schedules.aid import perturbed_accuracy
-from bilevel_sym.schedules.batches import batch_sizes, concentration, gradient_terms, hessian_terms, term_delta
+from bilevel_sym.schedules.batches import (
+    batch_sizes,
+    concentration,
+    gradient_terms,
+    hessian_terms,
+    tensor_concentration,
+    term_delta,
+)
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import aid_steps, conjugate_rate, descent_rate, least_steps, sgd_rate
@@ -156,6 +164,10 @@ def of_minimax(c: MinimaxConstants) -> Iterator[Agreement]:
             "kappa": (c.kappa, kappa),
             "L_phi": (c.L_phi(), (mu + ell) * ell / mu),
             "rho_phi": (c.rho_phi(), rho * ((mu + ell) / mu) ** 3),
+            "sharp joint L_phi": (replace(c, reading="joint").L_phi(variant="sharp"), ell**2 / mu),
+            "sharp joint rho_phi": (replace(c, reading="joint").rho_phi(variant="sharp"), rho * (ell / mu) ** 3),
+            "sharp L_phi": (replace(c, reading="block").L_phi(variant="sharp"), (mu + ell) * ell / mu),
+            "sharp rho_phi": (replace(c, reading="block").rho_phi(variant="sharp"), rho * ((mu + ell) / mu) ** 3),
             "the error of GDmax": (
                 c.gdmax_error(3, eta=0.25, initial_error=1.5, gradient_bound=0.75),
                 ell * distance * mpmath.sqrt(q) ** 3,
@@ -251,6 +263,9 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
                 least_steps(8.1, 1e-3, descent_rate(float(mu), float(ell))),
                 steps_needed(8.1, 1e-3, q),
             )
+        # where a quotient of logarithms is whole, and comes out rounded up
+        pairs["steps of a quarter"] = (least_steps(2.0**16, 1.0, Decimal("0.25")), 8)
+        pairs["a single step"] = (least_steps(781_250.0, 1.0, Decimal(781_250) ** -2, per_step=Decimal("0.5")), 1)
         yield from compared_items(pairs, str(c))
 
 
@@ -301,6 +316,10 @@ def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     sizes = neumann_batch_sizes(10, 4, 0.25, 1.0)
     pairs = {
         "concentration": (concentration(3.0, 0.5, 0.1, 7), int(wanted)),
+        "concentration of tensors": (
+            tensor_concentration(3.0, 0.5, 0.1, 7),
+            int(mpmath.ceil(4032 * mpmath.log(56 / mpf(0.1)))),
+        ),
         "a share of delta": (term_delta(0.25, 5), mpf("0.05")),
         "a printed share of delta": (term_delta(0.25, 5, "printed"), 1 - mpf("0.75") ** (mpf(1) / 5)),
         "batches of f": (abs(shipped[0] - of_f) <= 1 + ROUNDED * of_f, True),
@@ -309,21 +328,26 @@ def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     pairs |= {
         f"batch {j} of the series": (size, int(mpmath.ceil(40 * mpf(3) ** j / 4**j))) for j, size in enumerate(sizes)
     }
-    return pairs | (_stocbio(c) if c.sigma is not None else {})
+    if c.sigma is None:
+        return pairs
+    # y_0 so near, and the gradient so small, that the variance of y counts too
+    near = 1 / (110 * float(c.ell) * (1 + float(c.kappa)))
+    beside = {f"{name}, near y*": pair for name, pair in _stocbio(replace(c, M=1e-9), near).items()}
+    return pairs | _stocbio(c, 1.5) | beside
 
 
-def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
+def _stocbio(c: Constants, initial_error: float) -> dict[str, tuple[Any, Any]]:
     """The six terms of the budget, each at most a sixth of it, and none with one step or one row less."""
     mu, ell, M, sigma = (mpf(float(value)) for value in (c.mu, c.ell, c.M, c.sigma))
     smooth = Smoothness(float(c.L_phi()), float(c.rho_phi()))
-    goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=1.5, gap=1.0, episodes=1)
+    goal = Goal(eps=0.25, delta=0.1, d=2, initial_error=initial_error, gap=1.0, episodes=1)
     found, escaping = stocbio_steps(c, smooth, goal), stocbio_steps(c, smooth, goal, longest=10.0)
     kappa, beta, sixth = ell / mu, 1 / (4 * mpf(smooth.L_phi)), mpf(goal.eps) ** 2 / (2400 * mpf(smooth.L_phi))
     rho = mpf(float(c.rho))
     away = (1 + kappa) * (ell + M * rho / mu)
     q = (ell - mu) / (ell + mu)
     variance = sigma**2 / (ell * mu * found.S)
-    start = mpf("1.5") ** 2 + 4 * (kappa * M * (1 + kappa) * beta) ** 2 + 4 * variance
+    start = mpf(initial_error) ** 2 + 4 * (kappa * M * (1 + kappa) * beta) ** 2 + 4 * variance
     terms: dict[str, tuple[Callable[[Any], Any], int]] = {
         "Q": (lambda n: 5 * beta * (kappa * M) ** 2 * (1 - 1 / kappa) ** (2 * n), found.Q),
         "batch_g": (lambda n: beta * (kappa * M) ** 2 / n, found.batch_g),
@@ -334,7 +358,7 @@ def _stocbio(c: Constants) -> dict[str, tuple[Any, Any]]:
     }
     near = 1 + mpf("1e-9")
     pairs: dict[str, tuple[Any, Any]] = {}
-    farther = mpf("1.5") ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
+    farther = mpf(initial_error) ** 2 + 4 * (kappa * 10) ** 2 + 4 * variance
     after = max(mpf(19) / 15 * beta * away**2 * farther, 4 * sixth)
     pairs["D after an escape"] = (escaping.D, steps_needed(after / near, sixth, q**2) if q else 1)
     for name, (term, n) in terms.items():

@@ -7,7 +7,7 @@ nothing accumulates, and a difference that rounding cannot explain is a violatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,9 @@ import numpy as np
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO, solve
+from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
 from verify.enclosures.interval_matrix import Floats
 from verify.measures.agreement import Agreement, agreed
@@ -32,6 +34,7 @@ STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturba
 SMALL = 0.8  # of eps
 SEARCH = 12  # steps of iNEON
 FOUND = 11519 / 12800  # of F_escape
+FAR = 1e300  # where nothing can be computed any more
 MOST_ENTRIES = 400
 MOVED = 2.0**-40  # roundings of a step, beside its size
 
@@ -111,20 +114,17 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
     estimates: list[Agreement] = []
     rules: list[Agreement] = []
     moves: list[Agreement] = []
+    # in the company of one that begins so far away that it fails, which must not be seen in the others
+    x, y = np.vstack([setting.x[:1], setting.x]), np.vstack([np.full_like(setting.y[:1], FAR), setting.y])
     for backend in engines():
-        run = solve(
-            study.exact,
-            algorithm,
-            setting.x,
-            y0=setting.y,
-            steps=STEPS,
-            rng=[1, 2, 3][: len(setting.x)],
-            backend=backend,
-        )
+        run = solve(study.exact, algorithm, x, y0=y, steps=STEPS, rng=range(len(x)), backend=backend)
         for row in range(len(setting.x)):
             found = _replayed(study, plain, algorithm, run.trajectory, row, backend)
             for target, part in zip((estimates, rules, moves), found, strict=True):
                 target += part
+            failed = Status.RUNNING < run.status[row + 1] < Status.OUT_OF_STEPS
+            early = run.trajectory.length[row + 1] != STEPS + 1 and not failed
+            rules.append(Agreement(f"{backend}, the end of run {row}", float(early), 0.5))
     label = "alg:perturbedalg"
     what = f"runs of {', '.join(engines())} against the lines"
     yield agreed(label, study, estimates, what=what, part="warm-started estimates")
@@ -136,12 +136,13 @@ def _replayed(
     study: Study, setting: _Setting, algorithm: Perturbed, t: Any, row: int, backend: str
 ) -> tuple[list[Agreement], list[Agreement], list[Agreement]]:
     estimates, rules, moves = [], [], []
-    stream = np.random.default_rng(row + 1)
     y, v = setting.y[row], np.zeros(study.exact.n)
+    row += 1  # after the one that fails
+    stream = np.random.default_rng(row)
     since = 0 if algorithm.as_printed else EPISODE + 1
     with Plain.precision():
         reference = Plain(study.exact)
-        for k in range(int(t.length[row]) if np.ndim(t.length) else STEPS + 1):
+        for k in range(int(t.length[row])):
             x, name = t.x[row, k], f"{backend}, iteration {k}"
             point = study.named(x)
             wanted = setting.plain(reference, long(x), long(y), long(v))
@@ -175,28 +176,30 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     phi_hat(x + u) - phi_hat(x) - grad_phi_hat(x)^T u <= -(11519/12800) F, and 0 after T steps without that
 
     Paper: Algorithm 2 [alg:iNEON]
+    Deviation: the printed variant is replayed with ``as_printed=True``: D + 1 steps, from y_0 once more at k = 0, one
+    test more, and a coin in place of the lower side.
 
     >>> algorithm_2.citation
     'Algorithm 2 [alg:iNEON]'
     """
-    setting = _setting(study)
+    setting, printed = _setting(study), study.variant == "printed"
+    last = SEARCH + printed
     found: list[Agreement] = []
     silent: list[Agreement] = []
     for row in range(len(setting.x)):
         path = _search(study, setting, row)
         falls = np.array([step.fall for step in path])
-        deepest = first_smallest(falls[1 : SEARCH + 1]) + 1
+        deepest = first_smallest(falls[1 : last + 1]) + 1
         if not falls[deepest] < -1e-9 * (1 + abs(path[0].level)):
             continue
-        late = (falls[deepest] + falls[SEARCH + 1]) / 2  # reached by one step more, if at all
+        late = (falls[deepest] + falls[last + 1]) / 2  # reached by one step more, if at all
         for depth in (falls[deepest] * (1 - 1e-3), min(falls[deepest] * 1.5, 2 * late - falls[deepest]), late):
             if not depth < -1e-9:
                 continue
             F = -float(depth) / FOUND
-            neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F)
+            neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F, as_printed=printed)
             u = neon.direction(study.exact, setting.x[row], y0=setting.y[row], rng=row)
-            first = next((k for k in range(1, SEARCH + 1) if falls[k] <= -FOUND * F), None)
-            wanted = np.zeros_like(u) if first is None else path[first].u / np.linalg.norm(path[first].u)
+            first, wanted = _direction(path, last, F)
             item = Agreement(f"point {row}", float(np.abs(u - wanted).max()), 1e-6, study.named(setting.x[row]))
             (silent if first is None else found).append(item)
     if not found:
@@ -207,37 +210,52 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     yield agreed("alg:iNEON", study, escapes, what="descent that escapes along what was found", part="escape")
 
 
+def _direction(path: Sequence[_Step], last: int, F: float) -> tuple[int | None, Floats]:
+    """When a search stops, and with which direction."""
+    first = next((k for k in range(1, last + 1) if path[k].fall <= -FOUND * F), None)
+    return first, np.zeros_like(path[0].u) if first is None else path[first].u / np.linalg.norm(path[first].u)
+
+
 def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
     """One iteration of descent with iNEON: far from flat along the estimate, where flat along u, to the lower side."""
-    x, y = setting.x[row], setting.y[row]
-    path = _search(study, setting, row)
-    deepest = min(step.fall for step in path[1 : SEARCH + 1])
+    x, y, printed = setting.x[row], setting.y[row], study.variant == "printed"
+    path, last = _search(study, setting, row, within=True), SEARCH + printed
+    deepest = min(step.fall for step in path[1 : last + 1])
     size = float(np.linalg.norm(setting.estimator.estimate(study.exact, x, y0=y).grad_phi_hat))
     F, point = max(-deepest, 1e-9) / FOUND * (1 - 1e-3), study.named(x)
-    u = np.zeros_like(x)
+    first, u = _direction(path, last, F)
     for eps in (size / SMALL * (1 - 1e-9), size / SMALL * (1 + 1e-9)):
-        neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F)
+        neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F, as_printed=printed)
         run = solve(study.exact, Descent(setting.estimator, setting.eta, neon), x, y0=y, steps=1, rng=row)
-        u = neon.direction(study.exact, x, y0=y, rng=row)
         t = run.trajectory
         flat = eps > size / SMALL
-        if flat and not u.any():  # a minimum, or what iNEON takes for one: the run ends where it is
-            yield Agreement(f"the end at point {row}", float(len(t.x) != 1), 0.5, point)
+        ends = flat and first is None  # a minimum, or what iNEON takes for one: the run ends where it is
+        yield Agreement(f"the end at point {row}", float((len(t.x) == 1) != ends), 0.5, point)
+        if len(t.x) == 1:
             continue
-        there = x - setting.eta * t.grad_phi_hat[0]
+        allowed = [x - setting.eta * t.grad_phi_hat[0]]
         if flat:
             step = math.sqrt(setting.eta * SEARCH * F) / 4
-            sides = [setting.estimator.estimate(study.exact, x + s * step * u, y0=t.y[0], v0=t.v[0]) for s in (1, -1)]
-            there = x + (1 if sides[0].phi_hat <= sides[1].phi_hat else -1) * step * u
-        apart = float(np.abs(t.x[1] - there).max())
-        yield Agreement(f"the move from point {row}", apart, 1e-9 * (1 + float(np.abs(x).max())), point)
+            allowed = [x + step * u, x - step * u]
+            sides = [setting.estimator.estimate(study.exact, z, y0=t.y[0], v0=t.v[0]).phi_hat for z in allowed]
+            if not printed:
+                allowed = allowed[:1] if sides[0] <= sides[1] else allowed[1:]
+        apart = min(float(np.abs(t.x[1] - there).max()) for there in allowed)
+        rounding = (1e-6 if flat else 1e-9) * (1 + float(np.abs(x).max()))
+        yield Agreement(f"the move from point {row}", apart, rounding, point)
         yield Agreement(f"the mark at point {row}", float(bool(t.perturbed[0]) != flat), 0.5, point)
-        # an estimate at each of two points; in between k = 0, ..., first of the search, and a look to either side
-        first = next((k for k in range(1, SEARCH + 1) if path[k].fall <= -FOUND * F), SEARCH)
-        estimates = 2 + (first + 3 if flat else 0)
-        for name, calls in setting.estimator.cost.items():  # type: ignore[attr-defined]
-            counted = float(getattr(run.counters, name))
-            yield Agreement(f"{name} at point {row}", abs(counted - estimates * calls), 0.5, point)
+        yield from _counted(setting, run, row, first + 1 if flat and first is not None else 0, printed)
+
+
+def _counted(setting: _Setting, run: Solution, row: int, searched: int, printed: bool) -> Iterator[Agreement]:
+    """An estimate at each of two points; in between those of the search and two looks; as printed one more instead."""
+    estimator: Any = setting.estimator
+    inner = estimator.longer() if printed else estimator
+    more = searched + (1 if printed else 2) if searched else 0
+    for name, calls in estimator.cost.items():
+        wanted = 2 * calls + more * inner.cost[name]
+        counted = float(getattr(run.counters, name))
+        yield Agreement(f"{name} at point {row}", abs(counted - wanted), 0.5)
 
 
 @dataclass(frozen=True)
@@ -255,17 +273,27 @@ def _radius(study: Study, setting: _Setting) -> float:
     return 0.01 * float((high - low).min() or 1.0) / setting.eta
 
 
-def _search(study: Study, setting: _Setting, row: int) -> list[_Step]:
-    """T steps of iNEON and one more, each estimate from where the last one left y and v."""
+def _search(study: Study, setting: _Setting, row: int, *, within: bool = False) -> list[_Step]:
+    """The steps of iNEON and one more, each estimate from where the last one left y and v.
+
+    The print has D + 1 steps of AID, one step more, and begins the search from where the estimate at x began: that is
+    y_0, or where an iteration of descent left y and v (``within`` descent; otherwise its estimate is taken over).
+    """
+    printed = study.variant == "printed"
+    inner = replace(setting, D=setting.D + 1) if printed else setting
     x, y, v = setting.x[row], setting.y[row], np.zeros(study.exact.n)
     u = in_ball(np.random.default_rng(row), len(x), setting.eta * _radius(study, setting))
     path: list[_Step] = []
     with Plain.precision():
         reference = Plain(study.exact)
-        here = setting.plain(reference, long(x), long(y), long(v))
-        y, v = here.y, here.v
-        for _ in range(SEARCH + 2):
-            there = setting.plain(reference, long(x + u), long(y), long(v))
+        if within and printed:
+            left = setting.plain(reference, long(x), long(y), long(v))
+            y, v = left.y, left.v
+        here = inner.plain(reference, long(x), long(y), long(v))
+        if not printed:
+            y, v = here.y, here.v
+        for _ in range(SEARCH + 2 + printed):
+            there = inner.plain(reference, long(x + u), long(y), long(v))
             path.append(_Step(u, there.phi - here.phi - float(here.grad @ u), here.phi))
             y, v = there.y, there.v
             u = u - setting.eta * (there.grad - here.grad)
@@ -286,6 +314,8 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     otherwise x moves by sqrt(eta T F)/8 along u or -u, or the run ends
 
     Paper: Algorithm 3 [alg:INEONstocbio]
+    Deviation: the printed variant is replayed with ``as_printed=True``: it looks at x_1 first, with the batches of the
+    step to there, moves by sqrt(eps/rho_phi)/80, and leaves the side to a coin.
 
     >>> algorithm_3.citation
     'Algorithm 3 [alg:INEONstocbio]'
@@ -311,6 +341,18 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     yield agreed(label, study, looked, what="steps along what iNEON found", part="escape")
 
 
+def _rows(setting: _Setting, algorithm: StocBiO, run: Solution, row: int, looks: int) -> Agreement:
+    """Rows that were asked for beside those of StocBiO's own steps: whole estimates on frozen batches, if one only."""
+    points, cost = len(run.trajectory.x), setting.estimator.cost  # type: ignore[attr-defined]
+    own = {"G_f": 2 * algorithm.batch_f, "G_g": algorithm.D * algorithm.S, "JV_g": algorithm.batch_g}
+    sizes = {"G_f": algorithm.batch_f, "G_g": algorithm.batch_g, "JV_g": algorithm.batch_g}
+    beside = {name: int(getattr(run.counters, name)) - points * own[name] for name in own}
+    estimates = {beside[name] / (cost[name] * sizes[name]) for name in own if cost[name]}
+    count = min(estimates)
+    right = len(estimates) == 1 and (count == looks if looks else count >= 1 and count == int(count))
+    return Agreement(f"rows at point {row}", float(not right), 0.5)
+
+
 def _one_step(
     study: Study, alone: StochasticProblem, setting: _Setting, neon: INeon, row: int, *, small: bool
 ) -> Iterator[Agreement]:
@@ -318,19 +360,25 @@ def _one_step(
     x, beta = setting.x[row], 1e-3
     size = float(np.linalg.norm(study.kernels.grad_phi(x)))
     eps = 4 * size + 1 if small else 0.5 * size
-    algorithm = StocBiO(2, 3, 1, setting.tau, beta, setting.tau, 1, 1, escape=neon, eps=eps)
-    run = solve(alone, algorithm, x, y0=setting.y[row], steps=1, rng=row).trajectory
-    if len(run.x) < 2:
+    printed = study.variant == "printed"
+    algorithm = StocBiO(2, 3, 1, setting.tau, beta, setting.tau, 2, 3, escape=neon, eps=eps, as_printed=printed)
+    k = int(printed and small)  # the print looks at x_1 first
+    solution = solve(alone, algorithm, x, y0=setting.y[row], steps=k + 1, rng=row)
+    run = solution.trajectory
+    if not printed:
+        yield _rows(setting, algorithm, solution, row, 0 if small else 1)
+    if len(run.x) < k + 2:
         return
-    step = float(np.linalg.norm(run.x[1] - run.x[0]))
-    wanted = (
-        math.sqrt(setting.eta * SEARCH * neon.F_escape) / 8
-        if small
-        else beta * float(np.linalg.norm(run.grad_phi_hat[0]))
-    )
+    step, time = float(np.linalg.norm(run.x[k + 1] - run.x[k])), setting.eta * SEARCH
+    wanted = beta * float(np.linalg.norm(run.grad_phi_hat[k]))
+    if small:
+        wanted = math.sqrt(time * neon.F_escape) / 8
+    if small and printed:  # sqrt(eps/rho_phi)/80, of which T and F are made
+        iota = (4 * time * neon.eps**2 / (25 * neon.F_escape)) ** 0.25
+        wanted = time * neon.eps / (20 * iota)
     point = study.named(x)
     yield Agreement(f"point {row}", abs(step - wanted), 1e-9 * (wanted + 1e-3), point)
-    if small:
+    if small and not printed:
         with Plain.precision():
             reference, zero = Plain(study.exact), long(np.zeros(study.exact.n))
             taken, other = (

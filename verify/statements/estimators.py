@@ -37,6 +37,7 @@ __all__: list[str] = []
 POINTS = 3
 MOST_ENTRIES = 900  # of g_yy: beyond that a reference in many digits takes seconds
 DRAWS = 4000  # of the stochastic hypergradient
+MANY = 600  # points, which are more than the estimators take in one go
 WIDE = 6.0  # standard errors within which a mean must be found
 
 Reference = Callable[[Plain, Vector, Vector, Vector], PlainEstimate]
@@ -105,9 +106,13 @@ def _agreement(
 def _shipped(
     study: Study, estimator: Estimator, x: Floats, y: Floats, v: Floats
 ) -> Iterator[tuple[str, tuple[Floats, Floats, Floats, Floats]]]:
-    """What the estimator returns: by ``estimate``, and in the loop of each engine."""
-    one = estimator.estimate(study.exact, x, y0=y, v0=v)
-    yield "estimate()", (one.grad_phi_hat, one.phi_hat, one.y_D, one.v_N)
+    """What the estimator returns: by ``estimate``, for a few points and among many, and in the loop of each engine."""
+    few = len(x)
+    for times in (1, MANY // few):
+        at, y0, v0 = (np.tile(part, (times, 1)) for part in (x, y, v))
+        one = estimator.estimate(study.exact, at, y0=y0, v0=v0)
+        found = (one.grad_phi_hat, one.phi_hat, one.y_D, one.v_N)
+        yield f"estimate() of {len(at)}", tuple(part[-few:] for part in found)  # type: ignore[misc]
     for backend in engines():
         run = solve(study.exact, Descent(estimator, 1e-9), x, y0=y, v0=v, steps=0, rng=0, backend=backend).trajectory
         yield backend, (run.grad_phi_hat[:, 0], run.phi_hat[:, 0], run.y[:, 0], run.v[:, 0])

@@ -1,0 +1,98 @@
+"""The shipped formulas against a second writing of them: they agree, and one that is off is noticed.
+
+The doors to what is compared are ``verify.measures.transcripts`` (constants, escapes, inner loops, batches),
+``bound_transcripts`` (what claims compare with) and ``schedule_transcripts`` (how schedules put these together).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bilevel_sym import zoo
+from bilevel_sym.constants import Constants, MinimaxConstants
+from bilevel_sym.schedules.goal import Goal, Smoothness
+from verify.measures import bound_transcripts, schedule_transcripts, transcripts
+from verify.measures.agreement import Agreement
+from verify.measures.bound_transcripts import of_bounds
+from verify.measures.schedule_transcripts import of_schedules
+from verify.measures.transcripts import of_batches, of_constants, of_escapes, of_inner_loops, of_minimax
+from verify.statements.formulas import formulas
+from verify.study import study_of
+from verify.verdict import Verdict
+
+Patch = pytest.MonkeyPatch
+CASE = Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0)
+GAME = MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0)
+
+
+def test_the_formulas_that_ship_are_those_of_the_theory() -> None:
+    found = {result.part: result.verdict for result in formulas(study_of(zoo.get("scalar").problem))}
+    assert set(found) == {"constants", "escapes", "inner loops", "batches", "bounds", "schedules"}
+    assert set(found.values()) == {Verdict.HOLDS}
+
+
+def larger(value: Any, field: str = "") -> Any:
+    """The same, a thousandth larger, at least by one if it is a whole number; of several the first, of a record the field."""
+    if field:
+        return dataclasses.replace(value, **{field: larger(getattr(value, field))})
+    if isinstance(value, int):
+        return value + max(1, value // 1000)
+    if isinstance(value, (tuple, list)):
+        return type(value)([larger(value[0]), *value[1:]])
+    if dataclasses.is_dataclass(value):
+        return larger(value, "coefficient")
+    return value * (Decimal("1.001") if isinstance(value, Decimal) else 1.001)
+
+
+OFF = [  # what is compared by which part, and of a record which field is wrong
+    *((of_bounds, bound_transcripts, name, "") for name in (
+        "slope_in_y", "series_rest", "variance_bound", "error_bound", "distance", "inner", "rate_y", "rate_v",
+        "log_rate_y",
+    )),
+    *((of_batches, transcripts, name, "") for name in (
+        "batch_sizes", "concentration", "gradient_terms", "hessian_terms", "term_delta", "neumann_batch_sizes",
+    )),
+    *((of_batches, transcripts, "stocbio_steps", field) for field in ("Q", "S", "D", "B", "batch_f", "batch_g")),
+    *((of_inner_loops, transcripts, name, "") for name in ("aid_steps", "conjugate_rate", "descent_rate", "sgd_rate")),
+    *((of_escapes, transcripts, "escape_of", field) for field in ("iota", "eta", "r", "T_escape", "F_escape")),
+    (of_escapes, transcripts, "perturbed_accuracy", ""),
+    *((of_schedules, schedule_transcripts, "perturbed_aid", field) for field in ("D", "N", "tau", "iota", "accuracy")),
+    *((of_schedules, schedule_transcripts, "perturbed_gdmax", field) for field in ("D", "tau", "accuracy", "eta")),
+    *((of_schedules, schedule_transcripts, "ineon", field) for field in ("D", "N", "step", "decrease", "accuracy_y")),
+    *((of_schedules, schedule_transcripts, "stocbio", field) for field in ("alpha", "beta", "step", "decrease")),
+]  # fmt: skip
+
+
+def worst(compare: Callable[..., Iterator[Agreement]]) -> float:
+    """The largest difference that a part finds, in what rounding explains."""
+    asked: tuple[Any, ...] = (CASE,)
+    if compare is of_schedules:
+        asked = (CASE, GAME)
+    if compare is of_escapes:
+        asked = (Smoothness(27.0, 297.0), Goal(eps=0.1, delta=0.1, d=2, initial_error=1.5, gap=2.0, episodes=1))
+    return max(item.ratio for item in compare(*asked))
+
+
+@pytest.mark.parametrize(
+    ("compare", "module", "name", "field"), OFF, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_formula_that_is_off_is_noticed(
+    monkeypatch: Patch, compare: Callable[..., Iterator[Agreement]], module: Any, name: str, field: str
+) -> None:
+    assert worst(compare) <= 1
+    right = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *args, **kwargs: larger(right(*args, **kwargs), field))
+    assert worst(compare) > 1
+
+
+@pytest.mark.parametrize("name", ["L_phi", "rho_phi"])
+@pytest.mark.parametrize("kind", [Constants, MinimaxConstants])
+def test_a_constant_that_is_off_is_noticed(monkeypatch: Patch, kind: type, name: str) -> None:
+    right = getattr(kind, name)
+    monkeypatch.setattr(kind, name, lambda *args, **kwargs: larger(right(*args, **kwargs)))
+    assert max(item.ratio for item in (of_constants(CASE) if kind is Constants else of_minimax(GAME))) > 1
