@@ -335,7 +335,7 @@ class Problem:
                 return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
-    def jet(self, box: Box, order: int) -> Jet:
+    def jet(self, box: Box, order: int) -> Any:
         """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
         at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
