@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import mpmath
 import pytest
 import sympy as sp
 from flint import arb
+from test_piecewise_bounds import CORPUS, ROUGH, problem_of
 
 import verify
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, evaluate, zoo
@@ -129,7 +131,7 @@ def test_jets_are_the_derivatives_that_sympy_finds(text: str) -> None:
     problem = program.Problem(f'x = "x"\ny = "y"\nf = "{text}"\ng = "y**2"')
     at = program.variables(["x", "y"], [program.rational("1/3"), program.rational("1/5")], 5)
     wide = program.variables(["x", "y"], [arb(1) / 3 + arb(0, 0.01), arb("0.2") + arb(0, 0.01)], 5)
-    jet, over = program.evaluate(problem.rows["f"][0][0], at), program.evaluate(problem.rows["f"][0][0], wide)
+    jet, over = (problem.rows["f"][0].jet(place) for place in (at, wide))
     with mpmath.workdps(40):
         for i in range(6):
             for j in range(6 - i):
@@ -146,14 +148,15 @@ def test_jets_are_the_derivatives_that_sympy_finds(text: str) -> None:
     [
         "x^y", "f(x)", "x.y", "x[0]", "lambda: x", "x if y else x", "__import__('os')", "x; y", "x := 1", "1_000*x", "0x10*x",
         "x @ y", "x // y", "x % y", "not x", "x and y", "x < y", "True", "exp(x, y)", "exp()", "z", "x**1001", "1e99999*x",
-        "Piecewise(x)", "Piecewise((x, y))", "Piecewise((x, x < y < 1))", "Piecewise((x, x == y))", "max(x=1)", "x # y", "ｘ", "1j*x",
+        "Piecewise(x)", "Piecewise((x, y))", "Piecewise((x, x < y < 1))", "Piecewise((x, x == y))", "max(x=1)", "max(x)",
+        "Piecewise((x, (x > 0) & (y > 0)), (0, True))", "Piecewise((x, ~(x > 0)), (0, True))", "x # y", "ｘ", "1j*x",
         "(" * 300 + "x" + ")" * 300, "", "abs()", "f'{x}'", "*x", "(x, y)", "x\\y", "nan", "inf*x",
     ],
 )  # fmt: skip
 def test_what_is_not_in_the_grammar_is_refused(text: str) -> None:
     def read() -> None:
         problem = program.Problem(f'x = "x"\ny = "y"\nf = {json.dumps(text)}\ng = "y**2"')
-        program.evaluate(problem.rows["f"][0][0], program.variables(["x", "y"], [arb("0.3"), arb("0.4")], 1))
+        problem.rows["f"][0].jet(program.variables(["x", "y"], [arb("0.3"), arb("0.4")], 1))
 
     with pytest.raises((program.Refused, *program.SPOILT)):
         read()
@@ -255,6 +258,156 @@ def test_a_kink_is_no_smooth_place(tmp_path: Path) -> None:
         verify.recheck(path, bent)
     verify.constants(straight, Box({"x": ("1/8", 1), "y": (-1, 1)})).save(path)
     assert verify.recheck(path, bent).brackets["ell"].upper == pytest.approx(2)
+
+
+# ---- functions written in pieces ---------------------------------------------------------------------------------
+
+KINDS = ("constants", "joint", "smoothness", "stationary", "point")
+QUICK = {
+    ("fifth power of abs", "constants"), ("exponential at another knot", "constants"),
+    ("two clips", "point"), ("nested in another variable", "stationary"),
+}  # fmt: skip
+HARD = {
+    ("clip of a linear form", "smoothness"),  # Phi''' = 0 by cancellation: claimed to 6e-27, beyond these balls
+    # a largest value all along a line takes over 20 000 pieces: 18 s, the others were not seen to end
+    ("smoothstep times a function", "constants"), ("smoothstep times a function", "joint"),
+    ("smoothstep of a linear form", "constants"), ("smoothstep of a linear form", "joint"),
+    ("smoothstep in y", "smoothness"),  # proved, but in 13 s
+}  # fmt: skip
+TEXTS = [name for name in CORPUS if name != "and"]  # whose condition no problem file can hold
+PAIRS = [(name, kind) for name in TEXTS for kind in KINDS if (name, kind) not in HARD]
+
+
+def test_what_no_problem_file_can_hold_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match="cannot be written as text"):
+        saved(problem_of(*CORPUS["and"]), "point", tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in PAIRS]
+)
+def test_pieces_that_agree_are_proved_again(tmp_path: Path, name: str, kind: str) -> None:
+    problem = problem_of(*CORPUS[name])
+    assert verify.recheck(saved(problem, kind, tmp_path / "x.json"), problem).sentences
+
+
+def text_of(f: str = "", g: str = "") -> str:
+    return f'x = "x"\ny = "y"\nf = "x*y + {f or 0}"\ng = "y**2 - x*y + {g or 0}"\n'
+
+
+def vague(kind: str) -> dict[str, Any]:
+    """A certificate that is true of all smooth f and g here: each number is between 0 and 10 000."""
+    claim: dict[str, Any] = {"lower": "0", "upper": "10000", "at": "", "covers": {}}
+    claims = {name: dict(claim) for name in program.BLOCKS[kind]}
+    if "mu" in claims:
+        point: dict[str, Any] = {"point": {"x": "1/7", "y": "1/7"}, "directions": [["1"], ["1"]]}
+        claims["mu"] |= {"lower": "-10000", "at": "g_yy 0", **point}
+    box = {"x": ["-1", "1"], "y": ["-2", "2"]} if kind != "smoothness" else {"x": ["-1", "1"]}
+    return {"format": "bilevel-sym/saved/1", "kind": kind, "problem": "", "near": {}, "box": box, "claims": claims}
+
+
+def accepts(content: dict[str, Any], text: str, path: Path) -> bool:
+    path.write_text(json.dumps(content))
+    try:
+        program.prove(path, text)
+    except (program.NotProved, program.Refused):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["block", "joint", "smoothness"])
+def test_vague_certificates_are_accepted_of_what_is_smooth(tmp_path: Path, kind: str) -> None:
+    """So that nothing but the edges can be why others are refused."""
+    for name in ("abs in both", "one-sided quartic", "nested", "bump on a disc", "cosine and its Taylor polynomial"):
+        assert accepts(vague(kind), problem_text(problem_of(*CORPUS[name])), tmp_path / "x.json"), name
+
+
+ROUGH_TEXTS = {name: problem_text(problem_of(f, g)) for name, (f, g, _) in ROUGH.items()} | {
+    "third value": text_of("Piecewise((x**5, x < 0), (0, x > 0), (1, True))"),
+    "third value inside a branch": text_of("Piecewise((x**5, x < 0), (Piecewise((1, x <= 0), (0, True)), True))"),
+    "two edges, one rough": text_of("abs(x)**5 + abs(y)*y"),
+    "rough only where both edges meet": text_of("Piecewise((x**5, x > 0), (0, True))*Piecewise((1, y > 0), (0, True))"),
+    "rough edge beside a smooth one": text_of("Piecewise((x**4, x > 0), (0, True)) + Piecewise((x**2, 0 < 3*x), (0, True))"),
+    "edge that jumps": text_of("Piecewise((x**4, Piecewise((x, y > 0), (x + 1, True)) > 0), (0, True))"),
+    "factor beside its own pole": text_of("Piecewise((x**4*(x*(1 + y**2))**-4, x > 0), (0, True))"),
+    "curved edge": text_of("max(y - x**2, 0)**2*exp(x)"),
+    "edge with a function": text_of("max(y - sin(x), 0)"),
+    "edge at an irrational place": text_of("abs(x - pi/4)"),
+    "a function that is not what it seems": text_of(g="Piecewise((sin(y), y > 0), (tanh(y), True))/9"),  # y - y**3/6, y - y**3/3
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUGH_TEXTS)
+def test_pieces_that_do_not_agree_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """And the one reason is contact: a checker that takes it for granted accepts them, where all formulas exist."""
+    for kind in ("block", "joint", "smoothness"):
+        assert not accepts(vague(kind), ROUGH_TEXTS[name], tmp_path / "x.json"), kind
+    monkeypatch.setattr(program.Row, "contact", lambda *_: 5)
+    assert accepts(vague("block"), ROUGH_TEXTS[name], tmp_path / "x.json") is (name != "factor beside its own pole")
+
+
+def jets(term: str, order: int, x: Any = (0, 1), y: Any = (0, 1)) -> Any:
+    row = program.Problem(text_of(term)).rows["f"][0]
+    return row.jet(program.variables(["x", "y"], [arb(*x), arb(*y)], order))
+
+
+@pytest.mark.parametrize("k", range(5))
+def test_the_order_of_contact_is_exact(k: int) -> None:
+    taylor = " + ".join(f"x**{j}/{math.factorial(j)}" for j in range(k + 1))
+    for term in (
+        f"Piecewise((x**{k + 1}, x > 0), (0, True))", f"Piecewise((y*(x - y)**{k + 1}, x > y), (0, True))",
+        f"exp(max(x + 2*y, 0)**{k + 1}/9)", f"Piecewise((exp(x), x < 0), ({taylor}, True))",
+        f"Piecewise(((x**2 + y**2 - 1/9)**{k + 1}*cos(x), x**2 + y**2 < 1/9), (0, True))",
+        f"max(y - x**2, 0)**{k + 1}", f"sqrt(30 + max(x - pi/4, 0)**{k + 1})",
+    ):  # fmt: skip
+        jets(term, k + 1)
+        with pytest.raises(ArithmeticError, match="do not agree"):
+            jets(term, k + 2)
+
+
+def test_what_agrees_in_other_words() -> None:
+    """One edge in two forms, a third value that is right, an edge that jumps elsewhere."""
+    for term in (
+        "Piecewise((x, x > 0), (0, True)) - Piecewise((x, 0 < 2*x), (0, True))", "abs(x) - max(x, -x)",
+        "abs(x - y) + abs(3*y - 3*x) - 8*max(x, y) + 4*x + 4*y", "abs(sin(x) - y) - abs(y - sin(x))",
+        "Piecewise((x**6, x < 0), (0, x > 0), (x*y, True))", "Piecewise((x**6, x < 0), (0, x >= 0))",
+        "Piecewise((Piecewise((x**6*y**6, y > 0), (0, True)), x > 0), (0, True))",
+    ):  # fmt: skip
+        assert all(arb(c).is_finite() for part in jets(term, 5).parts for c in part.values()), term
+    jumping = "Piecewise((x**5, Piecewise((x, y > 0), (x + 1, True)) > 0), (0, True))"
+    jets(jumping, 5, (0, 0.1), (1, 0.1))
+    for place in (-0.5, 0):
+        with pytest.raises(ArithmeticError):
+            jets(jumping, 1, (place, 0.1), (0, 0.1))
+
+
+def test_the_hull_holds_both_sides() -> None:
+    jet = jets("Piecewise((x**5, x > 0), (y**2, True)) - Piecewise((0, x > 0), (y**2, True))", 5, (0, 0.5), (1, 0))
+    assert arb(jet.at(0, 0, 0, 0, 0)).contains(0)
+    assert arb(jet.at(0, 0, 0, 0, 0)).contains(120)
+
+
+@pytest.mark.parametrize(
+    ("f", "g", "exists"),
+    [
+        ("abs(x)**3", "", True), ("abs(x)**5", "abs(y)**5", True), ("abs(x)*x", "", False), ("abs(x)", "", False),
+        ("Piecewise((x**2, x > 0), (0, True))", "", False), ("Piecewise((1, x > 0), (0, True))", "", False),
+        ("Piecewise((0, x < 0), (0, x > 0), (1, True))", "", False), ("y*abs(y)", "", False), ("", "abs(y)*y/9", False),
+    ],
+)  # fmt: skip
+def test_a_point_exactly_on_an_edge(tmp_path: Path, f: str, g: str, exists: bool) -> None:
+    """Each number is claimed to within 100, so that what is refused is a derivative that does not exist."""
+    claims = {name: ["0", "100"] for name in ("y*", "Phi", "dPhi/dx", "d2Phi/dxdx")}
+    content = vague("smoothness") | {"kind": "point", "bits": 100, "box": {"x": ["0", "0"]}, "claims": claims}
+    assert accepts(content, text_of(f, g), tmp_path / "x.json") is exists
+
+
+def test_a_hull_of_one_side_would_be_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, text = vague("block"), text_of(g="Piecewise((y**4/20, y > 0), (0, True))")
+    content["claims"]["nu"]["upper"] = "1.1"  # it is 1.2
+    assert not accepts(content, text, tmp_path / "x.json")
+    monkeypatch.setattr(program.Jet, "union", lambda one, other: min(one, other, key=lambda jet: len(jet.parts[-1])))
+    assert accepts(content, text, tmp_path / "x.json")
 
 
 # ---- hostile files -----------------------------------------------------------------------------------------------

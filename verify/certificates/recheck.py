@@ -8,21 +8,17 @@ is strongly convex in y is assumed: the minimum proved here is the only one. Exi
 """
 
 # fmt: off
+# ruff: noqa: E401, E701, E704, I001 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations
-
-import ast
-import json
-import re
-import sys
-import tomllib
+import ast, flint, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations, combinations_with_replacement, product
-from math import factorial, prod
+from fractions import Fraction
+from functools import reduce
+from itertools import combinations, combinations_with_replacement as multisets, product
+from math import comb, dist, factorial, prod
 from pathlib import Path
 from typing import Any
-
-import flint
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat, fmpq, fmpq_mpoly
 
 __all__ = ["NotProved", "Refused", "prove"]
 BITS, MOST_BITS, BOXES, DEEPER, LARGEST = 80, 200_000, 50_000, 20, 2**26
@@ -30,87 +26,87 @@ BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
               "nu": "g_xxxy g_xxyy g_xyyy g_yyyy", "M": "f_x f_y", "g_y": "g_y"},
     "joint": {"mu": "g_yy", "ell": "f_zz g_zz", "rho": "f_zzz g_zzy", "nu": "g_zzzy", "M": "f_z", "g_y": "g_y"},
-    "smoothness": {"grad_norm": "p_x", "L_phi": "p_xx", "rho_phi": "p_xxx"},
-}
+    "smoothness": {"grad_norm": "p_x", "L_phi": "p_xx", "rho_phi": "p_xxx"}}
 FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "sqrt")
-NUMBER = re.compile(r"([+-]?)(\d*)(?:/(\d+)|(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?)", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+/0*[1-9]\d*|(\d+(\.\d*)?|\.\d+)([eE][+-]?[0-2]?\d{1,4})?)", re.ASCII)
 SPOILT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError)
+SIDES = {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}  # of left - right, where it is true
 Box = tuple[tuple[Any, Any], ...]  # exact rational ends
-Field = Callable[[Box, int], "Jet"]  # a function of the variables: its jets over boxes, to an order
-
-class Refused(ValueError):
-    """The certificate, or the problem, is not one that can be read."""
-class NotProved(Exception):
-    """A claim of the certificate was not proved."""
-
+class Refused(ValueError): """The certificate, or the problem, is not one that can be read."""
+class NotProved(Exception): """A claim of the certificate was not proved."""
+class Lacking(Exception): """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
 def rational(value: object) -> Any:
     """An exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"."""
-    found = NUMBER.fullmatch(str(value)) if type(value) in (int, str) and len(str(value)) <= 20_000 else None
-    sign, whole, below, places, power = found.groups("") if found else ("", "", "", "", "")
-    if not whole + places or (below and not (whole and int(below))) or abs(int(power or 0)) > 30_000:
-        raise Refused(f"{value!r:.60} is not a number")
-    size = fmpq(int(whole + places), int(below or 1)) * fmpq(10) ** (int(power or 0) - len(places))
-    return -size if sign == "-" else size
-
-def over(f: Callable[[Any], Any], a: Any) -> Any:
-    """A monotone function over a ball: the hull of its values at both ends."""
-    return f(a) if a.is_exact() else f(a.lower()).union(f(a.upper()))
+    text = str(value) if type(value) in (int, str) else ""
+    if len(text) > 20_000 or not NUMBER.fullmatch(text): raise Refused(f"{value!r:.60} is not a number")
+    return fmpq(*Fraction(text).as_integer_ratio())
+def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
+    """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends. Of a polynomial it is
+    a rational, or the generator whose name says what it is: equal names are equal functions."""
+    if not isinstance(a, fmpq_mpoly):
+        a = arb(a).abs_lower().union(arb(a).abs_upper()) if f is arb.cosh else arb(a)
+        return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
+    ring, label, c = a.context(), f"{name or f.__name__}({a})", a.leading_coefficient()
+    value = f(arb(c)) if a.is_constant() else arb.nan()
+    if f in (arb.sin, arb.cos) and c != 0 and str(a / c) == "pi(1)":
+        value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
+    if value.is_exact() and value.is_finite(): return ring.constant(value.fmpq())
+    if label not in ring.names(): raise Lacking(label)
+    return ring.gens()[ring.names().index(label)]
 def whole_power(a: Any, k: int) -> Any:
     """a**k, multiplied out: python-flint's own power of a ball around zero is nan."""
-    if k < 0 and not (a > 0 or a < 0):
-        raise ArithmeticError("a denominator, or what a root or logarithm is taken of, may reach zero")
-    if isinstance(a, fmpq) or k == 0:
-        return a**k if k else fmpq(1)
-    if k % 2 or a > 0 or a < 0 or a.is_exact():
-        return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
+    if isinstance(a, fmpq_mpoly):
+        if comb(len(a) + abs(k), abs(k)) > 10**4: raise ArithmeticError("a polynomial is too long")
+        return a**k if k >= 0 else (1 / a if a.is_constant() else over(lambda t: 1 / t, a, "inverse")) ** -k
+    if k < 0 and not (a > 0 or a < 0): raise ArithmeticError("what is divided by may reach zero")
+    if isinstance(a, fmpq) or k == 0: return a**k if k else fmpq(1)
+    if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
-
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
-    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r."""
+    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r. At a
+    polynomial they are formal: that the function is defined there is for balls to show."""
+    formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
+    if not formal and (arb(a).cos().contains(0) if name == "tan" else (name == "log" or root > 1) and not a > 0):
+        raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
     if name == "pow":
         binomials = [prod(((r - i) / (i + 1) for i in range(k)), start=fmpq(1)) for k in range(order + 1)]
-        if r.q > 1:
-            a = over(lambda t: t.root(int(r.q)), arb(a) if a > 0 else whole_power(fmpq(0), -1))
-        return [whole_power(a, int((r - k) * r.q)) * b if b != 0 else b for k, b in enumerate(binomials)]
-    a = arb(a)
+        a = over(lambda t: t.root(root), a, f"root{root}") if root > 1 else a
+        return [whole_power(a, int((r - k) * root)) * b if b != 0 else b for k, b in enumerate(binomials)]
     if name in ("exp", "sin", "cos", "sinh", "cosh"):
-        even = over(arb.cosh, a.abs_lower().union(a.abs_upper())) if name.endswith("h") else a.cos()
-        cycle = [a.sin(), even, -a.sin(), -even] if name in ("sin", "cos") else [over(arb.sinh, a), even]
-        cycle = [over(arb.exp, a)] if name == "exp" else cycle
+        cycle = [over(arb.exp, a)] if name == "exp" else [over(arb.sinh, a), over(arb.cosh, a)]
+        if name in ("sin", "cos"): cycle = [over(arb.sin, a), over(arb.cos, a), -over(arb.sin, a), -over(arb.cos, a)]
         return [cycle[(k + name.startswith("cos")) % len(cycle)] / factorial(k) for k in range(order + 1)]
     if name in ("tan", "tanh"):
-        whole_power(a.cos() if name == "tan" else fmpq(1), -1)  # no pole
         found, sign = [over(arb.tan if name == "tan" else arb.tanh, a)], 1 if name == "tan" else -1
         for k in range(order):
             square = sum(found[i] * found[k - i] for i in range(k + 1)) if k else whole_power(found[0], 2)
             found.append(((k == 0) + sign * square) / (k + 1))
         return found
-    if name == "sigmoid":
-        return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
-    if name == "log":
-        first, slopes = arb.log, series("pow", a if a > 0 else fmpq(0), order, fmpq(-1))
-    elif name == "atan":
+    if name == "sigmoid": return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
+    first, slopes = arb.log, series("pow", a, order, fmpq(-1)) if name == "log" else []
+    if name == "atan":
         first, slopes = arb.atan, [whole_power(1 + whole_power(a, 2), -1)]
-        for k in range(1, order):
-            slopes.append(-(2 * a * slopes[-1] + (slopes[k - 2] if k > 1 else 0)) * slopes[0])
-    else:
+        for k in range(1, order): slopes.append(-(2 * a * slopes[-1] + (slopes[k - 2] if k > 1 else 0)) * slopes[0])
+    elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
-    return [over(first, a), *(slopes[k] / (k + 1) for k in range(order))]
+    return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
 
 class Jet:
     """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
-        self.parts = parts or [{} if value == 0 else {0: value}, *({} for _ in range(order))]  # a ball is not == 0
+        nothing = not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
+        self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
         self.value = self.parts[0].get(0, fmpq(0))
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         parts = [dict(part) for part in self.parts]
         for mine, others in zip(parts, other.parts, strict=True):
-            for key, c in others.items():
-                mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
+            for key, c in others.items(): mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
         return Jet(0, 0, parts)
+    def union(self, other: Jet) -> Jet:
+        pairs = [{k: (p.get(k, 0), q.get(k, 0)) for k in p | q} for p, q in zip(self.parts, other.parts, strict=True)]
+        return Jet(0, 0, [{k: a if a == b else arb(a).union(arb(b)) for k, (a, b) in part.items()} for part in pairs])
     def times(self, other: Jet) -> Jet:
-        if self is other:
-            return self.through("pow", fmpq(2))
+        if self is other: return self.through("pow", fmpq(2))
         parts: list[dict[int, Any]] = [{} for _ in self.parts]
         for i, mine in enumerate(self.parts):
             for target, others in zip(parts[i:], other.parts, strict=False):
@@ -122,106 +118,123 @@ class Jet:
         order, rest = len(self.parts) - 1, Jet(0, 0, [{}, *self.parts[1:]])
         taylor = series(name, self.value, order if any(rest.parts) else 0, r)
         result = Jet(taylor[-1], order)
-        for c in reversed(taylor[:-1]):
-            result = result.times(rest).plus(Jet(c, order))
+        for c in reversed(taylor[:-1]): result = result.times(rest).plus(Jet(c, order))
         return result
+    def power(self, exponent: Jet) -> Jet:  # a rational power as such, all others by exp and log
+        v = exponent.value
+        r = v.leading_coefficient() if isinstance(v, fmpq_mpoly) and v.is_constant() else v
+        if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
+        if abs(r) * len(str(self.value)) > 10**5 or abs(r) > 1000 or r.q > 9: raise Refused("an exponent is too large")
+        return self.through("pow", r)
     def at(self, *index: int) -> Any:
         """The derivative along the variables of the index."""
         c = self.parts[len(index)].get(sum(1 << 3 * i for i in index), fmpq(0))
         return c * prod(factorial(index.count(i)) for i in set(index))
-
 def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
-    """Where expressions are evaluated: the jets of the variables, and their order under ""."""
-    tails = [[{1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))][:order] for k in range(len(names))]
-    return {"": order} | {name: Jet(0, 0, [{0: v}, *tail]) for name, v, tail in zip(names, values, tails, strict=True)}
-
-def evaluate(node: Any, at: Mapping[str, Any]) -> Jet:
+    """Where expressions are evaluated: the jets of the variables; under "" their order, under "1" what is one."""
+    parts = ([{0: v}, {1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))] for k, v in enumerate(values))
+    return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, p[: order + 1]) for name, p in zip(names, parts, strict=True)}
+def evaluate(node: Any, at: Mapping[str, Any]) -> Any:
     """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
-    zero = Jet(fmpq(0), at[""])
     match node:
-        case ast.Constant(value=fmpq() as number):
-            return Jet(number, at[""])
-        case ast.Name(id=name) if name in at or name in ("pi", "E"):
-            return at[name] if name in at else Jet(arb.pi() if name == "pi" else arb.const_e(), at[""])
+        case ast.Constant(value=fmpq() as number): return Jet(number * at["1"], at[""])
+        case ast.Name(id=name) if isinstance(at.get(name), Jet): return at[name]
+        case ast.Name(id=name) if name in at: return Jet(at[name] * at["1"], at[""])
+        case ast.Name(id="E"): return Jet(over(arb.exp, at["1"]), at[""])
+        case ast.Name(id="pi"): return Jet(over(lambda _: arb.pi(), at["1"], "pi"), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
-            return zero.plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
-        case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            base, exponent = evaluate(left, at), evaluate(right, at)
-            if not isinstance(exponent.value, fmpq) or any(exponent.parts[1:]):
-                return exponent.times(base.through("log")).through("exp")
-            if abs(exponent.value) * len(str(base.value)) > 10**5 or abs(exponent.value) > 1000 or exponent.value.q > 9:
-                raise Refused("an exponent is too large")
-            return base.through("pow", exponent.value)
-        case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right):
-            return evaluate(left, at).plus(evaluate(right, at), -1 if isinstance(op, ast.Sub) else 1)
-        case ast.BinOp(op=ast.Mult() | ast.Div() as op, left=left, right=right):
-            factor = evaluate(right, at).through("pow", fmpq(-1)) if isinstance(op, ast.Div) else evaluate(right, at)
-            return evaluate(left, at).times(factor)
+            return Jet(0, at[""]).plus(evaluate(inner, at), -1 if isinstance(op, ast.USub) else 1)
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow() as op, left=left, right=right):
+            first, second = evaluate(left, at), evaluate(right, at)
+            if isinstance(op, ast.Pow): return first.power(second)
+            if isinstance(op, ast.Add | ast.Sub): return first.plus(second, 1 if isinstance(op, ast.Add) else -1)
+            return first.times(second if isinstance(op, ast.Mult) else second.through("pow", fmpq(-1)))
         case ast.Call(func=ast.Name(id="Piecewise"), args=pieces, keywords=[]):
             for value, test in (piece.elts for piece in pieces):
-                if isinstance(test, ast.Constant) and test.value is True:
-                    return evaluate(value, at)
-                (op,), (right,) = test.ops, test.comparators
-                strict = {ast.Lt: True, ast.GtE: True, ast.LtE: False, ast.Gt: False}[type(op)]
-                gap = evaluate(test.left, at).plus(evaluate(right, at), -1)
-                if below(gap, strict) is isinstance(op, (ast.Lt, ast.LtE)):
-                    return evaluate(value, at)
+                match test:
+                    case ast.Constant(value=True): return evaluate(value, at)
+                    case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIDES:
+                        gap = evaluate(left, at).plus(evaluate(right, at), -1)
+                        if at["?"](gap) in SIDES[type(sign)]: return evaluate(value, at)
+                    case _: raise Refused(f"{ast.unparse(test)[:60]!r} is no condition")
             raise ArithmeticError("no condition of a Piecewise holds")
         case ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
-            value = evaluate(inner, at)
-            return zero.plus(value, -1) if below(value, True) else value
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second, *others], keywords=[]):
-            best = evaluate(first, at)
-            for other in (evaluate(term, at) for term in (second, *others)):
-                best = other if below(other.plus(best, -1), True) is (name == "min") else best
-            return best
+            return value if at["?"](value := evaluate(inner, at)) >= 0 else Jet(0, at[""]).plus(value, -1)
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[_, _, *_] as terms, keywords=[]):
+            def better(a: Jet, b: Jet) -> Jet: return b if (at["?"](b.plus(a, -1)) < 0) is (name == "min") else a
+            return reduce(better, (evaluate(term, at) for term in terms))
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
 
-def below(gap: Jet, strict: bool) -> bool:
-    """Whether gap < 0 (of a constant, if not strict, <= 0) all over a box; where it may be zero is no smooth place."""
-    if gap.value < 0 or gap.value > 0:
-        return bool(gap.value < 0)
-    if any(gap.parts[1:]) or not isinstance(gap.value, fmpq):
-        raise ArithmeticError("a switch (abs, min, max, Piecewise) is open")
-    return not strict
-
-class Problem:
-    """A problem file; ``rows`` are f and g as lists of (expression, data, sign), one for each row of data."""
-    def __init__(self, text: str) -> None:
-        table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
-        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Any]]()
-        extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
-        if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra:
-            raise Refused("the problem lacks a key, or has one too many")
-        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]
-        self.x, self.y, xi, zeta = (v.replace(",", " ").split() if isinstance(v, str) else v for v in lists)
-        self.names, numbers = self.x + self.y, {name: rational(v) for name, v in table["parameters"].items()}
-        taken = [*self.names, *xi, *zeta, *numbers]
-        if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
-            raise Refused("a name of the problem is none, or stands twice")
-        for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
-            tree = self.parsed(table["f" if kind == "minimax" else key])
-            rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
-            self.rows[key] = [(tree, numbers | row, -1 if key not in table else 1) for row in rows]
-    @staticmethod
-    def parsed(text: str) -> Any:
-        """The tree of an expression, its decimals exact."""
-        if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
-            raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
-        line = " ".join(text.split())
-        tree = ast.parse(line, mode="eval").body
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
-                node.value = rational(line[node.col_offset : node.end_col_offset])
-        return tree
-    def value(self, rows: Sequence[Any], at: Mapping[str, Any]) -> Jet:
-        """The mean of some rows of f or g."""
-        total, share = Jet(fmpq(0), at[""]), Jet(fmpq(1, len(rows)), at[""])
-        for tree, numbers, sign in rows:
-            total = total.plus(evaluate(tree, {name: Jet(v, at[""]) for name, v in numbers.items()} | dict(at)), sign)
-        return total.times(share) if len(rows) > 1 else total
+class Row:
+    """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides.
+    Two formulas that differ in the side of one edge only have to agree on it, up to one order less than is asked for.
+    Going from edge to edge, so do any two wherever both may hold. Then the derivatives below that order exist, and the
+    last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
+    def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
+        self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
+    def field(self, box: Box, order: int) -> Any: return self.jet(variables(self.names, balls(box), order))
+    def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:
+        """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
+        sides = list[int]()
+        def side(gap: Jet) -> int:
+            sign: int = (gap.value > 0) - (gap.value < 0)
+            if not sign:
+                edge, factor = self.kept(self.edge, tuple(sides))
+                if factor and edge not in known: raise Lacking(edge)
+                sign = factor and factor * known[edge]
+            sides.append(sign)
+            return sign
+        if len(known) > 4: raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
+        try:  # of what holds on an edge only, the value
+            flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
+            return [(known, evaluate(self.tree, {**self.numbers, **flat, "?": side}), tuple(sides))]
+        except Lacking as lacking:
+            return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
+    def jet(self, at: Mapping[str, Any]) -> Any:
+        """The hull of all formulas, if they agree where they have to."""
+        leaves = self.leaves(at, {})
+        for (a, _, one), (b, _, two) in combinations(leaves, 2):
+            edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
+            on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
+            if not more and on >= zeros and self.kept(self.contact, one, two, edge) < (0 if on else max(0, at[""] - 1)):
+                raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
+        return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
+    def kept(self, use: Callable[..., Any], *key: Any) -> Any:
+        """What is found, once, in polynomials in the variables and in other functions, as many as it takes."""
+        more = set[str]()
+        while key not in self.found:
+            try: self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"), *key)
+            except Lacking as lacking: more.add(lacking.args[0])
+        return self.found[key]
+    def formal(self, ring: Any, sides: Sequence[int], order: int = 0, /, **given: Jet) -> Any:
+        """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
+        gaps, one = list[Any](), ring.constant(1)
+        def side(gap: Jet) -> int:
+            gaps.append(gap.value * one)
+            return sides[len(gaps) - 1]
+        at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
+        try: return evaluate(self.tree, {**self.numbers, "": order, "1": one, **at, **given, "?": side})
+        except IndexError: return gaps[-1]
+    def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:
+        """The edge of the next switch, named by the first sides that lead to a multiple of its gap, and its sign."""
+        c = (gap := self.formal(ring, sides)).leading_coefficient()
+        return self.found.setdefault(str(gap / c) if c != 0 else "0", sides), (c > 0) - (c < 0)
+    def contact(self, ring: Any, one: Sequence[int], two: Sequence[int], edge: Sequence[int]) -> int:
+        """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by Taylor series in the gap,
+        where that may take the place of a variable; else their difference is divided by the gap, again and again."""
+        def apart(order: int, /, **given: Jet) -> Any:
+            return self.formal(ring, one, order, **given).plus(self.formal(ring, two, order, **given), -1)
+        gap, k = self.formal(ring, edge), 0
+        within = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
+        for name, v in zip(self.names, ring.gens(), strict=False):
+            if (slope := gap.derivative(name)) != 0 and slope.is_constant() and name not in re.findall(r"\w+", within):
+                parts = apart(5, **{name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}).parts
+                return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
+        rest = apart(0).value + 0 * gap
+        while k < 6 and divmod(rest, gap)[1] == 0: rest, k = divmod(rest, gap)[0], k + 1
+        return k - 1
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
@@ -229,65 +242,82 @@ def length(entries: Iterable[Any]) -> Any: return sum((arb(e) * e for e in entri
 def balls(box: Box) -> list[Any]: return [a if a == b else arb((a + b) / 2, (b - a) / 2) for a, b in box]
 def inside(p: Box, q: Box) -> bool: return all(c <= a and b <= d for (a, b), (c, d) in zip(p, q, strict=True))
 def overlap(p: Box, q: Box) -> bool: return all(a <= d and c <= b for (a, b), (c, d) in zip(p, q, strict=True))
-def split(box: Box) -> tuple[Box, Any]:
-    """The centre of a box, and the column of what is beside it."""
+def split(box: Box) -> tuple[Box, Any]:  # the centre, and the column of what is beside it
     return tuple(((a + b) / 2,) * 2 for a, b in box), arb_mat([[arb(0, (b - a) / 2)] for a, b in box])
-
 def definite(matrix: Any, shift: Any = 0) -> bool:
     """Whether every symmetric matrix inside, plus shift times I, is positive definite: by the pivots of the middle."""
-    n, rows = matrix.nrows(), middle(matrix).tolist()
-    for k in range(n):  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
-        rows[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
+    n, m = matrix.nrows(), middle(matrix).tolist()  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
+    for k in range(n): m[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
     for k in range(n):
-        if not (rows[k][k] > 0 and rows[k][k].is_finite()):
-            return False
-        for i, j in combinations_with_replacement(range(k + 1, n), 2):
-            rows[i][j] = rows[j][i] = rows[i][j] - rows[k][i] * rows[k][j] / rows[k][k]
+        if not (m[k][k] > 0 and m[k][k].is_finite()): return False
+        for i, j in multisets(range(k + 1, n), 2): m[i][j] = m[j][i] = m[i][j] - m[k][i] * m[k][j] / m[k][k]
     return True
-
 def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
     """Whether |T[u, v, ...]| <= bound for all unit vectors and all T whose entries are in these balls.
-
     It is so if a matrix that T unfolds into has such a norm, or if it is so on cones that cover the first axis."""
     tensor, less = [t.mid() for t in tensor], length(t.rad() for t in tensor)
     bound, shape = (bound - less).lower(), [n for n in shape if n > 1]
     order, steps = len(shape), [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    if all(t == 0 for t in tensor) or not bound > 0:
-        return bool(bound >= 0) and all(t == 0 for t in tensor)
+    if all(t == 0 for t in tensor) or not bound > 0: return bool(bound >= 0) and all(t == 0 for t in tensor)
     ranges = [range(0, n * step, step) for n, step in zip(shape, steps, strict=True)]
     for rows in (chosen for count in range(order // 2 + 1) for chosen in combinations(range(order), count)):
         across = [sum(at) for at in product(*(ranges[axis] for axis in range(order) if axis not in rows))]
         matrix = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
         turned = matrix.transpose()
-        if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound):
-            return True
+        if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound): return True
     signs = product((1.0, -1.0), repeat=shape[0] - 1) if order > 2 else ()
     cones = [[[s * (i == k) for i in range(shape[0])] for k, s in enumerate((1.0, *sign))] for sign in signs]
     return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 48) for c in cones)
-
 def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequence[float]], deeper: int) -> bool:
     """The same for unit vectors u = sum of a_i v_i of the first axis, a_i >= 0.
-
     |T[u]| is convex: at most the largest |T[v_i]| times sum a_i, and that is at most |z| for the z with z.v_i = 1."""
     scale = length(arb_mat(cone).solve(arb_mat([[1] for _ in cone])).entries())
-    if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()):
-        return True
-    pairs = combinations(range(len(cone)), 2)
-    gap, i, j = max((sum((a - b) ** 2 for a, b in zip(cone[i], cone[j], strict=True)), i, j) for i, j in pairs)
-    half = [(a + b) / (4 - gap) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
+    if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()): return True
+    gap, i, j = max((dist(cone[i], cone[j]), i, j) for i, j in combinations(range(len(cone)), 2))
+    half = [(a + b) / (4 - gap**2) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
+def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
+    """Derivatives of a function, all over a box; a function answers with its jet over a box, to an order."""
+    jet = field(box, len(indices[0]))
+    return [arb(jet.at(*index)) for index in indices]
 
-class Phi:
-    """The jets of Phi over boxes in x; ``near`` is where Newton's method for y* begins, which may be anywhere."""
-    def __init__(self, problem: Problem, near: Mapping[str, Any]) -> None:
-        self.problem, self.d, self.own = problem, len(problem.x), range(len(problem.x), len(problem.names))
-        self.near, self.eye = arb_mat([[rational(near.get(name, 0))] for name in problem.y]), eye(len(problem.y))
-    def lower(self, x: Sequence[Any], y: Any) -> tuple[Any, Any, Any]:
+def parsed(text: str) -> Any:
+    """The tree of an expression, its decimals exact."""
+    if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
+        raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
+    line = " ".join(text.split())
+    tree = ast.parse(line, mode="eval").body
+    numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value is not True]
+    for node in numbers: node.value = rational(line[node.col_offset : node.end_col_offset])
+    return tree
+class Problem:
+    """A problem file: f and g for each row of data, y* and Phi; ``near`` is where the search for y* begins."""
+    def __init__(self, text: str, near: Mapping[str, Any] | None = None) -> None:
+        table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
+        kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
+        extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
+        if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra: raise Refused("a key is wrong")
+        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]
+        self.x, self.y, xi, zeta = (v.replace(",", " ").split() if isinstance(v, str) else v for v in lists)
+        self.names, numbers = self.x + self.y, {name: rational(v) for name, v in table["parameters"].items()}
+        self.near = arb_mat([[rational(near[name] if near and name in near else 0)] for name in self.y])
+        self.own, taken = range(len(self.x), len(self.names)), [*self.names, *xi, *zeta, *numbers]
+        if len(set(taken)) < len(taken) or not all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) for name in taken):
+            raise Refused("a name of the problem is none, or stands twice")
+        for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
+            tree = parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
+            rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
+            self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
+    def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:
+        """The mean of all rows of f or g, up to an order."""
+        at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
+        return reduce(Jet.plus, (row.jet(at) for row in self.rows[key])).times(Jet(fmpq(1, len(self.rows[key])), order))
+    def lower(self, x: Sequence[Any], y: Any) -> list[Any]:
         """grad_y g, g_yx and g_yy."""
-        jet = self.problem.value(self.problem.rows["g"], variables(self.problem.names, [*x, *y.entries()], 2))
-        hess = (arb_mat([[jet.at(j, k) for k in group] for j in self.own]) for group in (range(self.d), self.own))
-        return arb_mat([[jet.at(j)] for j in self.own]), *hess
+        jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
+        groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
+        return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
     def y_star(self, box: Box) -> Any:
         """Balls that hold y*(x) for all x of a box: Newton's method in its centre, then Krawczyk's test over all."""
         c, away, x, y = [(a + b) / 2 for a, b in box], split(box)[1], balls(box), self.near
@@ -295,58 +325,51 @@ class Phi:
             grad, _, hess = self.lower(c, y)
             inverse = middle(middle(hess).inv())
             step, tiny = inverse * grad, arb(2) ** (12 - flint.ctx.prec) * (1 + length(y.entries()))
-            if length(middle(step).entries()) < tiny:
-                break
+            if length(middle(step).entries()) < tiny: break
             y = middle(y - step)
         self.near, step = y, inverse * (self.lower(c, y)[0] + self.lower(x, y)[1] * away)
         moved = arb_mat([[arb(0, 2 * s.abs_upper() + tiny)] for s in step.entries()])
         for _ in range(8):
-            image = (self.eye - inverse * self.lower(x, y + moved)[2]) * moved - step
+            image = (eye(len(y.entries())) - inverse * self.lower(x, y + moved)[2]) * moved - step
             if all(map(arb.contains_interior, moved.entries(), image.entries())):
-                return y + (self.eye - inverse * self.lower(x, y + image)[2]) * image - step
+                return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
-    def jet(self, box: Box, order: int) -> Jet:
+    def jet(self, box: Box, order: int) -> Any:
         """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
-        x, y = balls(box), [[{0: v}, *({} for _ in range(order + 1))] for v in self.y_star(box).entries()]
+        at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
-            at = variables(self.problem.names, [*x, *(fmpq(0) for _ in self.own)], k + 1)
-            at |= {name: at[name].plus(Jet(0, 0, v[: k + 2])) for name, v in zip(self.problem.y, y, strict=True)}
-            g = self.problem.value(self.problem.rows["g"], at)
+            g = self.value("g", at, k + 1)
             g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
-            if not definite(g_yy):
-                raise ArithmeticError("g_yy was not proved to be positive definite")
-            inverse = middle(middle(g_yy).inv()) if len(y) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
-            for index in combinations_with_replacement(range(self.d), k):
+            if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
+            inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
+            for index in multisets(range(len(self.x)), k):
                 key = sum(1 << 3 * i for i in index)
                 right = inverse * arb_mat([[g.parts[k + 1].get(key + (1 << 3 * j), fmpq(0))] for j in self.own])
-                found = (inverse * g_yy).solve(right) if len(y) > 1 else right
-                for parts, value in zip(y, found.entries(), strict=True):
-                    parts[k] |= {} if value == 0 else {key: -value}
-        at = variables(self.problem.x, x, order)
-        at |= {name: Jet(0, 0, parts[: order + 1]) for name, parts in zip(self.problem.y, y, strict=True)}
-        return self.problem.value(self.problem.rows["f"], at)
+                found = (inverse * g_yy).solve(right) if len(self.own) > 1 else right
+                for name, value in zip(self.y, found.entries(), strict=True):
+                    at[name].parts[k] |= {} if value == 0 else {key: -value}
+        return self.value("f", at, order)
     def newton(self, box: Box) -> tuple[Any, Any]:
         """Krawczyk's image of a box, in which all zeros of grad Phi are (None: there are none), and Hess Phi."""
-        every, (centre, away) = range(self.d), split(box)
+        every, (centre, away) = range(len(self.x)), split(box)
         jet, first = self.jet(box, 2), self.jet(centre, 1)
         hess, grad = arb_mat([[jet.at(i, j) for j in every] for i in every]), arb_mat([[first.at(i)] for i in every])
         if not all(arb(jet.at(i)).contains(0) and (grad + hess * away)[i, 0].contains(0) for i in every):
             return None, hess
         inverse = middle(middle(hess).inv())
-        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(self.d) - inverse * hess) * away, hess
+        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(len(self.x)) - inverse * hess) * away, hess
 
 class Checker:
     """One certificate against one problem; ``sentences`` and ``numbers`` are what has been proved so far."""
     def __init__(self, problem: Problem, content: Mapping[str, Any]) -> None:
         self.problem, self.content, self.kind, self.boxes = problem, content, content["kind"], 0
-        self.sentences, self.numbers = list[str](), dict[str, Any]()
-        self.names = problem.names if self.kind in ("block", "joint") else problem.x
-        self.phi, self.box = Phi(problem, content["near"]), self.region(content["box"])
+        self.names, self.numbers = problem.names if self.kind in ("block", "joint") else problem.x, dict[str, Any]()
+        self.box = box = self.region(content["box"])
+        self.sentences = [f"over {', '.join(f'{v} in [{a}, {b}]' for v, (a, b) in zip(self.names, box, strict=True))}:"]
     def region(self, table: Mapping[str, Any]) -> Box:
         ends = tuple((rational(table[name][0]), rational(table[name][1])) for name in self.names)
-        if len(table) != len(ends) or any(low > high for low, high in ends):
-            raise Refused("a box of the certificate is none of the problem")
+        if len(table) != len(ends) or any(a > b for a, b in ends): raise Refused("a box is none of the problem")
         return ends
     def cover(self, what: str, cuts: str, test: Callable[[Box], Any]) -> None:
         """Each leaf of the cover passes the test, or is cut until its parts do: a test says where to cut, or None."""
@@ -355,8 +378,7 @@ class Checker:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
             word = "." if deeper else next(words, "none")
             where = test(box) if word == "." else (int(word), None)
-            if where is None:
-                continue
+            if where is None: continue
             if self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box):
                 raise NotProved(f"{what} was not proved where {', '.join(f'[{float(a)}, {float(b)}]' for a, b in box)}")
             axis, at = where[0], sum(box[where[0]]) / 2 if where[1] is None else where[1]
@@ -365,100 +387,87 @@ class Checker:
     def widest(self, box: Box) -> tuple[int, Any]:
         shares = [(b - a) / (d - c) if d > c else fmpq(0) for (a, b), (c, d) in zip(box, self.box, strict=True)]
         return shares.index(max(shares)), None
-    def bounded(self, name: str, field: Field, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
+    def bounded(self, name: str, field: Any, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
         def fits(entries: Sequence[Any]) -> bool:
-            if name == "mu":
-                return definite(arb_mat(*shape, entries), bound)
+            if name == "mu": return definite(arb_mat(*shape, entries), bound)
             return norm_fits([e.abs_upper() for e in entries], shape, bound) or norm_fits(entries, shape, bound)
         def test(box: Box) -> Any:
             every, (centre, away) = range(len(box)), split(box)
             try:
-                natural = [arb(field(box, len(shape)).at(*index)) for index in indices]
-                if fits(natural):
-                    return None
-                jet, inner = field(box, len(shape) + 1), field(centre, len(shape))
-                moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
-                means = [sum(move, arb(inner.at(*index))) for move, index in zip(moves, indices, strict=True)]
-                if fits([a.intersection(b) for a, b in zip(natural, means, strict=True)]):
-                    return None
-            except ArithmeticError:
-                return self.widest(box)  # what is undefined here may be defined on both halves
+                natural = entries(field, box, indices)
+                if fits(natural): return None
+                try:
+                    jet, inner = field(box, len(shape) + 1), entries(field, centre, indices)
+                    moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
+                    if fits([*map(arb.intersection, natural, map(sum, moves, inner))]): return None  # mean value form
+                except ArithmeticError:  # at an edge: the axis is cut without which most would be gained
+                    flat = [entries(field, (*box[:k], centre[k], *box[k + 1 :]), indices) for k in every]
+                    moves = [[n.rad() - e.rad() for e in less] for n, *less in zip(natural, *flat, strict=True)]
+            except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
             sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
         self.cover(name, cuts, test)
-    def attained(self, name: str, claim: Any, field: Field, indices: Sequence[Any]) -> None:
+    def attained(self, name: str, claim: Any, field: Any, indices: Sequence[Any]) -> None:
         """The norm at a point of the box, along given directions, reaches the lower end (of mu, the upper one)."""
         point = self.region({key: (value, value) for key, value in claim["point"].items()})
-        values, size = [arb(field(point, len(indices[0])).at(*index)) for index in indices], arb(1)
+        found, size = entries(field, point, indices), arb(1)
         for vector in reversed([[rational(v) for v in vector] for vector in claim["directions"]]):
             size, n = size * length(vector), len(vector)
-            values = [sum(map(arb.__mul__, values[k : k + n], vector), arb(0)) for k in range(0, len(values), n)]
-        end = -rational(claim["upper"]) if name == "mu" else rational(claim["lower"])
-        reached = (-values[0] if name == "mu" else abs(values[0])) >= end * size
-        if len(values) > 1 or not (size > 0 and reached and inside(point, self.box)):
+            found = [sum(map(arb.__mul__, found[k : k + n], vector), arb(0)) for k in range(0, len(found), n)]
+        got, end = (-found[0], -rational(claim["upper"])) if name == "mu" else (abs(found[0]), rational(claim["lower"]))
+        if len(found) > 1 or not (size > 0 and got >= end * size and inside(point, self.box)):
             raise NotProved(f"{name} was not proved to reach its claimed end at the point given")
     def brackets(self) -> None:
         """Every block that a number has to bound, for every row of data; the other end is attained by one of them."""
-        every, d, problem = range(len(self.names)), len(self.problem.x), self.problem
-        axes = {"x": every[:d], "y": every[d:], "z": every}
+        axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
         for name, blocks in BLOCKS[self.kind].items():
             claim, fields = self.content["claims"][name], dict[str, Any]()
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                rows = {str(row[1]): row for row in problem.rows.get(block[0], [(None, None, 1)])}
-                for k, row in enumerate(rows.values()):
-                    def field(box: Box, order: int, row: Any = row) -> Jet:
-                        at = variables(self.names, balls(box), order)
-                        return problem.value([row], at) if row[0] else self.phi.jet(box, order)
+                rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])} or {"": self.problem.jet}
+                for k, field in enumerate(rows.values()):
                     if claim["upper"] != "inf":  # which says nothing
                         self.bounded(name, field, indices, shape, claim, claim["covers"].get(f"{block} {k}", "."))
                     fields[f"{block} {k}"] = field, indices
-            if name == "mu" or rational(claim["lower"]) > 0:
-                self.attained(name, claim, *fields[claim["at"]])
+            if name == "mu" or rational(claim["lower"]) > 0: self.attained(name, claim, *fields[claim["at"]])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
     def stationary(self) -> None:
         """Each point is the one zero of grad Phi in a box, and near; all others are in boxes listed as undecided."""
         alone, near = ([self.region(point[key]) for point in self.content["points"]] for key in ("alone", "near"))
-        for point, *boxes in zip(self.content["points"], alone, near, strict=True):
-            for box in boxes:
-                image, hess = self.phi.newton(box)
+        for point, outer, inner in zip(self.content["points"], alone, near, strict=True):
+            for box in (outer, inner):
+                image, hess = self.problem.newton(box)
                 if image is None or not all(a < i < b for i, (a, b) in zip(image.entries(), box, strict=True)):
                     raise NotProved(f"that there is one stationary point in {point['alone']} was not proved")
             rows = [arb_mat([[*map(rational, v)]]) for v in point["directions"]]
             signs = {s > 0 for s in ((u * hess * u.transpose())[0, 0] for u in rows) if s > 0 or s < 0}
             shown = {"local minimum": definite(hess), "local maximum": definite(-1 * hess), "saddle": len(signs) == 2}
-            placed = inside(boxes[1], boxes[0]) and overlap(boxes[1], self.box)
-            if not (placed and (shown | {"undecided": True})[point["kind"]]):
+            if not (inside(inner, outer) and overlap(inner, self.box) and (shown | {"undecided": True})[point["kind"]]):
                 raise NotProved(f"the kind or the place of the stationary point in {point['near']} was not proved")
             self.sentences.append(f"one stationary point in {point['near']}, kind: {point['kind']}")
-        if any(overlap(*pair) for pair in combinations(near, 2)):
-            raise NotProved("two of the stationary points may be one")
+        if any(overlap(*pair) for pair in combinations(near, 2)): raise NotProved("two stationary points may be one")
         done = alone + [self.region(box) for box in self.content["undecided"]]
         def test(box: Box) -> Any:
-            if any(inside(box, other) for other in done):
-                return None
+            if any(inside(box, other) for other in done): return None
             for other in (o for o in done if overlap(o, box)):  # a piece is cut along the sides of what is done
                 for k, at in ((k, at) for k, ends in enumerate(other) for at in ends if box[k][0] < at < box[k][1]):
                     return k, at
-            try:
-                image = self.phi.newton(box)[0]
-                if image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True)):
-                    return None
-            except ArithmeticError:
-                pass
-            return self.widest(box)
+            try: image = self.problem.newton(box)[0]
+            except ArithmeticError: return self.widest(box)
+            gone = image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True))
+            return None if gone else self.widest(box)
         self.cover("that there are no other stationary points", ".", test)
         self.numbers |= {"points": self.content["points"], "undecided": self.content["undecided"]}
         self.sentences.append(f"no other stationary points in the box outside of {len(done[len(alone):])} open boxes")
     def point(self) -> None:
         """y*, Phi, grad Phi and Hess Phi at one point, each within its radius of what is claimed."""
         flint.ctx.prec = min(MOST_BITS, int(self.content["bits"]))
-        jet, x = self.phi.jet(self.box, 2), list(enumerate(self.names))
-        found = {f"{name}*": v for name, v in zip(self.problem.y, self.phi.y_star(self.box).entries(), strict=True)}
+        jet, x = self.problem.jet(self.box, 3), list(enumerate(self.names))
+        found = {f"{name}*": v for name, v in zip(self.problem.y, self.problem.y_star(self.box).entries(), strict=True)}
         found |= {"Phi": jet.at()} | {f"dPhi/d{a}": jet.at(i) for i, a in x}
         found |= {f"d2Phi/d{a}d{b}": jet.at(i, j) for (i, a), (j, b) in product(x, x)}
         for name, value in found.items():
@@ -469,24 +478,17 @@ class Checker:
 
 def prove(path: str | Path, problem: str | None = None) -> dict[str, Any]:
     """Prove a certificate again; ``problem`` is the text of the consumer's problem file (else the certificate's)."""
-    before, flint.ctx.prec, depth = flint.ctx.prec, BITS, sys.getrecursionlimit()
+    depth = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)  # a long sum is a deep tree
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).open("rb") as file, flint.ctx.workprec(BITS):
             content = json.loads(file.read(LARGEST), parse_float=str, parse_constant=rational)
-        if content["format"] != "bilevel-sym/saved/1" or content["kind"] not in (*BLOCKS, "stationary", "point"):
-            raise Refused("the format, or the kind, is unknown")
-        checker = Checker(Problem(content["problem"] if problem is None else problem), content)
-        getattr(checker, "brackets" if checker.kind in BLOCKS else checker.kind)()
-        where = ", ".join(f"{name} in [{a}, {b}]" for name, (a, b) in zip(checker.names, checker.box, strict=True))
-        said = [f"over {where}:", *checker.sentences]
-        return {"kind": checker.kind, "sentences": said, "numbers": checker.numbers, "boxes": checker.boxes}
-    except (OSError, *SPOILT) as error:
-        raise Refused(f"{error!s:.200}") from None
-    finally:
-        flint.ctx.prec = before
-        sys.setrecursionlimit(depth)
-
+            if content["format"] != "bilevel-sym/saved/1": raise Refused("the format is unknown")
+            checker = Checker(Problem(content["problem"] if problem is None else problem, content["near"]), content)
+            {"stationary": checker.stationary, "point": checker.point}.get(checker.kind, checker.brackets)()
+            return {key: getattr(checker, key) for key in ("kind", "sentences", "numbers", "boxes")}
+    except (OSError, *SPOILT) as error: raise Refused(f"{error!s:.200}") from None
+    finally: sys.setrecursionlimit(depth)
 def main(words: Sequence[str]) -> int:
     try:
         mine = Path(words[2]).read_text(encoding="utf-8") if words[1:2] == ["--problem"] else None
@@ -495,6 +497,4 @@ def main(words: Sequence[str]) -> int:
         print(f"{'not proved' if isinstance(error, NotProved) else 'error'}: {error}", file=sys.stderr)
         return 1 if isinstance(error, NotProved) else 2
     return 0
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+if __name__ == "__main__": raise SystemExit(main(sys.argv[1:]))

@@ -123,7 +123,7 @@ class _Finder:
 
     def __init__(self, problem: BilevelProblem, box: Box, near: Mapping[str, str]) -> None:
         self.names = box.names or ()
-        self.phi = recheck.Phi(recheck.Problem(problem_text(problem)), near)
+        self.problem = recheck.Problem(problem_text(problem), near)
 
     def boxes(self, point: StationaryPoint) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """The largest of several boxes, and one as narrow as what is known of the point."""
@@ -142,7 +142,7 @@ class _Finder:
         exact = tuple((fmpq(a.numerator, a.denominator), fmpq(b.numerator, b.denominator)) for a, b in box)
         with precision(recheck.BITS):
             try:
-                image = self.phi.newton(exact)[0]
+                image = self.problem.newton(exact)[0]
             except ArithmeticError:
                 return False
             return image is not None and all(a < i < b for i, (a, b) in zip(image.entries(), exact, strict=True))
