@@ -33,7 +33,7 @@ from verify.measures.batch_moments import (
 from verify.measures.batch_solutions import Batches
 from verify.measures.cases import Case, tightest
 from verify.measures.samples import BITS, Samples, ends, samples_of
-from verify.measures.stocbio_bounds import series_rest, shifted, solved_points
+from verify.measures.stocbio_bounds import mean_hypergradient, series_rest, shifted, solved_points
 from verify.registry import Claim
 from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
 from verify.study import study_of
@@ -438,3 +438,19 @@ def test_where_bounds_are_put_to_the_test() -> None:
     for share, y in ((0, 3.0), (0.25, 5.5), (-0.5, -2.0)):  # of half the box in y, [-10, 10], from y* = 3
         assert [float(value) for value in shifted(samples, points[3], share) or ()] == pytest.approx([y])
     assert shifted(samples, points[3], 0.75) is None
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_mean_of_a_long_series_at_the_solution_is_the_hypergradient(name: str) -> None:
+    """f_x - g_xy v with v by 400 terms is grad Phi at y*, and with one term what its formula says."""
+    problem = zoo.get(name).problem
+    samples = samples_of(study_of(problem))
+    solved = next(iter(solved_points(samples)))
+    kernels, x = problem.mean.kernels, solved.x
+    y = kernels.y_star(x)
+    eta = 1 / float(np.linalg.eigvalsh(kernels.g_yy(x, y))[-1])
+    with precision(BITS):
+        long, short = (mean_hypergradient(samples, solved, solved.y, eta, Q) for Q in (400, 0))
+    np.testing.assert_allclose([float(e) for e in long.entries()], kernels.grad_phi(x), rtol=1e-9, atol=1e-12)
+    wanted = kernels.f_x(x, y) - kernels.g_xy(x, y) @ (eta * kernels.f_y(x, y))
+    np.testing.assert_allclose([float(e) for e in short.entries()], wanted, rtol=1e-9, atol=1e-12)
