@@ -269,8 +269,8 @@ QUICK = {
 }  # fmt: skip
 HARD = {
     ("clip of a linear form", "smoothness"),  # Phi''' = 0 by cancellation: claimed to 6e-27, beyond these balls
-    # a largest value all along a line takes over 20 000 pieces: 18 s, the others were not seen to end
-    ("smoothstep times a function", "constants"), ("smoothstep times a function", "joint"),
+    # a largest value all along a line takes over 20 000 pieces: proved in 18 s, or not within 25 s
+    ("smoothstep times a function", "constants"), ("smoothstep times a function", "joint"),  # the joint ones: not seen to end
     ("smoothstep of a linear form", "constants"), ("smoothstep of a linear form", "joint"),
     ("smoothstep in y", "smoothness"),  # proved, but in 13 s
 }  # fmt: skip
