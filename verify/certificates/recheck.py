@@ -265,16 +265,16 @@ def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
         matrix = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
         turned = matrix.transpose()
         if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound): return True
-    signs = product((1.0, -1.0), repeat=shape[0] - 1) if order > 2 else ()
-    cones = [[[s * (i == k) for i in range(shape[0])] for k, s in enumerate((1.0, *sign))] for sign in signs]
+    signs = product((1, -1), repeat=shape[0] - 1) if order > 2 else ()
+    cones = [[[fmpq(s * (i == k)) for i in range(shape[0])] for k, s in enumerate((1, *sign))] for sign in signs]
     return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 48) for c in cones)
-def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequence[float]], deeper: int) -> bool:
-    """The same for unit vectors u = sum of a_i v_i of the first axis, a_i >= 0.
+def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequence[Any]], deeper: int) -> bool:
+    """The same for unit vectors u = sum of a_i v_i of the first axis, a_i >= 0; v_i exact, or halves might not meet.
     |T[u]| is convex: at most the largest |T[v_i]| times sum a_i, and that is at most |z| for the z with z.v_i = 1."""
     scale = length(arb_mat(cone).solve(arb_mat([[1] for _ in cone])).entries())
     if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()): return True
-    gap, i, j = max((dist(cone[i], cone[j]), i, j) for i, j in combinations(range(len(cone)), 2))
-    half = [(a + b) / (4 - gap**2) ** 0.5 for a, b in zip(cone[i], cone[j], strict=True)]
+    gap, i, j = max((dist(*(map(float, cone[k]) for k in p)), *p) for p in combinations(range(len(cone)), 2))
+    half = [(a + b) * fmpq(round(2**40 / (4 - gap**2) ** 0.5), 2**40) for a, b in zip(cone[i], cone[j], strict=True)]
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
 def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
