@@ -256,8 +256,8 @@ def table(outcomes: Sequence[Outcome], reasons: Mapping[str, str]) -> str:
         some = [o for o in outcomes if paths is None or o.mutant.path in paths]
         if some:
             alike = sum(_is_equivalent(o.mutant, reasons) for o in some)
-            cells = (_share([o.by_verify for o in some], alike), _share([o.by_tests for o in some], alike))
-            lines.append(f"| {kind} | {len(some)} | {alike} | {' | '.join(cells)} |")
+            cells = " | ".join(_share(some, by, reasons) for by in ("by_verify", "by_tests"))
+            lines.append(f"| {kind} | {len(some)} | {alike} | {cells} |")
     for title, silent in (
         ("verify.run", [o.mutant for o in outcomes if o.by_verify == ""]),
         ("the tests", [o.mutant for o in outcomes if o.by_tests == ""]),
@@ -272,21 +272,24 @@ def _is_equivalent(mutant: Mutant, reasons: Mapping[str, str]) -> bool:
     return reasons.get(mutant.key, "").startswith("equivalent")
 
 
-def _share(answers: Sequence[str | None], alike: int) -> str:
+def _counts(outcomes: Sequence[Outcome], by: str, reasons: Mapping[str, str]) -> tuple[int, int, int]:
+    """How many were noticed, how many were asked about, and how many of these are not equivalent."""
+    asked = [o for o in outcomes if getattr(o, by) is not None]
+    real = sum(not _is_equivalent(o.mutant, reasons) for o in asked)
+    return sum(bool(getattr(o, by)) for o in asked), len(asked), real
+
+
+def _share(outcomes: Sequence[Outcome], by: str, reasons: Mapping[str, str]) -> str:
     """How many noticed, and what share that is of all and of those that are not equivalent."""
-    asked = [answer for answer in answers if answer is not None]
-    noticed = sum(map(bool, asked))
-    if not asked or alike >= len(asked):
-        return f"{noticed} of {len(asked)}"
-    return f"{noticed} ({noticed / len(asked):.1%}, {noticed / (len(asked) - alike):.1%})"
+    noticed, asked, real = _counts(outcomes, by, reasons)
+    return f"{noticed} ({noticed / asked:.1%}, {noticed / real:.1%})" if real else f"{noticed} of {asked}"
 
 
 def reached(outcomes: Sequence[Outcome], reasons: Mapping[str, str]) -> bool:
     """Whether both targets are met by those who were asked, of the mutants that are not equivalent."""
-    real = [o for o in outcomes if not _is_equivalent(o.mutant, reasons)]
-    for answers, target in (([o.by_verify for o in real], TARGET_VERIFY), ([o.by_tests for o in real], TARGET_TESTS)):
-        asked = [answer for answer in answers if answer is not None]
-        if sum(map(bool, asked)) < target * len(asked):
+    for by, target in (("by_verify", TARGET_VERIFY), ("by_tests", TARGET_TESTS)):
+        noticed, _, real = _counts(outcomes, by, reasons)
+        if noticed < target * real:
             return False
     return True
 

@@ -34,8 +34,7 @@ BAD = ("VIOLATED", "INCONCLUSIVE")
 def verdicts(name: str, claims: Sequence[str] | None, variant: Variant) -> dict[str, str]:
     """What is said of each statement, or of some, about a problem of the zoo."""
     report = verify.run(zoo.get(name).problem, claims=claims, rng=0, effort="quick", variant=variant)
-    said = {f"{result.label} {result.part}".strip(): str(result.verdict) for result in report.results}
-    return {f"{key}, {variant}": verdict for key, verdict in said.items()}
+    return {f"{result.label} {result.part}".strip() + f", {variant}": str(result.verdict) for result in report.results}
 
 
 def noticed(before: dict[str, str], now: dict[str, str]) -> str:

@@ -233,7 +233,7 @@ class Row:
                 parts = apart(5, **{name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}).parts
                 return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
         rest = apart(0).value + 0 * gap
-        while k < 6 and divmod(rest, gap)[1] == 0: rest, k = divmod(rest, gap)[0], k + 1
+        while k < 6 and (shared := divmod(rest, gap))[1] == 0: rest, k = shared[0], k + 1
         return k - 1
 
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])

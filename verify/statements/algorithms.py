@@ -237,25 +237,28 @@ def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
         if flat:
             step = math.sqrt(setting.eta * SEARCH * F) / 4
             allowed = [x + step * u, x - step * u]
-            sides = [setting.estimator.estimate(study.exact, z, y0=t.y[0], v0=t.v[0]).phi_hat for z in allowed]
-            if not printed:
+            if not printed:  # the side is no coin's: the lower one, and of equals the first
+                sides = [setting.estimator.estimate(study.exact, z, y0=t.y[0], v0=t.v[0]).phi_hat for z in allowed]
                 allowed = allowed[:1] if sides[0] <= sides[1] else allowed[1:]
         apart = min(float(np.abs(t.x[1] - there).max()) for there in allowed)
-        rounding = (1e-6 if flat else 1e-9) * (1 + float(np.abs(x).max()))
-        yield Agreement(f"the move from point {row}", apart, rounding, point)
+        yield Agreement(f"the move from point {row}", apart, 1e-9 * (1 + float(np.abs(x).max())), point)
         yield Agreement(f"the mark at point {row}", float(bool(t.perturbed[0]) != flat), 0.5, point)
-        yield from _counted(setting, run, row, first + 1 if flat and first is not None else 0, printed)
+        searched = first + 1 if flat and first is not None else 0
+        for name, off in _miscounted(setting, run, searched, printed):
+            yield Agreement(f"{name} at point {row}", off, 0.5, point)
 
 
-def _counted(setting: _Setting, run: Solution, row: int, searched: int, printed: bool) -> Iterator[Agreement]:
-    """An estimate at each of two points; in between those of the search and two looks; as printed one more instead."""
+def _miscounted(setting: _Setting, run: Solution, searched: int, printed: bool) -> Iterator[tuple[str, float]]:
+    """How far each counter is from an estimate at each of two points, and those in between.
+
+    These are those of the search and two looks; as printed one more in place of the looks.
+    """
     estimator: Any = setting.estimator
     inner = estimator.longer() if printed else estimator
     more = searched + (1 if printed else 2) if searched else 0
     for name, calls in estimator.cost.items():
         wanted = 2 * calls + more * inner.cost[name]
-        counted = float(getattr(run.counters, name))
-        yield Agreement(f"{name} at point {row}", abs(counted - wanted), 0.5)
+        yield name, abs(float(getattr(run.counters, name)) - wanted)
 
 
 @dataclass(frozen=True)
@@ -344,10 +347,10 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
 def _rows(setting: _Setting, algorithm: StocBiO, run: Solution, row: int, looks: int) -> Agreement:
     """Rows that were asked for beside those of StocBiO's own steps: whole estimates on frozen batches, if one only."""
     points, cost = len(run.trajectory.x), setting.estimator.cost  # type: ignore[attr-defined]
-    own = {"G_f": 2 * algorithm.batch_f, "G_g": algorithm.D * algorithm.S, "JV_g": algorithm.batch_g}
-    sizes = {"G_f": algorithm.batch_f, "G_g": algorithm.batch_g, "JV_g": algorithm.batch_g}
-    beside = {name: int(getattr(run.counters, name)) - points * own[name] for name in own}
-    estimates = {beside[name] / (cost[name] * sizes[name]) for name in own if cost[name]}
+    of_f, of_g = algorithm.batch_f, algorithm.batch_g
+    own = {"G_f": 2 * of_f, "G_g": algorithm.D * algorithm.S, "JV_g": of_g, "HV_g": sum(algorithm.sizes)}
+    beside = {name: int(getattr(run.counters, name)) - points * rows for name, rows in own.items()}
+    estimates = {beside[name] / (calls * (of_f if name == "G_f" else of_g)) for name, calls in cost.items() if calls}
     count = min(estimates)
     right = len(estimates) == 1 and (count == looks if looks else count >= 1 and count == int(count))
     return Agreement(f"rows at point {row}", float(not right), 0.5)
