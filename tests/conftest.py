@@ -1,12 +1,19 @@
 """Hypothesis profiles: ``dev`` (default), ``ci`` (where CI is set) and ``thorough`` (before a release)."""
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
 
 # symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-settings.register_profile("dev", max_examples=25, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("dev", max_examples=15, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("ci", max_examples=25, derandomize=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("thorough", max_examples=1000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -130,16 +131,26 @@ VERIFY_ALLOWED = {(room, "certificates") for room in ("regularity", "phi_smoothn
 VERIFY_ALLOWED |= {("report", "plotting")}  # and a report draws itself
 
 
+@lru_cache(maxsize=1000)
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def sources() -> Iterator[Path]:
+    for package in ("bilevel_sym", "verify"):
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """The dotted names that a file imports, without those for the type checker alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree_of(path)))
     for_types = {
         id(node)
-        for block in ast.walk(tree)
+        for block in nodes
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in for_types:
             continue
         if isinstance(node, ast.Import):
@@ -203,14 +214,12 @@ def test_every_module_has_its_place() -> None:
 
 def citations() -> Iterator[tuple[str, str, str]]:
     """(file, what stands before the label, label) for every ``Paper:`` line of a docstring."""
-    for package in ("bilevel_sym", "verify"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(tree):
-                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                    for line in re.findall(r"^\s*Paper: (.*)$", ast.get_docstring(node) or "", re.M):
-                        for cited, label in re.findall(r"([A-Z][^\[\]]*?) \[([^\]]+)\]", line):
-                            yield path.name, cited, label
+    for path in sources():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                for line in re.findall(r"^\s*Paper: (.*)$", ast.get_docstring(node) or "", re.M):
+                    for cited, label in re.findall(r"([A-Z][^\[\]]*?) \[([^\]]+)\]", line):
+                        yield path.name, cited, label
 
 
 def test_every_citation_exists_and_carries_its_number() -> None:
@@ -246,10 +255,9 @@ def test_text_never_reaches_an_evaluator() -> None:
         "lambdify",
         "__import__",
     }
-    for path in [*(ROOT / "bilevel_sym").rglob("*.py"), *(ROOT / "verify").rglob("*.py")]:
-        source = path.read_text(encoding="utf-8")
-        assert "pickle" not in source, path
-        for node in ast.walk(ast.parse(source)):
+    for path in sources():
+        assert "pickle" not in path.read_text(encoding="utf-8"), path
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 attribute_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
@@ -260,8 +268,8 @@ def test_text_never_reaches_an_evaluator() -> None:
 
 
 def test_nothing_mutable_lives_at_module_level() -> None:
-    for path in [*(ROOT / "bilevel_sym").rglob("*.py"), *(ROOT / "verify").rglob("*.py")]:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path in sources():
+        for node in tree_of(path).body:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, (ast.List, ast.Set)):
                 names = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
                 assert names == "__all__", f"{path.name}: {names}"

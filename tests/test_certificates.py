@@ -337,6 +337,7 @@ ROUGH_TEXTS = {name: problem_text(problem_of(f, g)) for name, (f, g, _) in ROUGH
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUGH_TEXTS)
 def test_pieces_that_do_not_agree_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """And the one reason is contact: a checker that takes it for granted accepts them, where all formulas exist."""

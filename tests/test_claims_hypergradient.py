@@ -155,6 +155,7 @@ def test_a_box_that_y_star_leaves_is_said_so() -> None:
 # ---- the print -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["eq:warmstart-y", "eq:warmstart-v"])
 def test_the_printed_recursions_break_at_a_perturbation(label: str) -> None:
     """They bound how far x has moved by the estimate, and a perturbation moves it too."""

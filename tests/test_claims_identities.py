@@ -278,6 +278,7 @@ def problems(draw: st.DrawFn) -> BilevelProblem:
     return BilevelProblem(f, g, x, y, box=box)
 
 
+@pytest.mark.slow
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_identities_hold_on_random_problems(problem: BilevelProblem, seed: int) -> None:
     for result in results(problem, seed=seed).values():

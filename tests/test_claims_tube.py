@@ -208,6 +208,7 @@ def test_a_search_that_stops_early_is_still_true() -> None:
     assert rough.lower <= fine.lower <= fine.upper <= rough.upper
 
 
+@pytest.mark.slow
 def test_perturbations_help() -> None:
     result = found("Figure: exp", "tube", d=5)[""]
     assert result.verdict is Verdict.HOLDS

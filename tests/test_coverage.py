@@ -132,6 +132,7 @@ def test_the_ledger_names_the_labels_of_the_audit() -> None:
         assert named <= set(row.labels), (row.number, named - set(row.labels))
 
 
+@pytest.mark.slow
 def test_rows_without_claims_are_computed_and_stand() -> None:
     rows = list(computed())
     assert len(rows) > 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import hypothesis.strategies as st
@@ -332,9 +333,12 @@ def kinked(n: int) -> BilevelProblem:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "problem", [logistic(3, 130), logistic(2, 120, named=False), kinked(2)], ids=["named", "log", "all"]
+    "build",
+    [lambda: logistic(3, 130), lambda: logistic(2, 120, named=False), lambda: kinked(2)],
+    ids=["named", "log", "all"],
 )
-def test_blocks_of_a_large_problem_are_those_of_the_calculus(problem: BilevelProblem) -> None:
+def test_blocks_of_a_large_problem_are_those_of_the_calculus(build: Callable[[], BilevelProblem]) -> None:
+    problem = build()
     large = derive(problem, closed_form=False)
     assert large.blocks._large
     symbols = sorted(symbols_in(problem.f) | symbols_in(problem.g) | set(large.v), key=str)

@@ -151,6 +151,7 @@ def test_source_runs_alone(closed: Any) -> None:
     np.testing.assert_allclose(got["hess_phi"], np.array(exact.hess_phi.subs(at).evalf(20), float), rtol=1e-13)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=20)
 @given(solved=st.sampled_from(SHAPES).flatmap(lambda s: solved_problems(*s)))
 def test_source_blocks_give_the_numbers_of_the_formulas(solved: Solved) -> None:

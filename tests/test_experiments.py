@@ -47,6 +47,7 @@ def check_files(out: Path, name: str, lines: list[str], *pictures: str) -> tuple
 # ---- figure 1 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure1_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(figure1.report(tmp_path, settings=SMALL1))

@@ -78,6 +78,7 @@ def worst(compare: Callable[..., Iterator[Agreement]]) -> float:
     return max(item.ratio for item in compare(*asked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compare", "module", "name", "field"), OFF, ids=lambda value: value if isinstance(value, str) else ""
 )

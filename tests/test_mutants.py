@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PATHS = [path for paths in TARGETS.values() for path in paths]
 
 
+@pytest.mark.slow
 def test_there_are_enough_of_them_and_always_the_same() -> None:
     first, second = chosen(ROOT, 240, 0), chosen(ROOT, 240, 0)
     assert first == second
@@ -24,6 +25,7 @@ def test_there_are_enough_of_them_and_always_the_same() -> None:
     assert chosen(ROOT, 240, 1) != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_each_changes_what_is_computed_and_nothing_else(path: str) -> None:
     text = (ROOT / path).read_text("utf-8")

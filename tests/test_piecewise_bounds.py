@@ -143,6 +143,7 @@ ROUGH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUGH)
 def test_what_does_not_agree_stays_refused(name: str) -> None:
     f, g, block = ROUGH[name]

@@ -201,6 +201,7 @@ def test_without_a_fault_the_claim_holds(problem: str, label: str) -> None:
     assert any(result.tested for result in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
     plant, problem, label = FAULTS[name]

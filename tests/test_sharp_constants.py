@@ -345,6 +345,7 @@ def test_the_claims_judge_by_the_better_reading(make: Any, label: str, part: str
     assert sharp.evidence == "certified" or "jointly" in sharp.message
 
 
+@pytest.mark.slow
 def test_where_the_blocks_are_better_they_are_taken() -> None:
     problem = zoo.get("block_extremal").problem
     for label in ("grad-Lipschitz", "hess-Lipschitz"):

@@ -159,6 +159,10 @@ def test_refusals() -> None:
         smoothness(free, Box({"x": (0, 1)}), seconds=float("nan"))
     with pytest.raises(InvalidProblem, match="wants a problem"):
         smoothness("x", Box({"x": (0, 1)}))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_refusals_of_what_is_not_smooth() -> None:
     concave = BilevelProblem("x*y", "x*y**2/2 + y**4/4 - y", "x", "y")
     with pytest.raises(AssumptionViolated):
         smoothness(concave, Box({"x": (-2, -1)}), effort=0.1)

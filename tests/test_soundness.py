@@ -345,6 +345,7 @@ def number_of(kind: str, total: int) -> int:
     return int(CHECKS[kind][1] * total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHECKS)
 def test_claims_hold_on_a_sample(kind: str) -> None:
     assert CHECKS[kind][0](number_of(kind, 12_000), seed=1) >= 0.5 * number_of(kind, 12_000)

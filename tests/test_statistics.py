@@ -140,6 +140,7 @@ def test_the_sequential_test_keeps_its_level_at_every_stopping_time(delta: float
     assert wrong_outcomes(delta, confidence, 0.7 * delta, 250, "refuted") <= alpha
 
 
+@pytest.mark.slow
 def test_peeking_at_fixed_bounds_loses_the_level() -> None:
     """The reason for the sequential test, and a proof that the dynamic programme can see a lost level."""
     delta, alpha, alive, lost = 0.3, 0.1, {0: 1.0}, 0.0

@@ -62,6 +62,7 @@ def test_the_kernels_and_classify_agree(seed: int) -> None:
         assert classify(problem, x.tolist(), eps=eps, rho_phi=rho).is_eps_local_minimum is expected
 
 
+@pytest.mark.slow
 def test_rho_phi_is_certified_over_the_box_where_it_matters() -> None:
     result = check_local_minimum([0, 0], SADDLE, eps=1e-3)
     assert result.verdict is Verdict.VIOLATED
@@ -121,6 +122,7 @@ def test_every_kind_of_point() -> None:
         assert result.n_points == 1
 
 
+@pytest.mark.slow
 def test_jax_arrays() -> None:
     jax = pytest.importorskip("jax")
     assert check_local_minimum(jax.numpy.array([2.0, 0.0]), SADDLE, eps=1e-3).verdict is Verdict.HOLDS

@@ -126,6 +126,7 @@ def no_alarm(problem: BilevelProblem, which: slice = slice(None)) -> None:
                 assert r.verdict in (Verdict.HOLDS, Verdict.NOT_APPLICABLE), str(r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2, 4])
 def test_right_runs_on_random_problems_raise_no_alarm(seed: int) -> None:
     no_alarm(random_problem(seed), slice(seed % 3, seed % 3 + 1))

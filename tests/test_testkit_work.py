@@ -232,7 +232,7 @@ def outcomes(items: list[gallery.Defect]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "items", [gallery.defects()[::9], pytest.param(gallery.defects(), marks=pytest.mark.slow)], ids=["some", "all"]
+    "items", [gallery.defects()[::18], pytest.param(gallery.defects(), marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_a_clock_that_jumps_moves_no_verdict_of_the_gallery(
     items: list[gallery.Defect], monkeypatch: pytest.MonkeyPatch
