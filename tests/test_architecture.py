@@ -22,6 +22,7 @@ LAYERS = [
     "errors",
     "budget",
     "progress",
+    "notice",
     "paper",
     "exact",
     "ties",

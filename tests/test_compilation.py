@@ -108,7 +108,9 @@ def test_the_command_says_where_it_is_kept(capsys: pytest.CaptureFixture[str]) -
         "everything is compiled already",
         f"kept in {compilation.cache_folder()}",
     ]
-    assert list(compilation.cache_folder().glob("trajectories.advance*.nbc"))
+    folder = compilation.cache_folder()
+    assert folder is not None
+    assert list(folder.glob("trajectories.advance*.nbc"))
 
 
 def test_the_command_compiles(

@@ -34,7 +34,8 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         else:
             compile_all()
             screen.show(f"compiled in {watch.elapsed:.0f} s")
-        screen.show(f"kept in {cache_folder()}")
+        folder = cache_folder()
+        screen.show(f"kept in {folder}" if folder else "kept nowhere: NUMBA_CACHE_DIR can name a folder of your own")
     return 0
 
 
@@ -49,6 +50,7 @@ COMMAND = Command(
     run=_run,
     notes=(
         "Without it the first use compiles, and says so on a terminal and in a notebook. numba keeps what is compiled\n"
-        "beside the package, or where NUMBA_CACHE_DIR says.\n"
+        "where NUMBA_CACHE_DIR says, beside the package, or in the user's cache: the first of them that others cannot\n"
+        "write. Where there is none, NumPy computes.\n"
     ),
 )

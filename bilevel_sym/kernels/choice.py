@@ -16,6 +16,7 @@ from typing import Literal
 
 from bilevel_sym.engine import Engine
 from bilevel_sym.kernels.tape_engine import TapeEngine
+from bilevel_sym.notice import tell_once
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.model import Model
 
@@ -28,6 +29,7 @@ EXCESS: Mapping[str, float] = MappingProxyType({"tan": 9, "sinh": 10, "cosh": 5,
 DERIVATIVES = 3  # how often such a node comes back in gradient and Hessian, roughly
 SAVED = 500.0  # nanoseconds a point that the interpreter saves at n = 1
 SAVED_BY_SOLVES = 5.0  # and for each entry of g_yy
+IN_NUMPY = "so the tape runs in NumPy: the same numbers, more slowly"
 
 
 def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
@@ -40,7 +42,7 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
         from bilevel_sym.kernels.lambdify_engine import LambdifyEngine
 
         return LambdifyEngine(problem.f, problem.g, problem.x, problem.y)
-    if backend == "tape" or not _numba_found(backend) or (backend == "auto" and not _pays(problem.tape)):
+    if backend == "tape" or (backend == "auto" and not _pays(problem.tape)) or not _can_compile(backend):
         return TapeEngine(problem.tape)
     from bilevel_sym.kernels.compilation import make_ready
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
@@ -62,16 +64,30 @@ def choose_steady_engine(engine: Engine, problem: BilevelProblem) -> Engine:
     return kind(problem.tape, steady=True)
 
 
-def _numba_found(backend: Backend) -> bool:
-    """Whether numba is there; asked for by name and absent, one notice says so, and NumPy takes over."""
-    found = importlib.util.find_spec("numba") is not None
-    if backend == "compiled" and not found:
-        warnings.warn(
-            "numba is not installed, so the tape runs in NumPy: the same numbers, more slowly. "
-            "pip install numba brings it",
-            stacklevel=5,
-        )
-    return found
+def _can_compile(backend: Backend) -> bool:
+    """Whether numba is there and of use; where somebody would expect it, one notice says that NumPy takes over."""
+    if importlib.util.find_spec("numba") is None:
+        if backend == "compiled":
+            warnings.warn(f"numba is not installed, {IN_NUMPY}. pip install numba brings it", stacklevel=5)
+        return False
+    try:
+        import numba
+
+        from bilevel_sym.kernels.compilation import cache_folder, is_compiled
+
+        if getattr(numba.config, "DISABLE_JIT", False):
+            why = "NUMBA_DISABLE_JIT is set"
+        elif backend == "auto" and cache_folder() is None and not is_compiled():
+            why = (
+                "there is no folder of your own in which compiled code could be kept (NUMBA_CACHE_DIR can name one, "
+                "backend='compiled' compiles in every process)"
+            )
+        else:
+            return True
+    except Exception as problem:  # noqa: BLE001  a numba that does not suit the other packages fails at import, in many ways
+        why = f"numba cannot be used ({problem})"
+    tell_once(f"bilevel-sym: {why}, {IN_NUMPY}")
+    return False
 
 
 def _pays(model: Model) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numba
 
+from bilevel_sym.tape.cache import kept
 from bilevel_sym.tape.vectors import (
     ROUNDER,
     WIDTH,
@@ -62,12 +63,21 @@ EIGHTS, FOURS = 32, 64
 
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
+
 # for what need not be the same in all lanes and alone
-jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+def jit(function: Any) -> Any:
+    return kept(numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})(function))
+
+
 # for what must be: the optimiser may not change a rounding. Nothing is allocated there, and counting the references to
 # arrays, which numba does wherever a function branches, would cost more than the arithmetic
 _STRICT: Any = MappingProxyType({"nogil": True, "error_model": "numpy", "_nrt": False})
-strict = numba.njit(cache=True, **_STRICT)
+
+
+def strict(function: Any) -> Any:
+    return kept(numba.njit(**_STRICT)(function))
+
+
 inlined = numba.njit(forceinline=True, **_STRICT)
 # part of its caller from the start: a function that holds the interpreter is not compiled, with it, by itself
 spliced = numba.njit(inline="always", **_STRICT)
