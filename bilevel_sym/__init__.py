@@ -6,10 +6,24 @@
 Matrix([[2*x/(x**2 + 1)**2]])
 """
 
+from typing import Any as _Any
+
 import lazy_loader as _lazy
 
 __version__ = "0.1.0"
 
 # imported when first asked for, as __init__.pyi lists them: the command line says what it is for, or that a word is
 # mistyped, before SymPy is loaded
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
+_attribute, _names, __all__ = _lazy.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "verify":  # a package beside this one; ``import verify`` is the same, where it is ours
+        from bilevel_sym.verifier import verifier
+
+        return verifier()
+    return _attribute(name)
+
+
+def __dir__() -> list[str]:
+    return [*_names(), "verify"]

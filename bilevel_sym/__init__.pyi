@@ -1,3 +1,5 @@
+import verify as verify
+
 from . import errors, paper, schedules, zoo
 from .ball import Ball
 from .box import Box

@@ -12,6 +12,7 @@ __all__ = [
     "AssumptionViolated",
     "BilevelError",
     "CertificateFailure",
+    "ForeignPackage",
     "InvalidProblem",
     "KernelError",
     "LinearSystemFailure",
@@ -194,6 +195,17 @@ class CertificateFailure(BilevelError):
     domain. Cure: move the point off the kink, mend g, or ask for fewer digits; the message says what failed.
 
     >>> issubclass(CertificateFailure, BilevelError)
+    True
+    """
+
+
+class ForeignPackage(BilevelError, ImportError):
+    """Another package has the name ``verify``, which is that of a part of this one.
+
+    Cause: a ``verify.py`` or ``verify/`` that Python finds first, or another distribution of that name, installed
+    later. Cure: the message names the file, and what removes or avoids it. Nothing of it was run.
+
+    >>> issubclass(ForeignPackage, ImportError)
     True
     """
 

@@ -6,6 +6,7 @@ Validation is structural: names, shapes, kinds of expression. Nothing numeric is
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
 from bilevel_sym.expressions import substitute, symbols_in, tree_size
+from bilevel_sym.hypothesis_plugin import register
 from bilevel_sym.parsing import check_name
 from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
@@ -434,3 +436,7 @@ def _build(fields: ProblemFile) -> BilevelProblem:
             fields.xi_data, fields.zeta_data, parameters=parameters, box=box, name=name,
         )  # fmt: skip
     return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, parameters=parameters, box=box, name=name)
+
+
+if "hypothesis" in sys.modules:  # it was imported first, and asked before there was a problem
+    register()

@@ -34,8 +34,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sympy as sp
 
-import verify
-from bilevel_sym import BilevelProblem, Descent, Perturbed, derive, evaluate, solve
+from bilevel_sym import BilevelProblem, Descent, Perturbed, derive, evaluate, solve, verify
 from bilevel_sym.plotting import plot_landscape, plot_solution, plot_trajectories
 
 # %% [markdown]

@@ -29,8 +29,7 @@ import matplotlib.pyplot as plt
 import sympy as sp
 from IPython.display import Math
 
-import verify
-from bilevel_sym import BilevelProblem, derive, derive_generic, evaluate, paper
+from bilevel_sym import BilevelProblem, derive, derive_generic, evaluate, paper, verify
 from bilevel_sym.errors import TooLarge
 from bilevel_sym.plotting import plot_differences, plot_response, plot_terms
 

@@ -28,8 +28,17 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-import verify
-from bilevel_sym import BilevelProblem, Descent, MinimaxConstants, MinimaxProblem, Perturbed, schedules, solve, zoo
+from bilevel_sym import (
+    BilevelProblem,
+    Descent,
+    MinimaxConstants,
+    MinimaxProblem,
+    Perturbed,
+    schedules,
+    solve,
+    verify,
+    zoo,
+)
 from bilevel_sym.plotting import plot_solution
 from verify.plotting import plot_curvature, plot_looseness, plot_tightness
 

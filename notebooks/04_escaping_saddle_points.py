@@ -29,8 +29,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sympy as sp
 
-import verify
-from bilevel_sym import AID, Descent, INeon, LocalMinimum, Perturbed, schedules, solve, zoo
+from bilevel_sym import AID, Descent, INeon, LocalMinimum, Perturbed, schedules, solve, verify, zoo
 from bilevel_sym.experiments import complexity, coupled, figure1
 from bilevel_sym.plotting import plot_eigenvalues, plot_landscape, plot_solution, plot_trajectories
 from verify.plotting import plot_error

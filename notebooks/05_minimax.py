@@ -33,7 +33,6 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-import verify
 from bilevel_sym import (
     Descent,
     GDmax,
@@ -45,6 +44,7 @@ from bilevel_sym import (
     paper,
     schedules,
     solve,
+    verify,
     zoo,
 )
 from bilevel_sym.plotting import plot_game, plot_landscape, plot_moves, plot_trajectories

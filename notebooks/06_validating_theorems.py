@@ -36,7 +36,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sympy as sp
 
-import verify
 from bilevel_sym import (
     AID,
     BilevelProblem,
@@ -49,6 +48,7 @@ from bilevel_sym import (
     evaluate,
     schedules,
     solve,
+    verify,
     zoo,
 )
 from bilevel_sym.paper import cite

@@ -32,8 +32,7 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
-import verify
-from bilevel_sym import ITD, zoo
+from bilevel_sym import ITD, verify, zoo
 from bilevel_sym.plotting import COLOURS, legend_below, plot_differences
 from verify import gallery
 from verify.gallery.showcases import coupled, isotropic, saddle

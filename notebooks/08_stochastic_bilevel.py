@@ -28,8 +28,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sympy as sp
 
-import verify
-from bilevel_sym import AID, INeon, Neumann, StocBiO, StochasticProblem, paper, schedules, solve, zoo
+from bilevel_sym import AID, INeon, Neumann, StocBiO, StochasticProblem, paper, schedules, solve, verify, zoo
 from bilevel_sym.plotting import plot_estimates, plot_landscape, plot_trajectories
 from bilevel_sym.solvers import neumann_batch_sizes
 

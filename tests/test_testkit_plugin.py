@@ -201,7 +201,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*options: str, **files: str) -> pytest.RunResult:
         pytester.makepyfile(solver=SOLVER, **files)
         return pytester.runpytest_subprocess(
-            "-p", "verify.testkit.plugin", "-p", "no:cacheprovider", "--strict-markers", "-W", "error", *options
+            "-p", "bilevel_sym.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-W", "error", *options
         )
 
     return run
@@ -401,7 +401,7 @@ def test_loading_the_plugin_costs_nothing() -> None:
         text=True,
         check=True,
     )
-    assert {"numpy", "sympy", "bilevel_sym", "hypothesis"}.isdisjoint(done.stdout.split())
+    assert {"numpy", "sympy", "bilevel_sym.problem", "hypothesis", "verify"}.isdisjoint(done.stdout.split())
     assert hasattr(sys.modules.get(module) or __import__(module, fromlist=["_"]), "pytest_generate_tests")
 
 

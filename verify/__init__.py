@@ -6,14 +6,14 @@ statement (``run``, ``claims``), the paper's errata (``errata``). And a test kit
 ``check_hypergradient`` and its siblings, ``assert_ok``, hypothesis strategies (``strategies``, with the extra
 ``test``), and a gallery of defects (``gallery``).
 
->>> import verify
->>> from bilevel_sym import zoo
+>>> from bilevel_sym import verify, zoo
 >>> print(verify.run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz"], variant="printed").results[0].verdict)
 VIOLATED
 """
 
 import lazy_loader as _lazy
 
-# pytest and Hypothesis load a module of this package in every session of everybody who has installed it, and SymPy
-# would cost them a second each time: so names are imported when first asked for, as __init__.pyi lists them
+__distribution__ = "bilevel-sym"  # by this line ``bilevel_sym.verifier`` knows that it is ours
+
+# imported when first asked for, as __init__.pyi lists them
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -15,14 +15,17 @@ def show_coverage(options: argparse.Namespace, screen: Screen) -> int:
     if options.claims is not None or options.variant != "corrected":
         options.parser.error("--coverage takes a PROBLEM and --format, and nothing else")
     with screen.meter("computing the ledger") as meter:
-        from verify.coverage import ROWS, coverage_table, judge, record
+        from bilevel_sym.verifier import verifier
 
+        coverage = verifier("coverage")
         problems = None if options.problem is None else [load_problem(options.problem)]
         judged = list(
-            judge(problems=problems, told=lambda done, what: meter.at(done, f", {what}, {done} of {len(ROWS)}"))
+            coverage.judge(
+                problems=problems, told=lambda done, what: meter.at(done, f", {what}, {done} of {len(coverage.ROWS)}")
+            )
         )
     if options.format == "json":
-        screen.show_json(record(judged))
+        screen.show_json(coverage.record(judged))
     else:
-        screen.show_all(coverage_table(judged, options.format), plain=options.format == "markdown")
+        screen.show_all(coverage.coverage_table(judged, options.format), plain=options.format == "markdown")
     return 0 if all(item.stands for item in judged) else 1

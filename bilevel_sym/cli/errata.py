@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.cli.command import Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.records import erratum_record
 from bilevel_sym.cli.screen import Screen, tell_interrupted
+
+if TYPE_CHECKING:
+    from verify.erratum import Erratum
 
 __all__ = ["COMMAND"]
 
@@ -20,29 +24,28 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("checking the errata") as meter:
-        from verify.referee import errata, errata_table
+        from bilevel_sym.verifier import verifier
 
+        referee = verifier("referee")
         if options.format == "json":
-            return _as_json(screen)
+            return _as_json(screen, referee.errata())
         stand: list[bool] = []
-        total = len(errata())
+        total = len(referee.errata())
 
         def seen(result: Any) -> None:
             stand.append(result.verdict == "HOLDS")
             meter.at(len(stand), f", {len(stand)} of {total}")
 
         plain = options.format == "markdown"
-        screen.show_all(errata_table(options.format, width=min(100, screen.width), seen=seen), plain=plain)
+        screen.show_all(referee.errata_table(options.format, width=min(100, screen.width), seen=seen), plain=plain)
     return 0 if all(stand) else 1
 
 
-def _as_json(screen: Screen) -> int:
-    from verify.referee import errata
-
+def _as_json(screen: Screen, errata: Iterable[Erratum]) -> int:
     entries: list[dict[str, Any]] = []
     interrupted = False
     try:
-        entries.extend(map(erratum_record, errata()))
+        entries.extend(map(erratum_record, errata))
     except KeyboardInterrupt:
         interrupted = True
     record = {

@@ -20,8 +20,9 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("proving"):
         # the command line stands above both packages
         from bilevel_sym.saved_certificate import problem_text
-        from verify.certificates import recheck as program
+        from bilevel_sym.verifier import verifier
 
+        program = verifier("certificates.recheck")
         mine = None if options.problem is None else problem_text(load_problem(options.problem))
         try:
             found = program.prove(options.file, mine)

@@ -50,8 +50,9 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         options.parser.error("the following arguments are required: PROBLEM")
     with screen.meter("reading"):
         # the command line stands above both packages; nothing else in this one knows the verifier
-        from verify.runner import run
+        from bilevel_sym.verifier import verifier
 
+        run = verifier("runner").run
         problem = load_problem(options.problem)
     report = run(
         problem, claims=options.claims, rng=options.seed, effort=options.effort, seconds=options.seconds,

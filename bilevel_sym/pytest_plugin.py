@@ -6,12 +6,14 @@
 
 ``zoo`` is a bool or a list of names, ``generated`` how many more, ``kinds`` some of those in ``verify.strategies``.
 Where a test fails, the report has the problem as code. pytest loads this module in every session of everybody who has
-the package installed, so that nothing but pytest is imported before a test asks for a problem.
+the package installed: nothing is imported before a test asks for a problem, and where another package has the name
+``verify`` one warning says so, which stops nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,8 +28,14 @@ USAGE = f"{MARKER}(zoo=True, generated=20, kinds=None, seed=0)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known, and say where the problems could not be had."""
     config.addinivalue_line("markers", f"{USAGE}: which problems the fixture {FIXTURE} stands for")
+    from bilevel_sym.verifier import intruder
+
+    if found := intruder():
+        with suppress(Warning):  # where warnings are errors, this one would end a session that is none of our business
+            told = pytest.PytestConfigWarning(f"bilevel-sym: there is no fixture {FIXTURE}: {found.message}")
+            config.issue_config_time_warning(told, stacklevel=2)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -65,7 +73,7 @@ def _takes_ours(metafunc: pytest.Metafunc) -> bool:
 
 def _chosen(definition: pytest.Item) -> list[Any]:
     """The parameters of a test: a problem each, under its id."""
-    from bilevel_sym.errors import InvalidProblem
+    from bilevel_sym.errors import ForeignPackage, InvalidProblem
 
     mark = definition.get_closest_marker(MARKER) or pytest.mark.bilevel().mark
     try:
@@ -75,7 +83,7 @@ def _chosen(definition: pytest.Item) -> list[Any]:
         raise _mistake(definition, f"{told}\ntry: @pytest.mark.{USAGE}") from None
     try:
         found = list(params)
-    except InvalidProblem as error:
+    except (ForeignPackage, InvalidProblem) as error:
         raise _mistake(definition, str(error)) from None
     if not found:
         raise _mistake(definition, f"@pytest.mark.{MARKER} leaves no problem to run on")
@@ -83,11 +91,12 @@ def _chosen(definition: pytest.Item) -> list[Any]:
 
 
 def _params(*, zoo: Any = True, generated: Any = 20, kinds: Any = None, seed: Any = 0) -> Iterator[Any]:
-    from verify.testkit.problem_cases import generated_cases, zoo_cases
+    from bilevel_sym.verifier import verifier
 
-    yield from (pytest.param(case, id=str(case)) for case in zoo_cases(zoo))
+    kit = verifier("testkit.problem_cases")
+    yield from (pytest.param(case, id=str(case)) for case in kit.zoo_cases(zoo))
     try:
-        cases = generated_cases(generated, kinds=kinds, seed=seed)
+        cases = kit.generated_cases(generated, kinds=kinds, seed=seed)
     except ModuleNotFoundError as missing:
         if missing.name != "hypothesis":
             raise
