@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import mpmath
 import pytest
 import sympy as sp
 from flint import arb
+from helpers import calls_of
 from test_piecewise_bounds import CORPUS, ROUGH, problem_of
 
 import verify
@@ -234,11 +236,16 @@ def test_the_zoo(tmp_path: Path, name: str, kind: str) -> None:
 
 def test_the_problem_of_the_consumer_is_the_one_that_counts(tmp_path: Path) -> None:
     path = saved(TOY, "smoothness", tmp_path / "toy.json")
-    forged = changed(path, lambda c: c.update(problem=c["problem"].replace("sin(x)", "cos(x)")))
-    assert verify.recheck(forged, TOY).brackets["L_phi"].upper == pytest.approx(1, rel=0.06)
+    forged = changed(
+        saved(TOY, "smoothness", tmp_path / "forged.json"),
+        lambda c: c.update(problem=c["problem"].replace("sin(x)", "cos(x)")),
+    )
     mine = tmp_path / "mine.toml"
     mine.write_text(problem_text(TOY))
-    assert verify.recheck(forged, mine).own
+    for own in (TOY, mine):
+        assert verify.recheck(path, own).own
+        with pytest.raises(CertificateFailure, match="a certificate of another problem"):
+            verify.recheck(forged, own)
     with pytest.raises(CertificateFailure):
         verify.recheck(forged)
     with pytest.raises(InvalidProblem, match="cannot be read"):
@@ -456,6 +463,71 @@ HOSTILE: list[Callable[[dict[str, Any]], object]] = [
     lambda c: c.update(kind="joint" if c["kind"] != "joint" else "block", claims={}),
     lambda c: c.pop("near"),
 ]
+
+
+NAMED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "'claims' is missing, or no table": lambda c: c.update(claims=[1]),
+    "'near' is missing, or no table": lambda c: c.update(near="0"),
+    "'box' is missing, or no table": lambda c: c.pop("box"),
+    "'problem' is missing, or no str": lambda c: c.update(problem={"f": "x"}),
+    "'kind' is missing, or no str": lambda c: c.update(kind=None),
+    "'x' is missing, or no list": lambda c: c["box"].update(x="01"),
+    "'upper' is missing, or no str": lambda c: c["claims"]["rho"].update(upper=[1]),
+    "'at' is missing, or no str": lambda c: c["claims"]["rho"].pop("at"),
+    "'covers' is missing, or no table": lambda c: c["claims"]["mu"].update(covers=["."]),
+    "'g_yy 0' is missing, or no str": lambda c: c["claims"]["mu"].update(covers={"g_yy 0": [1]}),
+    "mu has more than 50000 cuts": lambda c: c["claims"]["mu"].update(covers={"g_yy 0": "0 " * 4_000_000}),
+    "the format is unknown": lambda c: c.update(format="bilevel-sym/saved/2"),
+}
+
+
+@pytest.mark.parametrize("told", NAMED)
+def test_what_is_wrong_is_named_before_anything_is_built(tmp_path: Path, told: str) -> None:
+    path = changed(saved(TOY, "constants", tmp_path / "toy.json"), NAMED[told])
+
+    def refused() -> None:
+        with pytest.raises(CertificateFailure, match=told):
+            verify.recheck(path)
+
+    assert calls_of(refused) < 20_000
+
+
+def test_many_points_are_counted(tmp_path: Path) -> None:
+    path = saved(TOY, "stationary", tmp_path / "toy.json")
+    changed(path, lambda c: c.update(undecided=[{"x": ["5", "6"]}] * 2001))
+    with pytest.raises(CertificateFailure, match="more than 2000 points"):
+        verify.recheck(path)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """A device would fill the memory, a pipe without a writer would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(2**24 + 1)  # takes no room on the disk
+    mine = saved(TOY, "point", tmp_path / "toy.json")
+    for odd in ("/dev/zero", tmp_path / "pipe", tmp_path / "long", tmp_path, tmp_path / "none"):
+        with pytest.raises(CertificateFailure, match="it is no file of at most 16 MB"):
+            verify.recheck(odd)
+        with pytest.raises(InvalidProblem, match="it is no file of at most 16 MB"):
+            verify.recheck(mine, odd)
+    for kind in (3, None, b"\xff"):
+        with pytest.raises(CertificateFailure):
+            verify.recheck(kind)  # type: ignore[arg-type]
+
+
+def test_another_problem_is_refused_even_if_what_is_claimed_is_true_of_it(tmp_path: Path) -> None:
+    half = BilevelProblem("x*y/2", "y**2 - sin(x)*y/2", "x", "y", box=TOY.box)
+    path = changed(saved(half, "constants", tmp_path / "half.json"), lambda c: [
+        claim.update(upper="9", lower="0") for name, claim in c["claims"].items() if name != "mu"
+    ])  # fmt: skip
+    assert verify.recheck(path).brackets["ell"].upper == 9
+    for mine in (TOY, BilevelProblem("x*y/2", "y**2 - sin(x)*y/2 + y", "x", "y")):
+        with pytest.raises(CertificateFailure, match="of another problem: its"):
+            verify.recheck(path, mine)
+    with pytest.raises(CertificateFailure, match="the variables or the data are others"):
+        verify.recheck(path, BilevelProblem("z*y/2", "y**2 - sin(z)*y/2", "z", "y"))
+    otherwise = BilevelProblem("(x*y + 0*x)/2", "-y*sin(x)/2 + y*y", "x", "y")  # the same, said in another way
+    assert verify.recheck(path, otherwise).own
 
 
 @pytest.mark.parametrize("change", HOSTILE, ids=range(len(HOSTILE)))

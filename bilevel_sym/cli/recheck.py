@@ -22,10 +22,10 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         from bilevel_sym.saved_certificate import problem_text
         from bilevel_sym.verifier import verifier
 
-        program = verifier("certificates.recheck")
+        program, prove = verifier("certificates.recheck"), verifier("certificates.proof").proved
         mine = None if options.problem is None else problem_text(load_problem(options.problem))
         try:
-            found = program.prove(options.file, mine)
+            found = prove(options.file, mine)
         except program.NotProved as error:
             tell(f"not proved: {error}")
             return 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from types import MappingProxyType
 from typing import Any
+
+from flint import arb, fmpq
 
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from bilevel_sym.problem import BilevelProblem
@@ -15,7 +17,7 @@ from bilevel_sym.saved_certificate import problem_text
 from verify.bracket import Bracket
 from verify.certificates import recheck as program
 
-__all__ = ["Rechecked", "recheck"]
+__all__ = ["Rechecked", "proved", "recheck"]
 
 KINDS = MappingProxyType({"block": "constants", "joint": "constants"})
 
@@ -58,9 +60,9 @@ class Rechecked:
 def recheck(path: str | os.PathLike[str], problem: BilevelProblem | str | os.PathLike[str] | None = None) -> Rechecked:
     """Prove a saved certificate again; what is not proved raises CertificateFailure.
 
-    ``problem`` is the consumer's own, or the path of its file: the claims are proved of it, and the text in the
-    certificate is not looked at. Without it they are proved of that text. See ``verify/certificates/recheck.py``, which
-    does all of it with python-flint alone and can be run by itself.
+    ``problem`` is the consumer's own, or the path of its file: the claims are proved of it, and a certificate of
+    another problem is refused, be it true. Without it they are proved of the text in the certificate. See
+    ``verify/certificates/recheck.py``, which does all of it with python-flint alone and can be run by itself.
 
     >>> import pathlib, tempfile, verify
     >>> problem = BilevelProblem("x*y", "y**2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
@@ -71,24 +73,70 @@ def recheck(path: str | os.PathLike[str], problem: BilevelProblem | str | os.Pat
     >>> recheck(path, BilevelProblem("x*y", "y**2 - 2*sin(x)*y", "x", "y"))
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.CertificateFailure: rho was not proved where [-1.0, -0.9999999999990905], [-1.0, 1.0]
+    bilevel_sym.errors.CertificateFailure: it is a certificate of another problem: its g is another
     """
     text = None if problem is None else _text(problem)
     try:
-        found = program.prove(os.fspath(path), text)
-    except (program.NotProved, program.Refused) as error:
-        raise CertificateFailure(str(error)) from None
+        found = proved(os.fspath(path), text)
+    except (program.NotProved, program.Refused, TypeError) as error:
+        raise CertificateFailure(f"{error}") from None
     kind = KINDS.get(found["kind"], found["kind"])
     numbers = MappingProxyType(dict(found["numbers"]))
     return Rechecked(kind, tuple(found["sentences"]), numbers, found["boxes"], problem is not None)
+
+
+def proved(path: str, problem: str | None) -> dict[str, Any]:
+    """What the program proves; of a problem that is given only if the certificate is one of that problem.
+
+    >>> proved("/dev/zero", None)
+    Traceback (most recent call last):
+        ...
+    verify.certificates.recheck.Refused: it is no file of at most 16 MB
+    """
+    if problem is not None:
+        try:
+            _compare(program.certificate(path), problem)
+        except (OSError, *program.SPOILT) as error:
+            raise program.Refused(f"{error!s:.200}") from None
+    return program.prove(path, problem)
+
+
+def _compare(certificate: program.Table, text: str) -> None:
+    """Refuse what is certified of another problem: its variables or data are others, or f or g differ for certain."""
+    mine, theirs = program.Problem(text), program.Problem(certificate.the("problem"))
+    if (mine.x, mine.y, _sizes(mine)) != (theirs.x, theirs.y, _sizes(theirs)):
+        raise program.NotProved("it is a certificate of another problem: the variables or the data are others")
+    for point, key in product(_points(certificate, mine.names), "fg"):
+        for rows in zip(mine.rows[key], theirs.rows[key], strict=True):
+            try:
+                one, other = (arb(row.field(point, 0).value) for row in rows)
+            except ArithmeticError:  # one of them is not defined there
+                continue
+            if not one.overlaps(other):
+                raise program.NotProved(f"it is a certificate of another problem: its {key} is another")
+
+
+def _sizes(problem: program.Problem) -> list[int]:
+    return [len(rows) for rows in problem.rows.values()]
+
+
+def _points(certificate: program.Table, names: Sequence[str]) -> Iterator[program.Box]:
+    """Three points, apart in every variable, in the box that the certificate is about, or near y*."""
+    near = {name: program.rational(value) for name, value in certificate.the("near", program.Table).items()}
+    ends = {name: (value - 1, value + 1) for name, value in near.items()}
+    ends |= {name: tuple(map(program.rational, pair)) for name, pair in certificate.the("box", program.Table).items()}
+    for k in (1, 2, 3):
+        shares = (fmpq(1 + (3 * k + 2 * j) % 7, 9) for j in range(len(names)))
+        boxes = (ends.get(name, (fmpq(-1), fmpq(1))) for name in names)
+        yield tuple((a + (b - a) * share,) * 2 for (a, b), share in zip(boxes, shares, strict=True))
 
 
 def _text(problem: BilevelProblem | str | os.PathLike[str]) -> str:
     if isinstance(problem, BilevelProblem):
         return problem_text(problem)
     try:
-        return Path(problem).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, TypeError) as error:
+        return program.text_of(os.fspath(problem))
+    except (OSError, ValueError, TypeError) as error:
         raise InvalidProblem(
             f"{problem} cannot be read: {error}", hint="give a problem, or the path of its file"
         ) from None

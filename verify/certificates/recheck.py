@@ -21,7 +21,7 @@ from typing import Any
 from flint import arb, arb_mat, fmpq, fmpq_mpoly
 
 __all__ = ["NotProved", "Refused", "prove"]
-BITS, MOST_BITS, BOXES, DEEPER, LARGEST = 80, 200_000, 50_000, 20, 2**26
+BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 50_000, 2_000, 20, 2**24
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
               "nu": "g_xxxy g_xxyy g_xyyy g_yyyy", "M": "f_x f_y", "g_y": "g_y"},
@@ -35,11 +35,21 @@ Box = tuple[tuple[Any, Any], ...]  # exact rational ends
 class Refused(ValueError): """The certificate, or the problem, is not one that can be read."""
 class NotProved(Exception): """A claim of the certificate was not proved."""
 class Lacking(Exception): """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
-def rational(value: object) -> Any:
-    """An exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"."""
+def rational(value: object) -> Any:  # an exact number, from a whole number or text such as "1/3", "-0.25" or "1e-9"
     text = str(value) if type(value) in (int, str) else ""
     if len(text) > 20_000 or not NUMBER.fullmatch(text): raise Refused(f"{value!r:.60} is not a number")
     return fmpq(*Fraction(text).as_integer_ratio())
+def text_of(path: str | Path) -> str:  # of a file as such: a device might never end, and a pipe never begin
+    if not Path(path).is_file() or Path(path).stat().st_size > LARGEST: raise Refused("it is no file of at most 16 MB")
+    return Path(path).read_text("utf-8-sig")
+class Table(dict[str, Any]):  # of JSON: an entry that is missing, or of another type, is refused by its name
+    def the(self, key: str, kind: type = str) -> Any:
+        if not isinstance(self.get(key), kind): raise Refused(f"{key!r} is missing, or no {kind.__name__.lower()}")
+        return self[key]
+def certificate(path: str | Path) -> Table:
+    read = json.loads(text_of(path), parse_int=str, parse_float=str, parse_constant=rational, object_hook=Table)
+    if isinstance(read, Table) and read.the("format") == "bilevel-sym/saved/1": return read
+    raise Refused("the format is unknown")
 def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends. Of a polynomial it is
     a rational, or the generator whose name says what it is: equal names are equal functions."""
@@ -53,8 +63,7 @@ def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     if value.is_exact() and value.is_finite(): return ring.constant(value.fmpq())
     if label not in ring.names(): raise Lacking(label)
     return ring.gens()[ring.names().index(label)]
-def whole_power(a: Any, k: int) -> Any:
-    """a**k, multiplied out: python-flint's own power of a ball around zero is nan."""
+def whole_power(a: Any, k: int) -> Any:  # a**k, multiplied out: python-flint's own power of a ball around zero is nan
     if isinstance(a, fmpq_mpoly):
         if comb(len(a) + abs(k), abs(k)) > 10**4: raise ArithmeticError("a polynomial is too long")
         return a**k if k >= 0 else (1 / a if a.is_constant() else over(lambda t: 1 / t, a, "inverse")) ** -k
@@ -90,7 +99,6 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
     return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
-
 class Jet:
     """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
@@ -126,8 +134,7 @@ class Jet:
         if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
         if abs(r) * len(str(self.value)) > 10**5 or abs(r) > 1000 or r.q > 9: raise Refused("an exponent is too large")
         return self.through("pow", r)
-    def at(self, *index: int) -> Any:
-        """The derivative along the variables of the index."""
+    def at(self, *index: int) -> Any:  # the derivative along the variables of the index
         c = self.parts[len(index)].get(sum(1 << 3 * i for i in index), fmpq(0))
         return c * prod(factorial(index.count(i)) for i in set(index))
 def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
@@ -166,7 +173,6 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in FUNCTIONS:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
-
 class Row:
     """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides.
     Two formulas that differ in the side of one edge only have to agree on it, up to one order less than is asked for.
@@ -192,8 +198,7 @@ class Row:
             return [(known, evaluate(self.tree, {**self.numbers, **flat, "?": side}), tuple(sides))]
         except Lacking as lacking:
             return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
-    def jet(self, at: Mapping[str, Any]) -> Any:
-        """The hull of all formulas, if they agree where they have to."""
+    def jet(self, at: Mapping[str, Any]) -> Any:  # the hull of all formulas, if they agree where they have to
         leaves = self.leaves(at, {})
         for (a, _, one), (b, _, two) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
@@ -235,7 +240,6 @@ class Row:
         rest = apart(0).value + 0 * gap
         while k < 6 and (shared := divmod(rest, gap))[1] == 0: rest, k = shared[0], k + 1
         return k - 1
-
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
 def length(entries: Iterable[Any]) -> Any: return sum((arb(e) * e for e in entries), arb(0)).sqrt()
@@ -281,9 +285,7 @@ def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequen
     """Derivatives of a function, all over a box; a function answers with its jet over a box, to an order."""
     jet = field(box, len(indices[0]))
     return [arb(jet.at(*index)) for index in indices]
-
-def parsed(text: str) -> Any:
-    """The tree of an expression, its decimals exact."""
+def parsed(text: str) -> Any:  # the tree of an expression, its decimals exact
     if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
         raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
     line = " ".join(text.split())
@@ -313,8 +315,7 @@ class Problem:
         """The mean of all rows of f or g, up to an order."""
         at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
         return reduce(Jet.plus, (row.jet(at) for row in self.rows[key])).times(Jet(fmpq(1, len(self.rows[key])), order))
-    def lower(self, x: Sequence[Any], y: Any) -> list[Any]:
-        """grad_y g, g_yx and g_yy."""
+    def lower(self, x: Sequence[Any], y: Any) -> list[Any]:  # grad_y g, g_yx and g_yy
         jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
         groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
         return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
@@ -359,20 +360,20 @@ class Problem:
             return None, hess
         inverse = middle(middle(hess).inv())
         return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(len(self.x)) - inverse * hess) * away, hess
-
 class Checker:
     """One certificate against one problem; ``sentences`` and ``numbers`` are what has been proved so far."""
-    def __init__(self, problem: Problem, content: Mapping[str, Any]) -> None:
-        self.problem, self.content, self.kind, self.boxes = problem, content, content["kind"], 0
+    def __init__(self, problem: Problem, content: Table) -> None:
+        self.problem, self.content, self.kind, self.boxes = problem, content, content.the("kind"), 0
         self.names, self.numbers = problem.names if self.kind in ("block", "joint") else problem.x, dict[str, Any]()
-        self.box = box = self.region(content["box"])
+        self.box = box = self.region(content.the("box", Table))
         self.sentences = [f"over {', '.join(f'{v} in [{a}, {b}]' for v, (a, b) in zip(self.names, box, strict=True))}:"]
     def region(self, table: Mapping[str, Any]) -> Box:
-        ends = tuple((rational(table[name][0]), rational(table[name][1])) for name in self.names)
+        ends = tuple((rational(a), rational(b)) for a, b in (Table(table).the(name, list) for name in self.names))
         if len(table) != len(ends) or any(a > b for a, b in ends): raise Refused("a box is none of the problem")
         return ends
     def cover(self, what: str, cuts: str, test: Callable[[Box], Any]) -> None:
         """Each leaf of the cover passes the test, or is cut until its parts do: a test says where to cut, or None."""
+        if len(cuts) > 9 * BOXES: raise Refused(f"{what} has more than {BOXES} cuts")
         words, waiting = iter(cuts.split()), [(self.box, 0)]
         while waiting:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
@@ -412,9 +413,9 @@ class Checker:
         self.cover(name, cuts, test)
     def attained(self, name: str, claim: Any, field: Any, indices: Sequence[Any]) -> None:
         """The norm at a point of the box, along given directions, reaches the lower end (of mu, the upper one)."""
-        point = self.region({key: (value, value) for key, value in claim["point"].items()})
+        point = self.region({key: [value, value] for key, value in claim.the("point", Table).items()})
         found, size = entries(field, point, indices), arb(1)
-        for vector in reversed([[rational(v) for v in vector] for vector in claim["directions"]]):
+        for vector in reversed([[rational(v) for v in vector] for vector in claim.the("directions", list)]):
             size, n = size * length(vector), len(vector)
             found = [sum(map(arb.__mul__, found[k : k + n], vector), arb(0)) for k in range(0, len(found), n)]
         got, end = (-found[0], -rational(claim["upper"])) if name == "mu" else (abs(found[0]), rational(claim["lower"]))
@@ -424,33 +425,36 @@ class Checker:
         """Every block that a number has to bound, for every row of data; the other end is attained by one of them."""
         axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
         for name, blocks in BLOCKS[self.kind].items():
-            claim, fields = self.content["claims"][name], dict[str, Any]()
+            claim, fields = self.content.the("claims", Table).the(name, Table), dict[str, Any]()
+            covers = claim.the("covers", Table)
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
                 rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])} or {"": self.problem.jet}
-                for k, field in enumerate(rows.values()):
-                    if claim["upper"] != "inf":  # which says nothing
-                        self.bounded(name, field, indices, shape, claim, claim["covers"].get(f"{block} {k}", "."))
-                    fields[f"{block} {k}"] = field, indices
-            if name == "mu" or rational(claim["lower"]) > 0: self.attained(name, claim, *fields[claim["at"]])
+                for key, field in ((f"{block} {k}", field) for k, field in enumerate(rows.values())):
+                    if claim.the("upper") != "inf":  # which says nothing
+                        self.bounded(name, field, indices, shape, claim, covers.the(key) if key in covers else ".")
+                    fields[key] = field, indices
+            if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *fields[claim.the("at")])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
     def stationary(self) -> None:
         """Each point is the one zero of grad Phi in a box, and near; all others are in boxes listed as undecided."""
-        alone, near = ([self.region(point[key]) for point in self.content["points"]] for key in ("alone", "near"))
-        for point, outer, inner in zip(self.content["points"], alone, near, strict=True):
+        points, gaps = (self.content.the(key, list) for key in ("points", "undecided"))
+        if len(points + gaps) > POINTS: raise Refused(f"it has more than {POINTS} points and open boxes")
+        alone, near = ([self.region(point.the(key, Table)) for point in points] for key in ("alone", "near"))
+        for point, outer, inner in zip(points, alone, near, strict=True):
             for box in (outer, inner):
                 image, hess = self.problem.newton(box)
                 if image is None or not all(a < i < b for i, (a, b) in zip(image.entries(), box, strict=True)):
                     raise NotProved(f"that there is one stationary point in {point['alone']} was not proved")
-            rows = [arb_mat([[*map(rational, v)]]) for v in point["directions"]]
+            rows = [arb_mat([[*map(rational, v)]]) for v in point.the("directions", list)]
             signs = {s > 0 for s in ((u * hess * u.transpose())[0, 0] for u in rows) if s > 0 or s < 0}
             shown = {"local minimum": definite(hess), "local maximum": definite(-1 * hess), "saddle": len(signs) == 2}
             if not (inside(inner, outer) and overlap(inner, self.box) and (shown | {"undecided": True})[point["kind"]]):
                 raise NotProved(f"the kind or the place of the stationary point in {point['near']} was not proved")
             self.sentences.append(f"one stationary point in {point['near']}, kind: {point['kind']}")
         if any(overlap(*pair) for pair in combinations(near, 2)): raise NotProved("two stationary points may be one")
-        done = alone + [self.region(box) for box in self.content["undecided"]]
+        done = alone + [self.region(box) for box in gaps]
         def test(box: Box) -> Any:
             if any(inside(box, other) for other in done): return None
             for other in (o for o in done if overlap(o, box)):  # a piece is cut along the sides of what is done
@@ -461,38 +465,34 @@ class Checker:
             gone = image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True))
             return None if gone else self.widest(box)
         self.cover("that there are no other stationary points", ".", test)
-        self.numbers |= {"points": self.content["points"], "undecided": self.content["undecided"]}
+        self.numbers |= {"points": points, "undecided": gaps}
         self.sentences.append(f"no other stationary points in the box outside of {len(done[len(alone):])} open boxes")
-    def point(self) -> None:
-        """y*, Phi, grad Phi and Hess Phi at one point, each within its radius of what is claimed."""
-        flint.ctx.prec = min(MOST_BITS, int(self.content["bits"]))
+    def point(self) -> None:  # y*, Phi, grad Phi and Hess Phi at one point, each within its radius of what is claimed
+        flint.ctx.prec = min(MOST_BITS, int(self.content.the("bits")))
         jet, x = self.problem.jet(self.box, 3), list(enumerate(self.names))
         found = {f"{name}*": v for name, v in zip(self.problem.y, self.problem.y_star(self.box).entries(), strict=True)}
         found |= {"Phi": jet.at()} | {f"dPhi/d{a}": jet.at(i) for i, a in x}
         found |= {f"d2Phi/d{a}d{b}": jet.at(i, j) for (i, a), (j, b) in product(x, x)}
         for name, value in found.items():
-            centre, radius = self.numbers[name] = self.content["claims"][name]
+            centre, radius = self.numbers[name] = self.content.the("claims", Table).the(name, list)
             if not (abs(value - rational(centre)) <= rational(radius) and all(a == b for a, b in self.box)):
                 raise NotProved(f"{name} was not proved to be {centre} to within {radius}")
             self.sentences.append(f"{name} = {centre} to within {radius}")
-
 def prove(path: str | Path, problem: str | None = None) -> dict[str, Any]:
     """Prove a certificate again; ``problem`` is the text of the consumer's problem file (else the certificate's)."""
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)  # a long sum is a deep tree
     try:
-        with Path(path).open("rb") as file, flint.ctx.workprec(BITS):
-            content = json.loads(file.read(LARGEST), parse_float=str, parse_constant=rational)
-            if content["format"] != "bilevel-sym/saved/1": raise Refused("the format is unknown")
-            checker = Checker(Problem(content["problem"] if problem is None else problem, content["near"]), content)
+        with flint.ctx.workprec(BITS):
+            content = certificate(path)
+            checker = Checker(Problem(problem or content.the("problem"), content.the("near", Table)), content)
             {"stationary": checker.stationary, "point": checker.point}.get(checker.kind, checker.brackets)()
             return {key: getattr(checker, key) for key in ("kind", "sentences", "numbers", "boxes")}
     except (OSError, *SPOILT) as error: raise Refused(f"{error!s:.200}") from None
     finally: sys.setrecursionlimit(depth)
 def main(words: Sequence[str]) -> int:
     try:
-        mine = Path(words[2]).read_text(encoding="utf-8") if words[1:2] == ["--problem"] else None
-        print(*prove(words[0], mine)["sentences"], sep="\n")
+        print(*prove(words[0], text_of(words[2]) if words[1:2] == ["--problem"] else None)["sentences"], sep="\n")
     except (OSError, ValueError, IndexError, NotProved) as error:
         print(f"{'not proved' if isinstance(error, NotProved) else 'error'}: {error}", file=sys.stderr)
         return 1 if isinstance(error, NotProved) else 2
