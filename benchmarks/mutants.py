@@ -272,24 +272,24 @@ def _is_equivalent(mutant: Mutant, reasons: Mapping[str, str]) -> bool:
     return reasons.get(mutant.key, "").startswith("equivalent")
 
 
-def _counts(outcomes: Sequence[Outcome], by: str, reasons: Mapping[str, str]) -> tuple[int, int, int]:
-    """How many were noticed, how many were asked about, and how many of these are not equivalent."""
+def _counts(outcomes: Sequence[Outcome], by: str, reasons: Mapping[str, str]) -> tuple[int, int, int, int]:
+    """How many were noticed, how many were asked about, and how many of either are not equivalent."""
     asked = [o for o in outcomes if getattr(o, by) is not None]
-    real = sum(not _is_equivalent(o.mutant, reasons) for o in asked)
-    return sum(bool(getattr(o, by)) for o in asked), len(asked), real
+    real = [o for o in asked if not _is_equivalent(o.mutant, reasons)]
+    return sum(bool(getattr(o, by)) for o in asked), len(asked), sum(bool(getattr(o, by)) for o in real), len(real)
 
 
 def _share(outcomes: Sequence[Outcome], by: str, reasons: Mapping[str, str]) -> str:
     """How many noticed, and what share that is of all and of those that are not equivalent."""
-    noticed, asked, real = _counts(outcomes, by, reasons)
-    return f"{noticed} ({noticed / asked:.1%}, {noticed / real:.1%})" if real else f"{noticed} of {asked}"
+    noticed, asked, of_real, real = _counts(outcomes, by, reasons)
+    return f"{noticed} ({noticed / asked:.1%}, {of_real / real:.1%})" if real else f"{noticed} of {asked}"
 
 
 def reached(outcomes: Sequence[Outcome], reasons: Mapping[str, str]) -> bool:
     """Whether both targets are met by those who were asked, of the mutants that are not equivalent."""
     for by, target in (("by_verify", TARGET_VERIFY), ("by_tests", TARGET_TESTS)):
-        noticed, _, real = _counts(outcomes, by, reasons)
-        if noticed < target * real:
+        *_, of_real, real = _counts(outcomes, by, reasons)
+        if of_real < target * real:
             return False
     return True
 

@@ -21,6 +21,7 @@ __all__ = [
     "TimeIsUp",
     "TooLarge",
     "UnsafeExpression",
+    "visible",
 ]
 
 
@@ -36,9 +37,9 @@ class BilevelError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(message if hint is None else f"{message}\ntry: {hint}")
+        self.message = visible(message)
+        self.hint = None if hint is None else visible(hint)
+        super().__init__(self.message if hint is None else f"{self.message}\ntry: {self.hint}")
 
 
 class InvalidProblem(BilevelError, ValueError):
@@ -218,6 +219,17 @@ class KernelError(BilevelError):
     >>> issubclass(KernelError, BilevelError)
     True
     """
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    """Text in which whatever a terminal would obey, and not print, is written out; ends of lines stay with ``lines``.
+
+    >>> print(visible("\\x1b[2J"), visible("a\\nb", lines=False))
+    \\x1b[2J a\\nb
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or (lines and c == "\n") else repr(c)[1:-1] for c in text)
 
 
 def _short(values: Sequence[float], limit: int = 6) -> str:

@@ -21,6 +21,7 @@ from bilevel_sym.exact import rational
 from bilevel_sym.expressions import substitute, symbols_in, tree_size
 from bilevel_sym.hypothesis_plugin import register
 from bilevel_sym.parsing import check_name
+from bilevel_sym.plain_text import check_title
 from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
 from bilevel_sym.tape.model import Model
@@ -89,8 +90,7 @@ class BilevelProblem:
         _check_depends(self.g, self.y, "g")
 
     def _freeze(self, scope: Scope, box: BoxLike | None, name: str | None, **more: object) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidProblem(f"name must be text, but is a {type(name).__name__}")
+        name = None if name is None else check_title(name)
         x, y = scope.groups["x"], scope.groups["y"]
         if box is not None:
             box = box if isinstance(box, Box) else Box(box)

@@ -124,6 +124,8 @@ def _symbol(item: object, role: str, known: Mapping[str, sp.Symbol]) -> sp.Symbo
         raise InvalidProblem(f"{role} holds {item!r:.60}, which is not a symbol", hint="use sympy.Symbol or a name")
     if item.is_commutative is False or item.is_extended_real is False:
         raise InvalidProblem(f"the symbol {item} in {role} is assumed not to be a real number")
+    if not item.name.isprintable():
+        raise InvalidProblem(f"the symbol {item.name!r:.60} in {role} has a character that cannot be printed")
     twin = known.get(item.name, item)
     if twin != item:
         raise InvalidProblem(

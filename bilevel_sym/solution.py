@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bilevel_sym.engine import Floats, in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Counts, Kernels
+from bilevel_sym.plain_text import as_html
 from bilevel_sym.status import Status
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Solution:
         return plot_solution(self, ax, against=against, phi_min=phi_min)
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{line}</td></tr>" for line in self.describe().splitlines())
+        rows = "".join(f"<tr><td>{as_html(line)}</td></tr>" for line in self.describe().splitlines())
         return f"<table>{rows}</table>"
 
 

@@ -340,7 +340,7 @@ _CONTENTS: Mapping[str, str | bytes] = {
     "NUL byte": "\0",
     "not UTF-8": b'name = "\xff\xfe"\n' + _GOOD.encode(),
     "UTF-16": _GOOD.encode("utf-16"),
-    "byte order mark": "\ufeff" + _GOOD,
+    "two byte order marks": "\ufeff\ufeff" + _GOOD,
     "binary": bytes(range(256)) * 100,
     "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.",
     "YAML": "!!python/object/apply:os.system ['true']\n",

@@ -23,6 +23,7 @@ LAYERS = [
     "budget",
     "progress",
     "notice",
+    "plain_text",
     "verifier",
     "pytest_plugin",
     "hypothesis_plugin",

@@ -155,7 +155,7 @@ BAD = {
     "no such file": ("derive nosuch.toml", "there is no file 'nosuch.toml'"),
     "a formula": ("derive x*y", "a TOML file that says x, y, f and g"),
     "a folder": ("derive .", "is a directory"),
-    "a name that no file has": ("derive a\0b", "there is no file"),
+    "a name that no file has": ("derive a\0b", "cannot be printed"),
     "a very long name": (f"derive {'n' * 5000}", "there is no file"),
     "zoo nosuch": ("zoo nosuch", "one of"),
     "no point": ("certify zoo:scalar", "--at is missing"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import textwrap
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bilevel_sym import paper
 from bilevel_sym.budget import EFFORTS
 from bilevel_sym.constants import Variant
+from bilevel_sym.plain_text import as_html, as_markdown
 from verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
@@ -87,9 +87,10 @@ class Report:
     def to_markdown(self) -> str:
         """The same table in Markdown."""
         rows = [HEADS, ("---",) * len(HEADS), *(_row(result) for result in self._applicable)]
-        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-        others = "\n".join(self._silent())
-        return f"## {self.problem}\n\n{self.box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{others}\n"
+        table = "\n".join(f"| {' | '.join(map(as_markdown, row))} |" for row in rows)
+        title, box, *others = map(as_markdown, (self.problem, self.box, *self._silent()))
+        end = "\n".join(others)
+        return f"## {title}\n\n{box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{end}\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for programs; the schema is stable."""
@@ -119,11 +120,11 @@ class Report:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in HEADS)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _row(result)) + "</tr>"
+            "<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in _row(result)) + "</tr>"
             for result in self._applicable
         )
-        summary = html.escape(self._summary())
-        return f"<p>{html.escape(self.problem)}: {summary}</p><table><tr>{head}</tr>{body}</table>"
+        summary = as_html(self._summary())
+        return f"<p>{as_html(self.problem)}: {summary}</p><table><tr>{head}</tr>{body}</table>"
 
     @property
     def _applicable(self) -> list[CheckResult]:

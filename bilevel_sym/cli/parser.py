@@ -67,6 +67,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         _add(subparsers, command)
+    if unseen := next((word for word in words if not word.isprintable()), None):
+        parser.error(f"{unseen[:60]!r} has a character that cannot be printed\ntry: another name for the file")
     _check_command(parser, words)
     options, unknown = parser.parse_known_args(words)
     if unknown:

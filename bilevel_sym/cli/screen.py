@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from bilevel_sym.cli.colour import has_colour, is_terminal, painted
-from bilevel_sym.errors import BilevelError
+from bilevel_sym.errors import BilevelError, visible
 from bilevel_sym.progress import Meter
 
 __all__ = ["OutputFailed", "Screen", "tell", "tell_interrupted"]
@@ -35,7 +35,7 @@ def tell(message: str, *, start: str = "") -> None:
     """
     if sys.stderr is None:
         return
-    text = f"{start}bilevel-sym: {message}\n"
+    text = f"{start}bilevel-sym: {visible(message)}\n"
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(painted(text) if has_colour(sys.stderr) else text)
         sys.stderr.flush()
@@ -79,7 +79,8 @@ class Screen:
         try:
             with self._meter.hidden():
                 self.midway = True
-                sys.stdout.write((painted(text) if self._colour and not plain else text) + "\n")
+                safe = visible(text)  # names and data may hold what a terminal would obey
+                sys.stdout.write((painted(safe) if self._colour and not plain else safe) + "\n")
                 if is_terminal(sys.stdout):
                     sys.stdout.flush()
         except OSError as error:

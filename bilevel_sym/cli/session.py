@@ -9,6 +9,7 @@ from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts
 from bilevel_sym.cli.parser import parse
 from bilevel_sym.cli.screen import Screen, tell, tell_interrupted
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.plain_text import named
 
 __all__ = ["run"]
 
@@ -75,7 +76,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory for this\ntry: a smaller problem, fewer --seeds, or fewer --steps with --out"
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{named(str(error.filename))}: " if error.filename else ""
         return f"{where}{error.strerror or error}\ntry: another place; is it writable, and is the disk full?"
     if isinstance(error, ImportError):
         return f"{error}\ntry: pip install bilevel-sym once more, in a fresh environment"

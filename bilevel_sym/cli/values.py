@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bilevel_sym.budget import EFFORTS
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plain_text import named
 
 if TYPE_CHECKING:
     from bilevel_sym.problem import BilevelProblem
@@ -160,7 +161,7 @@ def _meant(text: str, path: Path, folder: bool) -> str:
     except (OSError, ValueError):
         files = []
     if folder and files and text:
-        return f"a file in it, such as {path / files[0]}"
+        return f"a file in it, such as {named(path / files[0])}"
     if near := difflib.get_close_matches(path.name[:60], files, n=1):
-        return f"did you mean {path.with_name(near[0])}?"
+        return f"did you mean {named(path.with_name(near[0]))}?"
     return "a TOML file that says x, y, f and g, or zoo:NAME (bilevel-sym zoo lists the names)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.given import Region, box_ends, exact_problem, one_by_one, recorded
 from bilevel_sym.plotting.landscape import KINDS, mark_of
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below, next_colour
@@ -65,7 +66,7 @@ def plot_game(
             _draw_point(ax, exact, at, kind)
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     if problem.name:
-        ax.set_title(problem.name)
+        ax.set_title(as_title(problem.name))
     legend_below(ax)
     return ax
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.given import Region, box_ends, exact_problem
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid, where_defined
@@ -86,7 +87,7 @@ def plot_landscape(
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, window, axes, heights)
     _draw_points(ax, exact, window, marks)
     if problem.name:
-        ax.set_title(problem.name)
+        ax.set_title(as_title(problem.name))
     return ax
 
 

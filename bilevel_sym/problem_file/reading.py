@@ -18,6 +18,7 @@ import sympy as sp
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import MAX_DIGITS, decimal_rational, rational
 from bilevel_sym.parsing import check_name
+from bilevel_sym.plain_text import named
 from bilevel_sym.problem_file.fields import KINDS, Intervals, Numbers, ProblemFile, Rows
 
 __all__ = ["SYMBOLIC", "parse_problem", "read_problem"]
@@ -58,7 +59,7 @@ def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
         shown = os.fsdecode(path)
     except TypeError:
         raise InvalidProblem(f"a path must be text, not {type(path).__name__}") from None
-    return parse_problem(_read_text(Path(shown)), shown)
+    return parse_problem(_read_text(Path(shown)), named(shown))
 
 
 def parse_problem(text: str, path: str) -> ProblemFile:
@@ -74,21 +75,21 @@ def parse_problem(text: str, path: str) -> ProblemFile:
 def _read_text(path: Path) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise InvalidProblem(f"{path} is not a file", hint="give the path of a TOML file")
+            raise InvalidProblem(f"{named(path)} is not a file", hint="give the path of a TOML file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidProblem):
             raise
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidProblem(f"{path} cannot be read: {reason}", hint="give the path of a TOML file") from None
+        raise InvalidProblem(f"{named(path)} cannot be read: {reason}", hint="give the path of a TOML file") from None
     if len(content) > MAX_BYTES:
-        raise InvalidProblem(f"{path} is larger than {MAX_BYTES} bytes", hint="build the problem in Python")
+        raise InvalidProblem(f"{named(path)} is larger than {MAX_BYTES} bytes", hint="build the problem in Python")
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")  # with the mark that some editors put first, or without
     except UnicodeDecodeError as error:
         raise InvalidProblem(
-            f"{path} is not UTF-8 text: byte {error.start} is wrong", hint="save it as UTF-8"
+            f"{named(path)} is not UTF-8 text: byte {error.start} is wrong", hint="save it as UTF-8"
         ) from None
 
 

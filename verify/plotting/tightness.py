@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from verify.report import Report
 from verify.verdict import CheckResult, Verdict
@@ -160,7 +161,7 @@ def _legend(ax: Axes, results: Sequence[CheckResult]) -> list[Any]:
 
 
 def _title(reports: Sequence[Report]) -> str:
-    names = [f"{report.problem} ({report.variant})" for report in reports]
+    names = [f"{as_title(report.problem)} ({report.variant})" for report in reports]
     if len(names) == 1:
         return names[0]
     order = ", ".join(names) if len(names) <= SEVERAL else f"{len(names)} reports in their order"
