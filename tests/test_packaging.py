@@ -89,6 +89,24 @@ def installed(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
+def test_what_ci_installs_is_pinned_by_hashes() -> None:
+    """Names, versions and hashes, no addresses; all that the extras ask for, and not below their floors."""
+    lines = (ROOT / ".ci" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    logical = "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", " ").splitlines()
+    pin = re.compile(r"([a-z0-9-]+)==([\w.]+)( ; [^;/]*?)?(\s+--hash=sha256:[0-9a-f]{64})+")
+    pins = {m[1]: m[2] for line in logical if (m := pin.fullmatch(line.rstrip()))}
+    assert len(logical) == sum(pin.fullmatch(line.rstrip()) is not None for line in logical)
+    assert "://" not in "\n".join(lines)
+    extras = PROJECT["optional-dependencies"]
+    wanted = [
+        *PROJECT["dependencies"],
+        *(w for name in ("test", "plot", "notebook", "fast", "bench", "lint") for w in extras[name]),
+    ]
+    for name, floor in (m for line in wanted for m in re.findall(r"^([a-z-]+)(?:\[.*\])?>=([\d.]+)", line)):
+        numbers = [tuple(map(int, re.findall(r"\d+", text))) for text in (pins[name], floor)]
+        assert numbers[0] >= numbers[1], name
+
+
 def contents(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}

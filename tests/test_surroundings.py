@@ -91,7 +91,7 @@ def test_paths_with_spaces_and_letters_of_all_kinds(tmp_path: Path) -> None:
         "solve",
         str(folder / "-toy.toml"),
         "--x0",
-        "0.5",
+        "x=0.5",
         "--steps",
         "5",
         "--out",
