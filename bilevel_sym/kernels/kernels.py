@@ -154,6 +154,8 @@ class Kernels:
     def y_star(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The minimiser of g(x, .) to round-off, shape (..., n): Newton from ``y0`` (default: the box's centre, or 0).
 
+        Where g is not convex in y it is a local minimum, the one that Newton's method is led to.
+
         >>> from bilevel_sym import BilevelProblem
         >>> BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y").kernels.y_star([1.0])
         array([0.])
