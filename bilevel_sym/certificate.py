@@ -26,6 +26,7 @@ from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.krawczyk import LowerLevel
+from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.saved_certificate import decimal_ball, write_certificate
 from bilevel_sym.tape.scalars import BALLS
@@ -279,6 +280,9 @@ class _Starts:
         """y* by the kernels; None, with the reason, where they fail."""
         try:
             x = [float(value) for value in self._point]
+            if self._problem.tape.has_kinks:  # on which side of an edge y* lies is for balls to say
+                start = np.array([self._centre])
+                return solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0].tolist()
             y: list[float] = self._problem.kernels.y_star(x).tolist()
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"

@@ -11,7 +11,7 @@ from bilevel_sym.engine import Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.linear_algebra import all_finite
 
-__all__ = ["Shape", "joined"]
+__all__ = ["Shape", "joined", "member_of", "of_the_batch"]
 
 Shape = tuple[int, ...]
 
@@ -37,6 +37,24 @@ def joined(arguments: Mapping[str, tuple[ArrayLike, int]]) -> tuple[Floats, Shap
     if not all_finite(rows):
         raise _not_finite(dict(zip(arguments, arrays, strict=True)))
     return rows.reshape(-1, rows.shape[-1]), shape
+
+
+def member_of(k: int, shape: Shape) -> tuple[int, ...]:
+    """The index of the k-th row in the caller's batch.
+
+    >>> member_of(4, (2, 3))
+    (1, 1)
+    """
+    return tuple(int(i) for i in np.unravel_index(k, shape)) if shape else ()
+
+
+def of_the_batch(k: int, shape: Shape) -> str:
+    """The same in words, for messages.
+
+    >>> of_the_batch(4, (2, 3)), of_the_batch(0, ())
+    (' for member 1, 1 of the batch', '')
+    """
+    return f" for member {', '.join(map(str, member_of(k, shape)))} of the batch" if shape else ""
 
 
 def _array(value: ArrayLike, name: str, width: int) -> Floats:
