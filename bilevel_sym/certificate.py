@@ -20,11 +20,13 @@ import numpy as np
 import sympy as sp
 from flint import arb, arb_mat
 
+from bilevel_sym.assumptions import check_values
 from bilevel_sym.ball import Ball
 from bilevel_sym.convexity import Convexity, convexity_at
 from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.frames import check_labels
 from bilevel_sym.krawczyk import LowerLevel
 from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.problem import BilevelProblem
@@ -236,7 +238,8 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
                 f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
                 hint=str({name: x.get(name, 0) for name in names}),
             )
-        return tuple(rational(x[name], name) for name in names)
+        return _promised(problem, tuple(rational(x[name], name) for name in names))
+    check_labels(x, names, "x")
     if not _is_sequence(x):
         raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
     point = rational_vector(x, "x")
@@ -245,6 +248,13 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
             f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
             hint="one number for each, in this order, or a mapping from names to numbers",
         )
+    return _promised(problem, point)
+
+
+def _promised(problem: BilevelProblem, point: tuple[sp.Rational, ...]) -> tuple[sp.Rational, ...]:
+    """The point, if it is as the symbols are assumed to be."""
+    for symbol, value in zip(problem.x, point, strict=True):
+        check_values(symbol, [value], "the point")
     return point
 
 
@@ -282,14 +292,15 @@ class _Starts:
             x = [float(value) for value in self._point]
             if self._problem.tape.has_kinks:  # on which side of an edge y* lies is for balls to say
                 start = np.array([self._centre])
-                return solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0].tolist()
-            y: list[float] = self._problem.kernels.y_star(x).tolist()
+                found = solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0]
+            else:
+                found = self._problem.kernels.y_star(x)
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
             if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
                 self.hint = "another point, or mend g: it must be strongly convex in y"
             return None
-        return y
+        return [float(value) for value in found]
 
 
 Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]

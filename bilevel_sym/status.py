@@ -51,7 +51,7 @@ _MESSAGES = {
     Status.OUT_OF_STEPS: "ran out of steps",
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
     Status.NO_CURVATURE: "ended where iNEON found no negative curvature, but the exact check fails",
-    Status.KINK: "ended on a kink or a jump of f or g, where Phi has no gradient: what is estimated there is of one side",
+    Status.KINK: "ended on a kink or a jump of f or g, where Phi has no gradient: the estimate is of one side",
     Status.STOPPED: "stopped by the caller's rule",
     Status.INTERRUPTED: "interrupted; what there was is kept",
 }

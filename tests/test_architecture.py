@@ -24,6 +24,8 @@ LAYERS = [
     "progress",
     "paper",
     "exact",
+    "assumptions",
+    "frames",
     "ties",
     "functions",
     "constants",

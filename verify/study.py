@@ -104,7 +104,7 @@ class Study:
         ends = np.array([[float(low), float(high)] for low, high in list(self.box)[self.exact.d :]])
         if not len(ends):
             return np.ones(len(x), dtype=np.bool_)
-        y = self.kernels.y_star(x)
+        y = self.kernels.one_sided.y_star(x)
         return np.asarray(((y >= ends[:, 0]) & (y <= ends[:, 1])).all(axis=-1))
 
     @cached_property

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym import implicit
+from bilevel_sym.assumptions import assumed_sign
 from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
@@ -24,6 +26,15 @@ from bilevel_sym.problem import BilevelProblem
 __all__ = ["Kernels", "compile_kernels"]
 
 MAX_CACHED = 64
+OF_SIGN: Mapping[str, Callable[[Floats], NDArray[np.bool_]]] = MappingProxyType(
+    {
+        "positive": lambda column: column > 0,
+        "negative": lambda column: column < 0,
+        "nonnegative": lambda column: column >= 0,
+        "nonpositive": lambda column: column <= 0,
+        "nonzero": lambda column: column != 0,
+    }
+)
 Result = TypeVar("Result")
 
 
@@ -74,6 +85,18 @@ class Kernels:
     def steady(self) -> Engine:
         """An engine in which a point has the same bits alone and in any batch: what solvers run on."""
         return choose_steady_engine(self._engine, self.problem)
+
+    @cached_property
+    def one_sided(self) -> Kernels:
+        """The same, but on a kink the formula of one side: for searches whose finds are proved by other means.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("abs(y)", "(y - x)**2/2", "x", "y").kernels.one_sided.grad_phi([0.0])
+        array([0.])
+        """
+        twin = Kernels(self.problem, self.backend, self._engine)
+        twin.__dict__["kinks"] = None
+        return twin
 
     def counting(self) -> AbstractContextManager[Counts]:
         """Count oracle calls as the paper does (G_f, G_g, JV_g, HV_g), for each member of the batch.
@@ -139,7 +162,9 @@ class Kernels:
 
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
-        given, shape = joined(dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False)))
+        variables = self.problem.x, self.problem.y, self.problem.y
+        given, shape = joined(dict(zip("xyv", zip(points, variables, strict=False), strict=False)))
+        self._keep_promises(given, shape)
         if "_" in name:  # values exist on an edge too
             self._refuse_kinks(name, (name,), given[:, : d + n], shape)
         count(self, shape, **_cost(name, n))
@@ -214,7 +239,8 @@ class Kernels:
         >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
         Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
         """
-        xy, shape = joined({"x": (x, self.problem.d), "y": (y, self.problem.n)})
+        xy, shape = joined({"x": (x, self.problem.x), "y": (y, self.problem.y)})
+        self._keep_promises(xy, shape)
         self._refuse_kinks("expansion", EXPANSION, xy, shape)
         return self._expansion("expansion", xy, shape)
 
@@ -229,7 +255,8 @@ class Kernels:
     ) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape; refused where the blocks that ``what`` takes do not exist."""
         d, n = self.problem.d, self.problem.n
-        given, shape = joined({"x": (x, d)} if y0 is None else {"x": (x, d), "y0": (y0, n)})
+        given, shape = joined({"x": (x, self.problem.x)} | ({} if y0 is None else {"y0": (y0, self.problem.y)}))
+        self._keep_promises(given[:, :d], shape)
         points, start = given[:, :d], given[:, d:]
         if y0 is None:
             start = np.broadcast_to(self._start, (len(points), n))
@@ -247,6 +274,22 @@ class Kernels:
         xy = np.concatenate([points, y], axis=1)
         self._refuse_kinks(what, (*LOWER, *names), xy, shape, solved=True)
         return xy, shape
+
+    @cached_property
+    def _promises(self) -> list[tuple[int, Any, str]]:
+        """The columns (x, y) whose symbols have a sign by assumption."""
+        variables = enumerate((*self.problem.x, *self.problem.y))
+        return [(k, s, sign) for k, s in variables if (sign := assumed_sign(s)) is not None]
+
+    def _keep_promises(self, rows: Floats, shape: Shape) -> None:
+        """Refuse points at which the formulas, simplified by what was assumed of their symbols, are others."""
+        for k, symbol, sign in self._promises:
+            if k < rows.shape[1] and not (kept := OF_SIGN[sign](rows[:, k])).all():
+                member = int(np.argmin(kept))
+                raise KernelError(
+                    f"{symbol} is assumed to be {sign}, but is {rows[member, k]:.9g}{of_the_batch(member, shape)}",
+                    hint=f"sympy.Symbol({symbol.name!r}, real=True), and build f and g again",
+                )
 
     @cached_property
     def kinks(self) -> Kinks | None:

@@ -70,9 +70,10 @@ class Kinks:
         if found:
             k, edge = next(iter(found.items()))
             x, y = (", ".join(f"{v:.9g}" for v in part) for part in np.split(points[k], [self._model.d]))
+            who = of_the_batch(k, shape)
             raise KernelError(
-                f"{what} does not exist{of_the_batch(k, shape)}: x = [{x}], y = [{y}] lies on a kink or a jump of f or g, "
-                f"or within round-off of it, at {edge}",
+                f"{what} does not exist{who}: x = [{x}], y = [{y}] lies on a kink or a jump of f or g, or within "
+                f"round-off of it, at {edge}",
                 hint="another point; abs, min, max, sign and Piecewise have no derivative where their pieces meet, "
                 "unless these agree",
             )
