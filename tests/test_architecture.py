@@ -89,6 +89,7 @@ VERIFY_LAYERS = [
     "stationary",
     "classification",
     "study",
+    "places",
     "registry",
     "measures",
     "statements",

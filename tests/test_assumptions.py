@@ -79,6 +79,9 @@ def test_without_a_box_a_sign_is_a_promise_and_points_are_held_to_it() -> None:
 class Frame:
     """As much of a pandas frame as is looked at."""
 
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
     def __init__(self, rows: Any, columns: Any) -> None:
         self.columns, self._rows = columns, np.asarray(rows)
         self.index = range(len(self._rows))
