@@ -1,8 +1,8 @@
 """Certificates: y*, Phi, grad Phi and Hess Phi at a point as balls, with existence and uniqueness of y* proved.
 
-Newton's method finds y* in many digits; Krawczyk's test proves that a small box around it holds exactly one zero of
-grad_y g, and a Cholesky factorisation in ball arithmetic that g_yy is positive definite all over that box. What
-remains the user's assumption is that g is strongly convex elsewhere too, so that the one minimum is the only one.
+What is proved of y* is proved of a small ball: there is exactly one stationary point of g in it, a local minimum (see
+``krawczyk``). That it is the minimiser takes convexity of g in y. Over a box with ends for y that is checked (see
+``convexity``), and a box over which it is refuted is an error; without one it is the user's assumption, and said to be.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ import numpy as np
 import sympy as sp
 from flint import arb, arb_mat
 
+from bilevel_sym.assumptions import check_values
 from bilevel_sym.ball import Ball
+from bilevel_sym.convexity import Convexity, convexity_at
 from bilevel_sym.engine import EXPANSION
 from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.frames import check_labels
+from bilevel_sym.krawczyk import LowerLevel
+from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.saved_certificate import decimal_ball, write_certificate
 from bilevel_sym.tape.scalars import BALLS
@@ -33,9 +38,6 @@ __all__ = ["Agreement", "PointCertificate", "evaluate"]
 MAX_DIGITS = 10_000
 GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
 ATTEMPTS = 8
-REUSE = 2  # steps with one inverse: each gains as many bits as the inverse has right
-FAST = 2**12  # a step that is not smaller than the last one by this factor wants a new inverse
-MAX_STEPS = 100
 PATIENCE = 3  # precisions at which something is undefined, before it is called so
 DECADES = 330  # below 1e-330 float64 has nothing but zero
 SMALL = 500  # places of a program that balls run faster than arrays of one lane
@@ -72,11 +74,15 @@ class Agreement:
 class PointCertificate:
     """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``.
 
-    ``digits`` is what was asked for, ``bits`` the precision that it took. As text it shows the digits that are proved:
+    ``digits`` is what was asked for, ``bits`` the precision that it took. y* is proved to be the one stationary point
+    of g in its ball, a local minimum; the minimiser if g is convex in y. ``convexity`` is "proved over the box", where
+    the problem's box has ends for y, or "assumed"; ``why`` says more. As text it shows the digits that are proved:
 
     >>> from bilevel_sym import BilevelProblem, evaluate
     >>> print(evaluate(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"), ["1/2"], digits=20))
-    at x = 1/2; every digit shown is proved
+    at x = 1/2, to every digit shown
+    proved: the stationary point of g in this ball, unique there; the minimiser if g is convex in y
+    convexity: assumed (there is no box for y over which it could be checked)
     y* = -0.26624860816175025888
     Phi = -0.13312430408087512944
     dPhi/dx = 0.016837248319338494756
@@ -92,6 +98,8 @@ class PointCertificate:
     grad_phi: Balls
     hess_phi: tuple[Balls, ...]
     proved: bool = True
+    convexity: Convexity = "assumed"
+    why: str = ""
 
     def compare(self, **candidates: object) -> Agreement:
         """How many digits of a candidate ``phi=``, ``grad_phi=``, ``hess_phi=`` or ``y_star=`` are right?
@@ -135,10 +143,19 @@ class PointCertificate:
         }
         write_certificate(path, "point", self.problem, says)
 
+    @property
+    def _where(self) -> str:
+        """Of which points y* is proved to be the best."""
+        if self.convexity == "assumed":
+            return "if g is convex in y"
+        return f"over the box{' stretched to hold it' if self.why else ''}, where g is convex in y"
+
     def __str__(self) -> str:
         names = [s.name for s in self.problem.x]
         lines = [
-            f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}; every digit shown is proved"
+            f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}, to every digit shown",
+            f"proved: the stationary point of g in this ball, unique there; the minimiser {self._where}",
+            f"convexity: {self.convexity}" + (f" ({self.why})" if self.why else ""),
         ]
         lines += [f"{s.name}* = {ball:.{self.digits}}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
         lines.append(f"Phi = {self.phi:.{self.digits}}")
@@ -157,7 +174,8 @@ def evaluate(
     """Certified y*, Phi, grad Phi and Hess Phi at x, to so many digits (relative; absolute where a value is 0).
 
     x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
-    raised until the digits are there; what cannot be proved raises CertificateFailure, and says why.
+    raised until the digits are there; what cannot be proved raises CertificateFailure, and says why. Where the problem
+    has a box for y, convexity of g in y is checked over it at x; where it is refuted, AssumptionViolated is raised.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
@@ -183,7 +201,8 @@ def evaluate(
         elif lost := _missing(enclosure, digits):
             reason = f"{lost} is known to fewer than {digits} digits"
         else:
-            return PointCertificate(problem, point, digits, bits, *enclosure)
+            convexity, why = convexity_at(problem, point, [ball.value for ball in enclosure[0]])
+            return PointCertificate(problem, point, digits, bits, *enclosure, convexity=convexity, why=why)
         if undefined == PATIENCE:
             break  # more bits decide a switch only if the point is not exactly on it
         bits = 2 * bits
@@ -219,7 +238,8 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
                 f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
                 hint=str({name: x.get(name, 0) for name in names}),
             )
-        return tuple(rational(x[name], name) for name in names)
+        return _promised(problem, tuple(rational(x[name], name) for name in names))
+    check_labels(x, names, "x")
     if not _is_sequence(x):
         raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
     point = rational_vector(x, "x")
@@ -228,6 +248,13 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
             f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
             hint="one number for each, in this order, or a mapping from names to numbers",
         )
+    return _promised(problem, point)
+
+
+def _promised(problem: BilevelProblem, point: tuple[sp.Rational, ...]) -> tuple[sp.Rational, ...]:
+    """The point, if it is as the symbols are assumed to be."""
+    for symbol, value in zip(problem.x, point, strict=True):
+        check_values(symbol, [value], "the point")
     return point
 
 
@@ -263,13 +290,17 @@ class _Starts:
         """y* by the kernels; None, with the reason, where they fail."""
         try:
             x = [float(value) for value in self._point]
-            y: list[float] = self._problem.kernels.y_star(x).tolist()
+            if self._problem.tape.has_kinks:  # on which side of an edge y* lies is for balls to say
+                start = np.array([self._centre])
+                found = solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0]
+            else:
+                found = self._problem.kernels.y_star(x)
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
             if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
                 self.hint = "another point, or mend g: it must be strongly convex in y"
             return None
-        return y
+        return [float(value) for value in found]
 
 
 Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]
@@ -278,7 +309,7 @@ Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]
 def _enclose(problem: BilevelProblem, point: Sequence[sp.Rational], start: Sequence[float]) -> Enclosure | str:
     """Balls at the precision that is set, or the reason why there are none."""
     x = [BALLS.constant(int(value.p), int(value.q)) for value in point]
-    lower = _LowerLevel(problem, x)
+    lower = LowerLevel(problem, x)
     try:
         box = lower.proved_box([arb(value) for value in start])
         return box if isinstance(box, str) else _outputs(problem, x, box)
@@ -286,87 +317,10 @@ def _enclose(problem: BilevelProblem, point: Sequence[sp.Rational], start: Seque
         return "g_yy could not be inverted"
 
 
-class _LowerLevel:
-    """grad_y g and g_yy at fixed x, in balls."""
-
-    def __init__(self, problem: BilevelProblem, x: Sequence[Any]) -> None:
-        self._tape = problem.tape
-        self._x = list(x)
-        self.n = problem.n
-
-    def _blocks(self, names: tuple[str, ...], y: Sequence[Any]) -> list[list[Any]]:
-        program = self._tape.in_balls(names, _precision())
-        values = program.start()
-        program.put(values, 0, [*self._x, *y])
-        return [program.output(values, name) for name in names]
-
-    def gradient(self, y: Sequence[Any]) -> arb_mat:
-        return arb_mat(self.n, 1, self._blocks(("g_y",), y)[0])
-
-    def derivatives(self, y: Sequence[Any]) -> tuple[arb_mat, arb_mat]:
-        g_y, g_yy = self._blocks(("g_y", "g_yy"), y)
-        return arb_mat(self.n, 1, g_y), arb_mat(self.n, self.n, g_yy)
-
-    def hessian_over(self, box: Sequence[Any]) -> arb_mat | None:
-        """g_yy over a box; None where g or grad_y g is not decided all over it, for g_yy alone does not show a jump."""
-        g, g_y, g_yy = self._blocks(("g", "g_y", "g_yy"), box)
-        decided = all(entry.is_finite() for entry in (*g, *g_y))
-        return arb_mat(self.n, self.n, g_yy) if decided else None
-
-    def proved_box(self, y: list[Any]) -> list[Any] | str:
-        """A box that holds exactly one zero of grad_y g, with g_yy positive definite on it; or why not."""
-        centre, inverse, correction = self._newton(y)
-        if not all(entry.is_finite() for entry in correction):
-            return "g or its derivatives are not finite near y*"
-        # the box: a few times the last correction, and the rounding of the working precision
-        radius = [8 * c.abs_upper() + 256 * _rounding(centre) + arb(2) ** (-4 * _precision()) for c in correction]
-        for _ in range(6):
-            box = [c + arb(0, r) for c, r in zip(centre, radius, strict=True)]
-            g_yy = self.hessian_over(box)
-            if g_yy is None:
-                return "g switches between pieces (abs, min, max, Piecewise) at y*, or is not defined there"
-            image = self._krawczyk(centre, inverse, correction, g_yy, box)
-            if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):
-                return image if _positive_definite(g_yy) else "g_yy is not provably positive definite at y*"
-            radius = [16 * r for r in radius]
-        return "Krawczyk's test did not prove that y* exists"
-
-    def _newton(self, y: list[Any]) -> tuple[list[Any], arb_mat, list[Any]]:
-        """A point next to y*, an approximate inverse of g_yy near there, and the correction that is still due.
-
-        Near y* the inverse is kept for a few steps: an evaluation of g_yy costs several of grad_y g.
-        """
-        inverse, age, before = _identity(self.n), REUSE, None
-        for _ in range(MAX_STEPS):
-            if age >= REUSE:
-                g_y, g_yy = self.derivatives(y)
-                inverse, age = _middle(_middle(g_yy).solve(_identity(self.n), algorithm="approx")), 0
-            else:
-                g_y = self.gradient(y)
-            step = (inverse * g_y).entries()
-            size, noise = max(s.mid().abs_upper() for s in step), max(s.rad() for s in step)
-            if not size.is_finite() or size <= 4 * noise + 4 * _rounding(y):
-                break
-            slow = before is None or size * FAST > before
-            age, before = REUSE if slow else age + 1, size
-            y = [(a - s).mid() for a, s in zip(y, step, strict=True)]
-        else:
-            step = (inverse * self.gradient(y)).entries()
-        return y, inverse, step
-
-    def _krawczyk(
-        self, centre: Sequence[Any], inverse: arb_mat, correction: Sequence[Any], g_yy: arb_mat, box: Sequence[Any]
-    ) -> list[Any]:
-        """centre - R g_y(centre) + (I - R g_yy(box)) (box - centre)."""
-        away = arb_mat(self.n, 1, [b - c for b, c in zip(box, centre, strict=True)])
-        spread = (_identity(self.n) - inverse * g_yy) * away
-        return [c - k + s for c, k, s in zip(centre, correction, spread.entries(), strict=True)]
-
-
 def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enclosure:
     """The formulas of ``implicit`` in balls."""
     d, n = problem.d, problem.n
-    program = problem.tape.in_balls(EXPANSION, _precision())
+    program = problem.tape.in_balls(EXPANSION, int(flint.ctx.prec))
     values = program.start()
     program.put(values, 0, [*x, *y])
 
@@ -407,35 +361,3 @@ def _enough(value: Any, digits: int) -> bool:
     if value.contains(0):
         return bool(value.rad() <= arb(10) ** (-digits - DECADES))
     return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))
-
-
-def _positive_definite(matrix: arb_mat) -> bool:
-    """Whether every symmetric matrix in the box is: Gaussian elimination meets only positive pivots."""
-    n = matrix.nrows()
-    rows = [[matrix[i, j] for j in range(n)] for i in range(n)]
-    for k in range(n):
-        if not rows[k][k] > 0:
-            return False
-        for i in range(k + 1, n):
-            factor = rows[i][k] / rows[k][k]
-            for j in range(i, n):
-                # the lower triangle mirrors the upper one: each symmetric pair is one number
-                rows[i][j] = rows[j][i] = rows[i][j] - factor * rows[k][j]
-    return True
-
-
-def _rounding(y: Sequence[Any]) -> Any:
-    """What rounding to the working precision can move."""
-    return max(value.abs_upper() for value in y) * arb(2) ** -_precision()
-
-
-def _precision() -> int:
-    return int(flint.ctx.prec)
-
-
-def _identity(n: int) -> arb_mat:
-    return arb_mat(n, n, [arb(int(i == j)) for i in range(n) for j in range(n)])
-
-
-def _middle(matrix: arb_mat) -> arb_mat:
-    return arb_mat(matrix.nrows(), matrix.ncols(), [entry.mid() for entry in matrix.entries()])

@@ -103,21 +103,26 @@ class Estimator(ABC):
         d, n = problem.d, problem.n
         self.check(problem)
         starts = {"y0": y0, "v0": v0}
-        given, shape = joined({"x": (x, d), **{k: (a, n) for k, a in starts.items() if a is not None}})
+        given, shape = joined({"x": (x, problem.x), **{k: (a, problem.y) for k, a in starts.items() if a is not None}})
         size = len(given)
         columns = iter(np.split(given[:, d:], max(1, (given.shape[1] - d) // n), axis=1))
         y, v = (np.zeros((size, n)) if a is None else next(columns) for a in starts.values())
         if not size:
             empty = np.zeros((*shape, d)), np.zeros(shape), np.zeros((*shape, n)), np.zeros((*shape, n))
             return Hypergradient(*empty, Counts())
-        oracle = ExactOracle(compile_kernels(problem))
+        kernels = compile_kernels(problem)
+        oracle = ExactOracle(kernels)
         found = self.in_lanes(oracle, *(in_lanes(part) for part in (given[:, :d], y, v)))
         self._raise(found, given[:, :d], shape)
         counters = Counts()
         counters.add(
             shape, **{k: np.broadcast_to(c, found.phi.shape)[:size].reshape(shape) for k, c in found.calls.items()}
         )
-        grad, y, v = (out_of_lanes(part, size).reshape((*shape, -1)) for part in (found.grad, found.y, found.v))
+        grad, y, v = (out_of_lanes(part, size) for part in (found.grad, found.y, found.v))
+        if kernels.kinks is not None:
+            xy = np.concatenate([given[:, :d], y], axis=1)
+            kernels.kinks.refuse("the hypergradient", implicit.GRADIENT, xy, shape)
+        grad, y, v = (part.reshape((*shape, -1)) for part in (grad, y, v))
         return Hypergradient(grad, found.phi[:size].reshape(shape), y, v, counters)
 
     def _raise(self, found: Estimate, x: Floats, shape: tuple[int, ...]) -> None:

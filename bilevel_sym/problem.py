@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import sympy as sp
 
+from bilevel_sym.assumptions import check_interval, check_kind, check_values
 from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
@@ -92,9 +93,13 @@ class BilevelProblem:
     def _freeze(self, scope: Scope, box: BoxLike | None, name: str | None, **more: object) -> None:
         name = None if name is None else check_title(name)
         x, y = scope.groups["x"], scope.groups["y"]
+        check_kind((*x, *y))
         if box is not None:
             box = box if isinstance(box, Box) else Box(box)
             box = box.bind(tuple(s.name for s in x), tuple(s.name for s in y))
+            by_name = {s.name: s for s in (*x, *y)}
+            for field, (low, high) in box.items():
+                check_interval(by_name[field], low, high, "the box")
         parameters = MappingProxyType(scope.values)
         self.__dict__.update(x=x, y=y, parameters=parameters, box=box, name=name, **more)
 
@@ -321,6 +326,9 @@ class StochasticProblem(BilevelProblem):
             xi_data=_rows(xi_data, len(scope.groups["xi"]), "xi_data"),
             zeta_data=_rows(zeta_data, len(scope.groups["zeta"]), "zeta_data"),
         )  # fmt: skip
+        for role, symbols, rows in (("xi_data", self.xi, self.xi_data), ("zeta_data", self.zeta, self.zeta_data)):
+            for symbol, column in zip(symbols, zip(*rows, strict=True), strict=False):
+                check_values(symbol, column, role)
         _check_depends(self.G, self.y, "g")
 
     @cached_property

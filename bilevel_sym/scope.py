@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import sympy as sp
 
+from bilevel_sym.assumptions import check_values
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.expressions import check_structure, substitute, symbols_in
@@ -49,6 +50,9 @@ class Scope:
             symbol.name: None if value is None else rational(value, f"the parameter {symbol.name}")
             for symbol, value in named.items()
         }
+        for symbol in self._parameters:
+            if (number := self.values[symbol.name]) is not None:
+                check_values(symbol, [number], "the parameters")
         self._refuse_clashes()
 
     def read(self, field: str, formula: Formula, roles: Iterable[str]) -> sp.Expr:

@@ -26,6 +26,7 @@ class Status(enum.IntEnum):
     STOPPED = 7
     INTERRUPTED = 8
     NO_CURVATURE = 9
+    KINK = 10
 
     @property
     def message(self) -> str:
@@ -35,7 +36,7 @@ class Status(enum.IntEnum):
     @property
     def ok(self) -> bool:
         """Whether the trajectory ended as it was meant to, not by a failure."""
-        return self >= Status.OUT_OF_STEPS
+        return self >= Status.OUT_OF_STEPS and self is not Status.KINK
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", " ")
@@ -50,6 +51,7 @@ _MESSAGES = {
     Status.OUT_OF_STEPS: "ran out of steps",
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
     Status.NO_CURVATURE: "ended where iNEON found no negative curvature, but the exact check fails",
+    Status.KINK: "ended on a kink or a jump of f or g, where Phi has no gradient: the estimate is of one side",
     Status.STOPPED: "stopped by the caller's rule",
     Status.INTERRUPTED: "interrupted; what there was is kept",
 }

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
-from bilevel_sym import certificate as certificate_module
 from bilevel_sym.ball import Ball
 from bilevel_sym.calculus import derivative
 from bilevel_sym.certificate import PointCertificate
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from bilevel_sym.exact import rational
+from bilevel_sym.krawczyk import LowerLevel
 from bilevel_sym.tape.balls import precision
 
 x, y = sp.symbols("x y", real=True)
@@ -468,12 +468,12 @@ def test_float_kernels_agree_with_the_certificate_to_twelve_digits(name: str) ->
 
 
 def test_no_certificate_without_krawczyks_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    krawczyk = certificate_module._LowerLevel._krawczyk
+    krawczyk = LowerLevel._krawczyk
 
     def elsewhere(self: Any, *arguments: Any) -> list[Any]:
         return [image + 1 for image in krawczyk(self, *arguments)]
 
-    monkeypatch.setattr(certificate_module._LowerLevel, "_krawczyk", elsewhere)
+    monkeypatch.setattr(LowerLevel, "_krawczyk", elsewhere)
     with pytest.raises(CertificateFailure, match="Krawczyk"):
         evaluate(PLANE, [1, 2])
 

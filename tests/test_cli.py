@@ -406,7 +406,8 @@ def test_certify_prints_proved_digits(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["certify", "zoo:scalar", "--at", "x=1/3", "--digits", "20"]) == 0
     out = capsys.readouterr().out
     assert "y* = 0.30000000000000000000" in out  # y* = x/(1 + x^2) = 3/10
-    assert "every digit shown is proved" in out
+    assert "proved: the stationary point of g in this ball, unique there; the minimiser over the box" in out
+    assert "convexity: proved over the box" in out
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ PROBLEMS: dict[str, BilevelProblem] = {
 
 
 def points(problem: BilevelProblem, *shape: int, seed: int = 1) -> Floats:
+    """Binary fractions, of which no two coordinates are equal: that would be a kink of min and max."""
     rng = np.random.default_rng(seed)
-    return np.asarray(rng.integers(-9, 10, (*shape, problem.d)) / 8 + 1 / 64)
+    return np.asarray(rng.integers(-9, 10, (*shape, problem.d)) / 8 + (1 + np.arange(problem.d)) / 64)
 
 
 # ---- against many digits ---------------------------------------------------------------------------------

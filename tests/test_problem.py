@@ -380,7 +380,7 @@ def test_numbers_names_and_data_print_as_code() -> None:
     a = sp.Symbol("a", positive=True)
     odd = BilevelProblem(
         a * x + sp.sqrt(2) * sp.pi * y, G, [x], [y],
-        parameters={a: "-1/3"}, box={"x": (0.1, 1), "y": ("-1e-9", 7)}, name="it's \"odd\"",
+        parameters={a: "1/3"}, box={"x": (0.1, 1), "y": ("-1e-9", 7)}, name="it's \"odd\"",
     )  # fmt: skip
     assert pasted(odd) == odd
     symbolic = BilevelProblem("a*x + b*y", "y**2", "x", "y", parameters={"a": None, "b": 2})

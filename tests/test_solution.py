@@ -228,6 +228,7 @@ def test_text_for_people() -> None:
         Status.BREAKDOWN,
         Status.LOWER_LEVEL_FAILURE,
         Status.DIVERGED,
+        Status.KINK,
     ]
 
 

@@ -149,7 +149,7 @@ def _refined(problem: BilevelProblem, x: Sequence[sp.Rational], box: Box) -> Sta
     smooth = continued(problem)
     try:
         start = np.array([float(value) for value in x])
-        y = smooth.kernels.y_star(start)
+        y = smooth.kernels.one_sided.y_star(start)
     except (BilevelError, OverflowError):
         return None
     root = refine(smooth, start.tolist(), y.tolist())

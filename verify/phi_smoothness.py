@@ -186,7 +186,7 @@ def _require_lower_level(problem: BilevelProblem, region: ExactBox) -> None:
     points = np.concatenate([[0.5 * low + 0.5 * high, low, high], low + (high - low) * rng.random((8, len(low)))])
     for x in np.clip(points, low, high):
         try:
-            problem.kernels.y_star(x)
+            problem.kernels.one_sided.y_star(x)
         except LowerLevelFailure as error:
             where = dict(zip([s.name for s in (*problem.x, *problem.y)], (*error.x, *error.y), strict=True))
             if error.eigenvalue <= 0:

@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 from bilevel_sym import paper
 from bilevel_sym.errors import BilevelError
+from verify.places import placed
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, not_applicable
 
@@ -77,7 +78,7 @@ class Claim:
         except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
             beyond = f"its numbers are too large or too small for float64 ({error})"
             found.append(inconclusive(self.label, beyond, variant=study.variant))
-        return found
+        return [placed(study, self.check.__module__, result) for result in found]
 
     def _found(self, study: Study) -> Iterable[CheckResult]:
         """What the function returns, one by one: what it said before it gave up stays said."""

@@ -160,8 +160,14 @@ def _row(result: CheckResult) -> Sequence[str]:
         _number(result.bound),
         _number(result.tightness, 3),
         result.evidence or "",
-        "; ".join(line.strip() for line in result.message.splitlines()),  # a row of a table is one line
+        _remark(result),
     )
+
+
+def _remark(result: CheckResult) -> str:
+    """The message in one line, and the region, unless the message has it already."""
+    said = "; ".join(line.strip() for line in result.message.splitlines())
+    return said if not result.region or result.region in said else f"{said} [{result.region}]"
 
 
 def _wrapped(row: Sequence[str], widths: Sequence[int], width: int) -> list[str]:

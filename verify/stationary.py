@@ -221,8 +221,8 @@ class _Search:
         x[0] = 0.5 * (self.lower + self.upper)
         for reach in 0.25 * 0.85 ** np.arange(NEWTON_STEPS)[:, None] * (self.upper - self.lower):
             try:
-                y = self.problem.kernels.y_star(x)
-                _, grad, hess = self.problem.kernels.expansion(x, y)
+                y = self.problem.kernels.one_sided.y_star(x)
+                _, grad, hess = self.problem.kernels.one_sided.expansion(x, y)
                 values, vectors = np.linalg.eigh(hess)
                 values[STARTS:] = np.abs(values[STARTS:])
                 slope = (vectors.swapaxes(1, 2) @ grad[:, :, None])[:, :, 0]

@@ -104,8 +104,23 @@ class Study:
         ends = np.array([[float(low), float(high)] for low, high in list(self.box)[self.exact.d :]])
         if not len(ends):
             return np.ones(len(x), dtype=np.bool_)
-        y = self.kernels.y_star(x)
+        y = self.kernels.one_sided.y_star(x)
         return np.asarray(((y >= ends[:, 0]) & (y <= ends[:, 1])).all(axis=-1))
+
+    @cached_property
+    def left_out(self) -> str:
+        """The part of x for which y* leaves the box, where its constants say nothing; empty where none is known.
+
+        >>> from bilevel_sym import zoo
+        >>> study_of(zoo.get("scalar").problem).left_out
+        ''
+        """
+        from verify.enclosures.y_coverage import coverage
+
+        try:
+            return coverage(self.exact, self.box).left_out
+        except BilevelError:  # y* cannot be enclosed: what needs it says so
+            return ""
 
     @cached_property
     def x_ends(self) -> tuple[Floats, Floats]:

@@ -46,7 +46,7 @@ class CheckResult:
     """The outcome of one check: ``measured`` against ``bound``, and what that rests on.
 
     ``noise`` is how far rounding may have moved the difference of the two; ``part`` names a piece of a statement that
-    has several. ``region`` says over which part of the box, or in which setting, the bound was found to be tightest.
+    has several. ``region`` says over what it was judged: the box, or the part of it where the bound was tightest.
     ``confidence`` belongs to statistical evidence.
 
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")

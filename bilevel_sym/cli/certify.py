@@ -1,4 +1,4 @@
-"""``bilevel-sym certify``: proved digits at a point."""
+"""``bilevel-sym certify``: digits at a point, and what is proved of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 COMMAND = Command(
     name="certify",
-    summary="digits of y*, Phi, its gradient and Hessian at a point, every one proved",
+    summary="digits of y*, Phi, its gradient and Hessian at a point, proved",
     examples=(
         ('bilevel-sym certify zoo:implicit_cubic --at "x=1/3"', "50 digits of everything"),
         ('bilevel-sym certify toy.toml --at "x1=0.1,x2=-2" --digits 1000', "0.1 means 1/10 exactly"),

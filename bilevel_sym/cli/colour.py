@@ -23,7 +23,7 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         r"ran out of steps|interrupted|ended where iNEON found no negative curvature": YELLOW,
         r"met a value that is not a number|diverged|conjugate gradients broke down": RED,
         r"could not be (?:solved|evaluated)": RED,
-        r"\bHOLDS\b|every digit shown is proved": GREEN,
+        r"\bHOLDS\b|proved over the box": GREEN,
         r"\bVIOLATED\b|\berror:": RED,
         r"\bINCONCLUSIVE\b|\bnote:": YELLOW,
         r"\bNOT_APPLICABLE\b|^not applicable": FAINT,

@@ -87,6 +87,8 @@ def certificate_record(certificate: PointCertificate) -> Record:
         "at": {s.name: str(value) for s, value in zip(problem.x, certificate.x, strict=True)},
         "digits": certificate.digits,
         "proved": certificate.proved,
+        "convexity": certificate.convexity,
+        "why": certificate.why,
         "y_star": {s.name: enclosed(ball) for s, ball in zip(problem.y, certificate.y_star, strict=True)},
         "phi": enclosed(certificate.phi),
         "grad_phi": [enclosed(ball) for ball in certificate.grad_phi],

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import KernelError
+from bilevel_sym.frames import check_labels
 from bilevel_sym.linear_algebra import all_finite
 
-__all__ = ["Shape", "joined"]
+__all__ = ["Shape", "joined", "member_of", "of_the_batch"]
 
 Shape = tuple[int, ...]
 
 _FLOAT64 = np.dtype(np.float64)
 
 
-def joined(arguments: Mapping[str, tuple[ArrayLike, int]]) -> tuple[Floats, Shape]:
+def joined(arguments: Mapping[str, tuple[ArrayLike, Sequence[object]]]) -> tuple[Floats, Shape]:
     """Arrays of points side by side as rows (batch, sum of widths), and the batch shape that they share.
 
-    >>> joined({"x": ([[1, 2]], 2), "y": ([[3]], 1)})
+    Beside each array stand the variables that its last axis holds.
+
+    >>> joined({"x": ([[1, 2]], ("x1", "x2")), "y": ([[3]], "y")})
     (array([[1., 2., 3.]]), (1,))
-    >>> joined({"x": ([1, 2], 3)})
+    >>> joined({"x": ([1, 2], ("x1", "x2", "x3"))})
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.KernelError: x has shape (2,), but shape (..., 3) is expected
     try: the last axis holds the 3 variables of x
     """
-    arrays = [_array(value, name, width) for name, (value, width) in arguments.items()]
+    arrays = [_array(value, name, variables) for name, (value, variables) in arguments.items()]
     shape = arrays[0].shape[:-1]
     if any(array.shape[:-1] != shape for array in arrays):
         raise _mismatch(dict(zip(arguments, arrays, strict=True)))
@@ -39,7 +42,28 @@ def joined(arguments: Mapping[str, tuple[ArrayLike, int]]) -> tuple[Floats, Shap
     return rows.reshape(-1, rows.shape[-1]), shape
 
 
-def _array(value: ArrayLike, name: str, width: int) -> Floats:
+def member_of(k: int, shape: Shape) -> tuple[int, ...]:
+    """The index of the k-th row in the caller's batch.
+
+    >>> member_of(4, (2, 3))
+    (1, 1)
+    """
+    return tuple(int(i) for i in np.unravel_index(k, shape)) if shape else ()
+
+
+def of_the_batch(k: int, shape: Shape) -> str:
+    """The same in words, for messages.
+
+    >>> of_the_batch(4, (2, 3)), of_the_batch(0, ())
+    (' for member 1, 1 of the batch', '')
+    """
+    return f" for member {', '.join(map(str, member_of(k, shape)))} of the batch" if shape else ""
+
+
+def _array(value: ArrayLike, name: str, symbols: Sequence[object]) -> Floats:
+    width = len(symbols)
+    if not isinstance(value, (np.ndarray, list, float)):
+        check_labels(value, symbols, name, error=KernelError)
     try:
         array = np.asarray(value)
     except ValueError:

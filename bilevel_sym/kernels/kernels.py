@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym import implicit
-from bilevel_sym.engine import Engine, Expansion, Floats, Session, in_chunks, over_points
+from bilevel_sym.assumptions import assumed_sign
+from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
-from bilevel_sym.kernels.arguments import Shape, joined
+from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
+from bilevel_sym.kernels.kinks import LOWER, Kinks
 from bilevel_sym.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.problem import BilevelProblem
@@ -23,6 +26,15 @@ from bilevel_sym.problem import BilevelProblem
 __all__ = ["Kernels", "compile_kernels"]
 
 MAX_CACHED = 64
+OF_SIGN: Mapping[str, Callable[[Floats], NDArray[np.bool_]]] = MappingProxyType(
+    {
+        "positive": lambda column: column > 0,
+        "negative": lambda column: column < 0,
+        "nonnegative": lambda column: column >= 0,
+        "nonpositive": lambda column: column <= 0,
+        "nonzero": lambda column: column != 0,
+    }
+)
 Result = TypeVar("Result")
 
 
@@ -30,7 +42,9 @@ class Kernels:
     """f, g, their derivatives, y*, Phi, grad Phi, Hess Phi as functions of float64 arrays. Make with compile_kernels.
 
     Points are (..., d) and (..., n) with the same leading shape; results lead with it too. Blocks follow IEEE
-    arithmetic (an overflow is inf); y* and what is built on it raise instead. Stateless, and safe to share.
+    arithmetic (an overflow is inf); y* and what is built on it raise instead. Where a derivative does not exist, on a
+    kink or a jump of abs, min, max, sign or Piecewise or within round-off of one, all of them raise. Stateless, and
+    safe to share.
 
     >>> from bilevel_sym import BilevelProblem, compile_kernels
     >>> kernels = compile_kernels(BilevelProblem("x*y", "(1 + x**2)*y**2/2 - x*y", "x", "y"))
@@ -71,6 +85,18 @@ class Kernels:
     def steady(self) -> Engine:
         """An engine in which a point has the same bits alone and in any batch: what solvers run on."""
         return choose_steady_engine(self._engine, self.problem)
+
+    @cached_property
+    def one_sided(self) -> Kernels:
+        """The same, but on a kink the formula of one side: for searches whose finds are proved by other means.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("abs(y)", "(y - x)**2/2", "x", "y").kernels.one_sided.grad_phi([0.0])
+        array([0.])
+        """
+        twin = Kernels(self.problem, self.backend, self._engine)
+        twin.__dict__["kinks"] = None
+        return twin
 
     def counting(self) -> AbstractContextManager[Counts]:
         """Count oracle calls as the paper does (G_f, G_g, JV_g, HV_g), for each member of the batch.
@@ -136,7 +162,11 @@ class Kernels:
 
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
-        given, shape = joined(dict(zip("xyv", zip(points, (d, n, n), strict=False), strict=False)))
+        variables = self.problem.x, self.problem.y, self.problem.y
+        given, shape = joined(dict(zip("xyv", zip(points, variables, strict=False), strict=False)))
+        self._keep_promises(given, shape)
+        if "_" in name:  # values exist on an edge too
+            self._refuse_kinks(name, (name,), given[:, : d + n], shape)
         count(self, shape, **_cost(name, n))
 
         def chunk(rows: slice) -> tuple[Floats]:
@@ -154,16 +184,18 @@ class Kernels:
     def y_star(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The minimiser of g(x, .) to round-off, shape (..., n): Newton from ``y0`` (default: the box's centre, or 0).
 
+        Where g is not convex in y it is a local minimum, the one that Newton's method is led to.
+
         >>> from bilevel_sym import BilevelProblem
         >>> BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y").kernels.y_star([1.0])
         array([0.])
         """
-        xy, shape = self._solved(x, y0)
+        xy, shape = self._solved("y_star", x, y0)
         return np.ascontiguousarray(xy[:, self.problem.d :]).reshape((*shape, self.problem.n))
 
     def phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """Phi(x) = f(x, y*(x)), shape (...)."""
-        xy, shape = self._solved(x, y0)
+        xy, shape = self._solved("phi", x, y0, ("f",))
         (phi,) = over_points(self._engine, ("f",), xy, _value)
         return self._finite("phi", phi, shape)
 
@@ -172,7 +204,7 @@ class Kernels:
 
         Paper: Equation 1.5 [eq:bilevel-grad]
         """
-        xy, shape = self._solved(x, y0)
+        xy, shape = self._solved("grad_phi", x, y0, implicit.GRADIENT)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
         phi, grad = self._naming(xy, shape, lambda: over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient))
         self._finite("phi", phi, shape)
@@ -183,12 +215,12 @@ class Kernels:
 
         Paper: Equation B.1 [phi-hessian]
         """
-        xy, shape = self._solved(x, y0)
+        xy, shape = self._solved("hess_phi", x, y0, EXPANSION)
         return self._expansion("hess_phi", xy, shape).hess
 
     def third_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The third derivatives of Phi, shape (..., d, d, d), symmetric to the last bit."""
-        xy, shape = self._solved(x, y0)
+        xy, shape = self._solved("third_phi", x, y0, implicit.THIRD)
         pairs = self.problem.d * (self.problem.d + 1) // 2
 
         def chunk(rows: slice) -> tuple[Floats]:
@@ -207,7 +239,9 @@ class Kernels:
         >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
         Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
         """
-        xy, shape = joined({"x": (x, self.problem.d), "y": (y, self.problem.n)})
+        xy, shape = joined({"x": (x, self.problem.x), "y": (y, self.problem.y)})
+        self._keep_promises(xy, shape)
+        self._refuse_kinks("expansion", EXPANSION, xy, shape)
         return self._expansion("expansion", xy, shape)
 
     def _expansion(self, name: str, xy: Floats, shape: Shape) -> Expansion:
@@ -216,10 +250,13 @@ class Kernels:
         parts = self._naming(xy, shape, lambda: self._engine.expansion(xy))
         return Expansion(*(self._finite(name, part, shape) for part in parts))
 
-    def _solved(self, x: ArrayLike, y0: ArrayLike | None) -> tuple[Floats, Shape]:
-        """(x, y*(x)) row by row, and the batch shape."""
+    def _solved(
+        self, what: str, x: ArrayLike, y0: ArrayLike | None, names: tuple[str, ...] = ()
+    ) -> tuple[Floats, Shape]:
+        """(x, y*(x)) row by row, and the batch shape; refused where the blocks that ``what`` takes do not exist."""
         d, n = self.problem.d, self.problem.n
-        given, shape = joined({"x": (x, d)} if y0 is None else {"x": (x, d), "y0": (y0, n)})
+        given, shape = joined({"x": (x, self.problem.x)} | ({} if y0 is None else {"y0": (y0, self.problem.y)}))
+        self._keep_promises(given[:, :d], shape)
         points, start = given[:, :d], given[:, d:]
         if y0 is None:
             start = np.broadcast_to(self._start, (len(points), n))
@@ -228,13 +265,42 @@ class Kernels:
             try:
                 solution = solve_lower_level(self._engine, points[rows], start[rows])
             except LowerLevelFailure as error:
-                raise error.renamed(_member(rows.start + error.member[0], shape)) from None
+                raise error.renamed(member_of(rows.start + error.member[0], shape)) from None
             return solution.y, solution.evaluations
 
         y, evaluations = in_chunks(len(points), self._engine.lanes(NEWTON), chunk)
         calls = evaluations.reshape(shape)
         count(self, shape, G_g=calls, HV_g=n * calls)
-        return np.concatenate([points, y], axis=1), shape
+        xy = np.concatenate([points, y], axis=1)
+        self._refuse_kinks(what, (*LOWER, *names), xy, shape, solved=True)
+        return xy, shape
+
+    @cached_property
+    def _promises(self) -> list[tuple[int, Any, str]]:
+        """The columns (x, y) whose symbols have a sign by assumption."""
+        variables = enumerate((*self.problem.x, *self.problem.y))
+        return [(k, s, sign) for k, s in variables if (sign := assumed_sign(s)) is not None]
+
+    def _keep_promises(self, rows: Floats, shape: Shape) -> None:
+        """Refuse points at which the formulas, simplified by what was assumed of their symbols, are others."""
+        for k, symbol, sign in self._promises:
+            if k < rows.shape[1] and not (kept := OF_SIGN[sign](rows[:, k])).all():
+                member = int(np.argmin(kept))
+                raise KernelError(
+                    f"{symbol} is assumed to be {sign}, but is {rows[member, k]:.9g}{of_the_batch(member, shape)}",
+                    hint=f"sympy.Symbol({symbol.name!r}, real=True), and build f and g again",
+                )
+
+    @cached_property
+    def kinks(self) -> Kinks | None:
+        """Where f and g change their formulas; None where they never do."""
+        return Kinks(self.problem.tape) if self.problem.tape.has_kinks else None
+
+    def _refuse_kinks(
+        self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False
+    ) -> None:
+        if self.kinks is not None:
+            self.kinks.refuse(what, names, xy, shape, solved=solved)
 
     @cached_property
     def _start(self) -> Floats:
@@ -252,7 +318,7 @@ class Kernels:
             if np.isnan(error.eigenvalues[0]):
                 raise _not_finite("g_yy", k, shape) from None
             raise LowerLevelFailure(
-                "the lower level is not strongly convex", member=_member(k, shape),
+                "the lower level is not strongly convex", member=member_of(k, shape),
                 x=xy[k, :d].tolist(), y=xy[k, d:].tolist(),
                 eigenvalue=float(error.eigenvalues[0]), hint="g_yy must be positive definite at (x, y)",
             ) from None  # fmt: skip
@@ -264,8 +330,9 @@ class Kernels:
 
 
 def _not_finite(name: str, k: int, shape: Shape) -> KernelError:
-    who = f" for member {', '.join(map(str, _member(k, shape)))} of the batch" if shape else ""
-    return KernelError(f"{name} is not finite{who}", hint="f or g overflows there, or is not defined")
+    return KernelError(
+        f"{name} is not finite{of_the_batch(k, shape)}", hint="f or g overflows there, or is not defined"
+    )
 
 
 def _value(session: Session, xy: Floats) -> tuple[Floats]:
@@ -279,10 +346,6 @@ def _cost(name: str, n: int) -> dict[str, int]:
         "g_yy_v": {"HV_g": 1}, "g_xy_v": {"JV_g": 1}, "g_yy": {"HV_g": n}, "g_xy": {"JV_g": n},
     }  # fmt: skip
     return costs.get(name, {})
-
-
-def _member(k: int, shape: Shape) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(k, shape)) if shape else ()
 
 
 def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Kernels:

@@ -133,7 +133,7 @@ def _region(problem: BilevelProblem, x0: ArrayLike | None, radius: float) -> _Re
         ends = dict(problem.box.items())
         low, high = (np.array([float(ends[s.name][k]) for s in problem.x]) for k in (0, 1))
         return _Region((low + high) / 2, (high - low) / 2)
-    centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.d)})[0]
+    centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.x)})[0]
     if len(centre) != 1:
         raise InvalidProblem(f"x0 must be one point of shape ({problem.d},)")
     return _Region(centre[0], np.full(problem.d, radius))

@@ -113,7 +113,7 @@ class INeon:
         """A unit vector (d,) of negative curvature of Phi at x, or zeros."""
         self.estimator.check(problem)
         d, n = problem.d, problem.n
-        point, shape = joined({"x": (x, d)} if y0 is None else {"x": (x, d), "y0": (y0, n)})
+        point, shape = joined({"x": (x, problem.x)} | ({} if y0 is None else {"y0": (y0, problem.y)}))
         if shape:
             raise KernelError(f"x has shape {(*shape, d)}, but one point of shape ({d},) is expected")
         seed = seeds_for(rng, 1)[0]

@@ -11,7 +11,7 @@ import numpy as np
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.checks import settle_positive
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.ineon import INeon
@@ -59,7 +59,7 @@ def _smooth_at(kernels: Kernels, x: Floats) -> bool:
         return True
     try:
         evaluate(kernels.problem, x.tolist(), digits=6)
-    except CertificateFailure:
+    except BilevelError:
         return False
     return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -95,11 +95,11 @@ def solve(
     if record not in ("all", "last"):
         raise InvalidProblem(f"record={record!r}", hint='"all" or "last"')
     steps = count("steps", steps, least=0)
-    x, shape = joined({"x0": (x0, problem.d)})
+    x, shape = joined({"x0": (x0, problem.x)})
     if len(shape) > 1:
         raise InvalidProblem(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
     size = len(x)
-    y, v = (_starts(name, given, problem.n, size) for name, given in (("y0", y0), ("v0", v0)))
+    y, v = (_starts(name, given, problem.y, size) for name, given in (("y0", y0), ("v0", v0)))
     seeds = seeds_for(rng, size)
     kernels = compile_kernels(problem, backend=backend)
     run = algorithm.start(problem, kernels)
@@ -119,10 +119,11 @@ def solve(
     return ledger.solution(shape, seeds, algorithm)
 
 
-def _starts(name: str, given: ArrayLike | None, n: int, size: int) -> Floats:
+def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], size: int) -> Floats:
+    n = len(variables)
     if given is None:
         return np.zeros((size, n))
-    rows, shape = joined({name: (given, n)})
+    rows, shape = joined({name: (given, variables)})
     if shape not in ((), (size,)):
         raise InvalidProblem(f"{name} has shape {(*shape, n)}, but ({n},) or ({size}, {n}) is expected")
     return np.ascontiguousarray(np.broadcast_to(rows, (size, n)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.implicit import GRADIENT
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.solution import COUNTERS, Best, Solution, Trajectory
 from bilevel_sym.status import Status
@@ -129,6 +130,7 @@ class Ledger:
         """The frozen outcome."""
         counters = Counts()
         counters.add(shape, **{name: self.calls[name].reshape(shape) for name in COUNTERS})
+        self._look_for_kinks()
         statuses = tuple(Status(int(code)) for code in self.status)
         unseen = ~np.isfinite(self.best_phi)
         best_phi = np.where(unseen, np.nan, self.best_phi)
@@ -143,6 +145,15 @@ class Ledger:
             grad_phi_hat=self._shaped(self.grad, shape), phi_hat=self.phi.reshape(shape)[()],
             kernels=self._kernels, recorded=self._trajectory(shape),
         )  # fmt: skip
+
+    def _look_for_kinks(self) -> None:
+        """A run may pass over a kink; one that ends on it has no gradient there, whatever was estimated."""
+        kinks = self._kernels.kinks
+        if kinks is None:
+            return
+        ended = np.flatnonzero(np.isin(self.status, (Status.OUT_OF_STEPS, Status.STOPPED, Status.NO_CURVATURE)))
+        xy = np.concatenate([self.x[ended], self.y[ended]], axis=1)
+        self.status[ended[list(kinks.met(GRADIENT, xy))]] = Status.KINK
 
     def _trajectory(self, shape: tuple[int, ...]) -> Trajectory | None:
         if self.history is None:

@@ -116,7 +116,13 @@ class Model:
         twin._pristine = twin.graph.copy()
         twin._forget()
         edges = build(graph, self.stages[:1], {"edges": ((len(seams.edges),), seams.edges)})
-        return Patterns(seams, twin, edges, graph.support)
+        return Patterns(seams, twin, edges, graph)
+
+    def edge_expression(self, k: int) -> sp.Expr:
+        """An edge of ``patterns`` as a SymPy expression."""
+        assert self.patterns is not None
+        symbols = dict(enumerate(self._symbols)) | dict(zip(self.parameters, self._parameters, strict=True))
+        return to_sympy(self.patterns.graph, [self.patterns.seams.edges[k]], symbols)[0]
 
     @property
     def stages(self) -> tuple[tuple[int, ...], ...]:

@@ -116,9 +116,9 @@ class Patterns:
     ([0, 1, 1], [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
     """
 
-    def __init__(self, seams: Seams, model: Model, edges: Program, support: Sequence[int]) -> None:
-        """``edges`` computes the edges from x and y; ``support`` is that of the nodes that they are made of."""
-        self.seams, self.model, self._edges, self._support = seams, model, edges, support
+    def __init__(self, seams: Seams, model: Model, edges: Program, graph: Graph) -> None:
+        """``edges`` computes the edges from x and y; ``graph`` is the one that they are forms of."""
+        self.seams, self.model, self._edges, self.graph = seams, model, edges, graph
 
     @cached_property
     def _tables(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -147,7 +147,7 @@ class Patterns:
         bits = 0
         for k in edges:
             for node in self.seams.edges[k].terms:
-                bits |= self._support[node]
+                bits |= self.graph.support[node]
         return bits
 
     @cached_property
@@ -171,10 +171,22 @@ class Patterns:
             low, high = session.take("edges")
         return np.where(low > 0, 1, np.where(high < 0, -1, 0))
 
+    def touched(self, lower: Floats, upper: Floats, need: Need) -> NDArray[np.bool_]:
+        """The edges, (boxes, edges), that have no sign over a box and at which what is needed may not exist."""
+        matters, enough = self.allowed(need, exists=True)
+        return np.asarray((self._sides(lower, upper, False) == 0) & (matters & ~enough))
+
     def rough(self, points: Floats, need: Need) -> NDArray[np.bool_]:
         """Which points (points, inputs) lie on an edge, or next to it, where what is needed may not exist."""
-        matters, enough = self.allowed(need, exists=True)
-        return np.asarray(((self._sides(points, points, False) == 0) & (matters & ~enough)).any(axis=1))
+        return np.asarray(self.touched(points, points, need).any(axis=1))
+
+    def values(self, point: Floats) -> Floats:
+        """The edges at a point, in float64."""
+        session = self._signs[0].session(1)
+        with np.errstate(all="ignore"):
+            session.put(0, point[None], point[None])
+        low, high = session.take("edges")
+        return np.asarray(0.5 * low[0] + 0.5 * high[0])
 
     def in_balls(self) -> ScalarProgram:
         """The edges, for balls of the precision that is set."""

@@ -170,7 +170,7 @@ def _directions(tensor: Floats) -> list[list[str]]:
 def _near(problem: BilevelProblem, box: Box) -> dict[str, str]:
     """y* in the middle of the box, or nothing."""
     try:
-        y = problem.mean.kernels.y_star([float((low + high) / 2) for low, high in list(box)[: problem.d]])
+        y = problem.mean.kernels.one_sided.y_star([float((low + high) / 2) for low, high in list(box)[: problem.d]])
     except BilevelError:
         return {}
     return {symbol.name: repr(value) for symbol, value in zip(problem.y, y.tolist(), strict=True)}

@@ -137,7 +137,7 @@ class PhiBoxes:
     def solve(self, x: Floats) -> tuple[Floats, Mask]:
         """y*(x) in floats for rows of x, and whose could be found."""
         try:
-            return self.problem.kernels.y_star(x), np.ones(len(x), dtype=np.bool_)
+            return self.problem.kernels.one_sided.y_star(x), np.ones(len(x), dtype=np.bool_)
         except BilevelError:
             if len(x) == 1:
                 self._unsolved += 1

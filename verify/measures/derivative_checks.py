@@ -22,6 +22,7 @@ from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.responses import Responses, Seen, responses
 from verify.measures.routes import against_bracket
+from verify.places import WHOLE_X
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
@@ -142,7 +143,7 @@ def settled(result: CheckResult, bound: Bound, proof: sp.Expr) -> CheckResult:
         return result
     return judged(
         result.label, min(measured, limit), limit, evidence="proved", part=result.part, variant=result.variant,
-        seed=result.seed, n_points=result.n_points, worst_point=result.worst_point,
+        seed=result.seed, n_points=result.n_points, worst_point=result.worst_point, region=result.region,
         message=f"the bounds of its terms add up to it, whatever the constants; by numbers alone: {result.message}",
     )  # fmt: skip
 
@@ -173,6 +174,7 @@ def by_bracket(
         return None
     result = judged(
         label, bracket, ends_of(bound), evidence="certified", part=part, variant=study.variant, worst_point=point,
+        region=WHOLE_X,
         message=f"{what}, enclosed over the whole box in x: {bracket}",
     )  # fmt: skip
     violated = bracket.lower > float(bound)

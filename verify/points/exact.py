@@ -102,7 +102,7 @@ def _changes(coefficients: Sequence[sp.Rational]) -> int:
 
 def _lower_solution(problem: BilevelProblem, x: Sequence[sp.Rational]) -> list[sp.Rational] | None:
     try:
-        found = problem.kernels.y_star([float(value) for value in x])
+        found = problem.kernels.one_sided.y_star([float(value) for value in x])
     except (BilevelError, OverflowError):
         return None
     ends = ((Fraction(value), CLOSE * (1 + abs(Fraction(value)))) for value in found.tolist())

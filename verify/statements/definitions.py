@@ -19,6 +19,7 @@ from verify.bracket import Bracket
 from verify.measures.agreement import agreed
 from verify.measures.roots import missed
 from verify.measures.stopping import answers, endings
+from verify.places import WHOLE_X
 from verify.registry import NotApplicable, claim
 from verify.statements.corollaries import calls_of
 from verify.statements.tube import what_jumps
@@ -226,9 +227,11 @@ def large_smoothness(study: Study) -> CheckResult:
         most = study.smoothness.L_phi.upper
     except BilevelError:
         most = math.inf
-    most = most if math.isfinite(most) else float(study.constants.valid.L_phi())
+    whole = math.isfinite(most)  # otherwise the constants bound it, where y* lies in the box
+    most = most if whole else float(study.constants.valid.L_phi())
     points = study.points(200, "curvature")
-    points = points[study.covers(points)]
+    if not whole:
+        points = points[study.covers(points)]
     if not len(points):
         raise NotApplicable("y* lies outside the box in y at every point that was tried")
     lowest = np.linalg.eigvalsh(study.kernels.hess_phi(points))[:, 0]
@@ -240,6 +243,7 @@ def large_smoothness(study: Study) -> CheckResult:
         "unlabelled:remark-large-L-phi", measured, most, evidence="sampled", noise=1e-9 * most,
         message="the most negative curvature seen, against a bound on |Hess Phi|", n_points=len(points),
         worst_point=study.named(points[worst]), variant=study.variant,
+        region=WHOLE_X if whole else "x of the box with y* in it",
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from verify.measures.norm_calculus import derived
 from verify.measures.regions import Region, decided_over
 from verify.measures.responses import responses
 from verify.measures.sharp_bounds import of_phi_best
+from verify.places import ALL_Y
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, judged
@@ -121,6 +122,7 @@ def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str,
         n_points=len(values),
         worst_point=study.named(x[worst], y[worst]),
         message=f"the largest of {', '.join(names)} that was seen; the constant is certified over {region.name}",
+        region=ALL_Y + region.name,
     )
 
 
@@ -143,6 +145,7 @@ def _lower_gradient(study: Study, region: Region) -> CheckResult:
         n_points=len(values),
         worst_point=study.named(x[worst], y[worst]),
         message=f"the largest |g_y| that was seen, over {region.name}" + (", where g = -f" if minimax else ""),
+        region=ALL_Y + region.name,
     )
 
 

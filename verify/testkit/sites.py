@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.frames import check_labels, is_frame
 from bilevel_sym.problem import BilevelProblem
 
 __all__ = ["MOST", "given_points", "sites", "x_ends"]
@@ -59,7 +60,12 @@ def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:
     """
     hint = f"points of {problem.d} finite numbers each, such as points=[{[0.5] * problem.d}]"
     names = [s.name for s in problem.x]
+    check_labels(points, names, "points")
+    if isinstance(points, (list, tuple)):
+        for row in points:
+            check_labels(row, names, "a point")
     try:
+        points = np.asarray(points) if is_frame(points) else points
         listed = [points] if isinstance(points, Mapping) else list(points)
         rows = [[row[name] for name in names] if isinstance(row, Mapping) else row for row in listed]
         array = np.array(rows, dtype=np.float64)
