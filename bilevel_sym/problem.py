@@ -19,10 +19,11 @@ from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
 from bilevel_sym.expressions import substitute, symbols_in, tree_size
 from bilevel_sym.parsing import check_name
-from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
+from bilevel_sym.problem_file import ProblemFile, problem_toml, read_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
 from bilevel_sym.tape.model import Model
 from bilevel_sym.text import to_text
+from bilevel_sym.writing import write
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
@@ -219,14 +220,26 @@ class BilevelProblem:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a TOML problem file that ``load`` reads back as an equal problem.
 
-        Assumptions of symbols (positive=True) are not part of a file; a box can say the same.
+        Assumptions of symbols (positive=True) are not part of a file; a box can say the same. A file that cannot be
+        written raises CannotWrite and leaves the old one as it was.
+        """
+        write(path, self.to_toml())
+
+    def to_toml(self) -> str:
+        """The text of the file that ``save`` writes.
+
+        >>> print(MinimaxProblem("x*y - y**2/2", "x", "y").to_toml(), end="")
+        kind = "minimax"
+        x = ["x"]
+        y = ["y"]
+        f = "x*y - y**2/2"
         """
         fields = self._fields()
         try:
             _build(fields)
         except InvalidProblem as error:
             raise InvalidProblem(f"the file could not be read back: {error.message}", hint=error.hint) from None
-        write_problem(fields, path)
+        return problem_toml(fields)
 
     def _fields(self) -> ProblemFile:
         texts = {field: to_text(formula) for field, formula in self._given.items()}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, Exact, GDmax
 from bilevel_sym.plotting import require_matplotlib
+from bilevel_sym.plotting.picture import png
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import COUNTERS, Solution
@@ -29,6 +27,7 @@ from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.writing import check_target, write
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
@@ -193,19 +192,19 @@ def solution_record(solution: Solution) -> dict[str, Any]:
     return about | record
 
 
-def _save_json(solution: Solution, path: Path) -> None:
-    path.write_text(json.dumps(solution_record(solution), allow_nan=False) + "\n", encoding="utf-8")
+def _save_json(solution: Solution, path: str) -> None:
+    write(path, json.dumps(solution_record(solution), allow_nan=False) + "\n")
 
 
-def _save_plot(solution: Solution, path: Path) -> None:
+def _save_plot(solution: Solution, path: str) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     solution.plot(figure.subplots())
-    figure.savefig(path, dpi=150, format="png")
+    write(path, png(figure))
 
 
-WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
+WRITERS: Mapping[str, Callable[[Solution, str], Any]] = MappingProxyType(
     {".csv": lambda solution, path: solution.to_csv(path), ".json": _save_json, ".png": _save_plot}
 )
 
@@ -227,19 +226,11 @@ def check_output(path: str | None) -> None:
         raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
     if ending == ".png":
         require_matplotlib()
-    file = Path(os.path.realpath(path))  # resolve() fails on a circle, in some versions of Python
-    if file.is_symlink():
-        raise InvalidProblem(f"--out {path}: links that lead in a circle", hint="another file")
-    if not file.parent.is_dir():
-        raise InvalidProblem(f"--out {path}: there is no directory {file.parent}", hint="make it first: mkdir -p")
-    if file.is_dir() or path.endswith(os.sep):
-        raise InvalidProblem(f"--out {path}: this is a directory", hint=f"a file in it: {Path(path) / f'run{ending}'}")
-    if not os.access(file.parent, os.W_OK) or (file.exists() and not os.access(file, os.W_OK)):
-        raise InvalidProblem(f"--out {path}: it cannot be written there", hint="a file in a directory of your own")
+    check_target(path)
 
 
 def write_solution(solution: Solution, path: str) -> None:
-    """Write the trajectories in the format that the ending of the path names; a file in its place stays until then.
+    """Write the trajectories in the format that the ending of the path names.
 
     >>> import tempfile
     >>> from bilevel_sym import Descent, Exact, solve, zoo
@@ -248,26 +239,4 @@ def write_solution(solution: Solution, path: str) -> None:
     >>> path.read_text().split(",")[:4]
     ['trajectory', 'seed', 'k', 'x']
     """
-    try:
-        write = WRITERS[Path(path).suffix]  # of the name that was given: a link may lead to another
-        _replace(Path(path).resolve(), lambda file: write(solution, file))
-    except OSError as error:
-        raise InvalidProblem(
-            f"--out {path}: {error.strerror or error}", hint="another place, or make room; nothing was changed there"
-        ) from None
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write into a neighbour, and put it in the place of the path only when all of it is there."""
-    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
-        write(path)
-        return
-    neighbour = path.with_name(f".{path.stem[:100]}-{os.getpid()}{path.suffix}")
-    try:
-        write(neighbour)
-        if path.exists():
-            shutil.copymode(path, neighbour)
-        neighbour.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            neighbour.unlink(missing_ok=True)
+    WRITERS[Path(path).suffix](solution, path)
