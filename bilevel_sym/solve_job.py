@@ -166,7 +166,7 @@ class SolveJob:
 
 
 def is_interrupted(solution: Solution) -> bool:
-    """Whether Ctrl-C has ended a trajectory.
+    """Whether Ctrl-C or SIGTERM has ended a trajectory.
 
     >>> from bilevel_sym import Descent, Exact, solve, zoo
     >>> is_interrupted(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
