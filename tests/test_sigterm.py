@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,11 @@ COMMANDS = {
 
 def signalled(module: str, numbers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", AT_AN_IMPORT, module, numbers, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    with tempfile.TemporaryDirectory() as folder:  # what a command that goes on all the same would write into
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
 
 
 def test_all_commands_are_here() -> None:
