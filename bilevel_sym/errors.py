@@ -14,6 +14,7 @@ __all__ = [
     "BilevelError",
     "CannotWrite",
     "CertificateFailure",
+    "CheckpointFailure",
     "InvalidProblem",
     "KernelError",
     "LinearSystemFailure",
@@ -198,6 +199,21 @@ class CertificateFailure(BilevelError):
     >>> issubclass(CertificateFailure, BilevelError)
     True
     """
+
+
+class CheckpointFailure(BilevelError):
+    """A run cannot go on from the checkpoint that was named; nothing was run, and the file is as it was.
+
+    Cause: it belongs to another problem, algorithm, start, seed or version, or it is damaged; the message says which.
+    Cure: delete it to begin anew, or name another file.
+
+    >>> print(CheckpointFailure("run.checkpoint is damaged"))
+    run.checkpoint is damaged
+    try: delete it to begin anew, or name another file
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="delete it to begin anew, or name another file")
 
 
 class CannotWrite(BilevelError, OSError):

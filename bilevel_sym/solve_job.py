@@ -89,6 +89,8 @@ class SolveJob:
     steps: int = 1000
     eps: float = 1e-3
     eta: float | None = None
+    checkpoint: str | None = None
+    checkpoint_every: int = 1000
 
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
@@ -98,14 +100,17 @@ class SolveJob:
         if self.eta is not None:
             step = "beta" if isinstance(algorithm, StocBiO) else "eta"
             algorithm = replace(algorithm, **{step: self.eta})
-        solution = self._solve(algorithm, x0, progress, record)
+        solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
         if self.algorithm is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
             # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
-            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record)
+            kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
+            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
             return again if any(s.ok for s in again.statuses) else solution
         return solution
 
-    def _solve(self, algorithm: Any, x0: Floats, progress: bool, record: bool) -> Solution:
+    def _solve(
+        self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
+    ) -> Solution:  # fmt: skip
         # iNEON and StocBiO decide for themselves when they have arrived
         judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
         seeds = count("--seeds", self.seeds)
@@ -113,6 +118,7 @@ class SolveJob:
             self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
             rng=self.seed, progress=progress, record="all" if record else "last",
             stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
+            checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
 
     def _suitable(self) -> str:

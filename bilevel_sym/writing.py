@@ -29,7 +29,8 @@ from bilevel_sym.errors import CannotWrite
 
 __all__ = ["Content", "check_target", "csv_lines", "make_folder", "write", "write_together"]
 
-Content: TypeAlias = str | bytes | Iterable[str]  # the last in pieces, for what is too large to be held at once
+# in pieces: what is too large to be held at once
+Content: TypeAlias = str | bytes | Iterable[str] | Iterable[bytes]
 Where: TypeAlias = str | os.PathLike[str]
 
 STEM = 40  # letters of the target in the name of its neighbour: 255 bytes are allowed in all
