@@ -221,7 +221,7 @@ def _difference(name: str, there: object, here: object) -> str:
     if name in ("problem", "x0", "y0", "v0"):
         return f"the {name} is another" if name == "problem" else f"{name} is another"
     there, here = str(there), str(here)
-    shared = len(os.path.commonprefix([there, here]))
-    start = max(0, shared - SHORT // 2) if shared > SHORT // 2 else 0  # long ones from a little before they differ
+    shared = next((k for k, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
+    start = max(0, shared - SHORT // 2)  # long ones from a little before they differ
     old, new = (("..." if start else "") + text[start : start + SHORT] for text in (there, here))
     return f"{name} is {old} there and {new} here"
