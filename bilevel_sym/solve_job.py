@@ -215,8 +215,8 @@ WRITERS: Mapping[str, Callable[[Solution, str], Any]] = MappingProxyType(
 )
 
 
-def check_output(path: str | None) -> None:
-    """Refuse, before any work, a file that could not be written in the end.
+def check_output(path: str | None, checkpoint: str | None = None) -> None:
+    """Refuse, before any work, a file that could not be written in the end, or that is the checkpoint too.
 
     >>> check_output("run.txt")
     Traceback (most recent call last):
@@ -232,6 +232,8 @@ def check_output(path: str | None) -> None:
         raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
     if ending == ".png":
         require_matplotlib()
+    if checkpoint is not None and Path(path).absolute() == Path(checkpoint).absolute():
+        raise InvalidProblem(f"--out and --checkpoint are both {path}", hint="two files: --checkpoint run.checkpoint")
     check_target(path)
 
 

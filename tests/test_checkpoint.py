@@ -43,9 +43,8 @@ from bilevel_sym import (
 from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidProblem
 from bilevel_sym.kernels import Counts
 from bilevel_sym.solution import Best, Trajectory
-from bilevel_sym.solvers import EstimatedRun, Move, Team, compiled, loop, noise, stocbio
+from bilevel_sym.solvers import EstimatedRun, Move
 from bilevel_sym.solvers.checkpoint_file import FORMAT, Saved, read_checkpoint, write_checkpoint
-from bilevel_sym.solvers.recording import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent
 SADDLE = zoo.get("saddle", d=2).problem
@@ -495,47 +494,6 @@ def test_an_algorithm_of_ones_own_says_what_it_remembers(tmp_path: Path) -> None
     with pytest.raises(InvalidProblem, match="does not show its parameters"):
         solved(replace(s, algorithm=Opaque()), tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-# ---- planted defects --------------------------------------------------------------------------------------
-
-# which part forgets, which of its arrays (or all), in which run, after how many steps
-PLANTS: dict[str, tuple[Any, str | None, str, int]] = {
-    "a generator's state": (noise.Streams, None, "perturbed AID", 13),
-    "the clock of perturbations": (Team, "clock", "perturbed AID", 13),
-    "who runs": (Team, "running", "some diverge", 45),
-    "a warm start": (Team, "y", "descent AID", 13),
-    "the best point": (Ledger, "best_phi", "some diverge", 2),
-    "oracle calls": (Ledger, "calls_G_f", "descent AID", 13),
-    "the check's waiting": (loop._Checked, None, "to a minimum", 60),
-    "the batches of the print": (stocbio._StocBiORun, None, "StocBiO as printed", 13),
-    "compiled noise": (compiled._Standing, "noise", "compiled AID", 10),
-    "a compiled clock": (compiled._Standing, "since", "compiled AID", 13),
-}
-
-
-@pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_not_taken_back_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: str) -> None:
-    """One part forgets one thing: then the run that goes on, or the file that it leaves, is another."""
-    part, forgotten, name, steps = PLANTS[plant]
-    s, path, whole = SETTINGS[name], tmp_path / "pieces", tmp_path / "whole"
-    if s.backend == "compiled":
-        pytest.importorskip("numba")
-    wanted, recall = bits(solved(s, whole)), part.recall
-    solved(s, path, steps=steps, checkpoint_every=7)
-
-    def forgetful(self: Any, memory: Any) -> None:
-        if forgotten is not None:
-            recall(self, memory | {forgotten: self.memory()[forgotten]})
-
-    monkeypatch.setattr(part, "recall", forgetful)
-    try:
-        same = bits(solved(s, path)) == wanted
-    except KeyError:  # the print looks for what it has left behind
-        same = False
-    if s.backend != "compiled":
-        same = same and path.read_bytes() == whole.read_bytes()
-    assert not same
 
 
 # ---- the command line, and kill -9 ------------------------------------------------------------------------

@@ -504,6 +504,7 @@ REFUSED = {
     "no ending": ["zoo:saddle", "--out", ".csv"],
     "directory": ["zoo:saddle", "--out", "no/such/place/run.csv"],
     "a directory itself": ["zoo:saddle", "--out", "run.csv/"],
+    "one file for two": ["zoo:saddle", "--out", "run.csv", "--checkpoint", "run.csv"],
     "kind": ["zoo:saddle", "--algorithm", "stocbio"],
     "minimax": ["zoo:saddle", "--algorithm", "perturbed-gdmax"],
     "algorithm": ["zoo:saddle", "--algorithm", "nosuch"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import random
 import resource
@@ -391,16 +390,3 @@ def test_kill_9_leaves_the_whole_old_or_the_whole_new_file(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_kill_9_a_hundred_times(tmp_path: Path) -> None:
     assert killed_in_the_middle(tmp_path / "run.csv", 100) > 10  # it did hit writes
-
-
-def test_a_writer_that_opens_the_target_itself_would_be_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plant: no neighbour, no rename. The full disk then costs the old file."""
-    monkeypatch.setattr(writing, "_neighbour", lambda path: path)
-    monkeypatch.setattr(writing, "WRITE", os.O_WRONLY | os.O_TRUNC)
-    monkeypatch.setattr(os, "O_EXCL", 0)
-    (tmp_path / "run.csv").write_text("precious")
-    with files_of_at_most(64), contextlib.suppress(CannotWrite):
-        write(tmp_path / "run.csv", json.dumps(list(range(1000))))
-    assert not (tmp_path / "run.csv").exists() or (tmp_path / "run.csv").read_text() != "precious"

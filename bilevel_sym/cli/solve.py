@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else as_point(options.x0, "--x0")
     from bilevel_sym.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
 
-    check_output(options.out)
+    check_output(options.out, options.checkpoint)
     with screen.meter("reading"):
         problem = load_problem(options.problem)
     if start is not None:
