@@ -56,6 +56,10 @@ class Data:
         p = self.problem
         return TapeEngine(Model(p.F, p.G, p.x, p.y, parameters=(*p.xi, *p.zeta)), steady=True)
 
+    def rows_of(self, function: str, size: int) -> int:
+        """How many rows a batch of ``size`` takes: those of the data at most."""
+        return min(size, len(self._tables[function]))
+
     def draw(self, function: str, streams: Sequence[np.random.Generator], size: int) -> Batch:
         """A batch of ``size`` rows for each stream, of the data of "f" or "g"."""
         table = self._tables[function]

@@ -6,12 +6,15 @@ A false theorem is a verdict and running out of steps is a status; neither is an
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AssumptionViolated",
     "BilevelError",
+    "CannotWrite",
     "CertificateFailure",
+    "CheckpointFailure",
     "ForeignPackage",
     "InvalidProblem",
     "KernelError",
@@ -209,6 +212,40 @@ class ForeignPackage(BilevelError, ImportError):
     >>> issubclass(ForeignPackage, ImportError)
     True
     """
+
+
+class CheckpointFailure(BilevelError):
+    """A run cannot go on from the checkpoint that was named; nothing was run, and the file is as it was.
+
+    Cause: it belongs to another problem, algorithm, start, seed or version, or it is damaged; the message says which.
+    Cure: delete it to begin anew, or name another file.
+
+    >>> print(CheckpointFailure("run.checkpoint is damaged"))
+    run.checkpoint is damaged
+    try: delete it to begin anew, or name another file
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="delete it to begin anew, or name another file")
+
+
+class CannotWrite(BilevelError, OSError):
+    """A file could not be written; what stood there before is as it was.
+
+    Cause: a full disk, a folder that is missing or belongs to somebody else, a directory of that name. Cure: the
+    message says what to try. ``filename`` is the path, ``errno`` the number of the system's error, 0 if there is none.
+
+    >>> print(CannotWrite("run.csv cannot be written: the disk is full", path="run.csv", number=28, hint="make room"))
+    run.csv cannot be written: the disk is full
+    try: make room
+    """
+
+    def __init__(self, message: str, *, path: str | os.PathLike[str], number: int = 0, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.errno, self.strerror, self.filename = number, message, os.fspath(path)
+
+    def __str__(self) -> str:  # OSError would put its number before the words
+        return str(self.args[0])
 
 
 class KernelError(BilevelError):

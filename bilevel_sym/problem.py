@@ -5,6 +5,7 @@ Validation is structural: names, shapes, kinds of expression. Nothing numeric is
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +24,11 @@ from bilevel_sym.expressions import substitute, symbols_in, tree_size
 from bilevel_sym.hypothesis_plugin import register
 from bilevel_sym.parsing import check_name
 from bilevel_sym.plain_text import check_title
-from bilevel_sym.problem_file import ProblemFile, read_problem, write_problem
+from bilevel_sym.problem_file import ProblemFile, problem_toml, read_problem
 from bilevel_sym.scope import Formula, Parameters, Scope, Variables
 from bilevel_sym.tape.model import Model
 from bilevel_sym.text import to_text
+from bilevel_sym.writing import write
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
@@ -155,6 +157,19 @@ class BilevelProblem:
         variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
         return (self.kind, formulas, variables, tuple(self.parameters.items()), self.box)
 
+    @cached_property
+    def digest(self) -> str:
+        """64 letters that equal problems share and others do not, in every process and on every machine.
+
+        >>> MinimaxProblem("x*y - y**2/2", "x", "y").digest == MinimaxProblem("y*x - y*y/2", "x", "y").digest
+        True
+        """
+        order = sorted(set().union(*map(symbols_in, self._given.values())), key=lambda s: s.name)
+        plain = {s: sp.Symbol(f"s{k}") for k, s in enumerate(order)}  # a name need not be one that text can have
+        texts = [to_text(substitute(formula, plain)) for formula in self._given.values()]
+        told = repr((self.kind, texts, [s.name for s in order], self._content[2:]))
+        return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BilevelProblem) and self._content == other._content
 
@@ -226,14 +241,26 @@ class BilevelProblem:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a TOML problem file that ``load`` reads back as an equal problem.
 
-        Assumptions of symbols (positive=True) are not part of a file; a box can say the same.
+        Assumptions of symbols (positive=True) are not part of a file; a box can say the same. A file that cannot be
+        written raises CannotWrite and leaves the old one as it was.
+        """
+        write(path, self.to_toml())
+
+    def to_toml(self) -> str:
+        """The text of the file that ``save`` writes.
+
+        >>> print(MinimaxProblem("x*y - y**2/2", "x", "y").to_toml(), end="")
+        kind = "minimax"
+        x = ["x"]
+        y = ["y"]
+        f = "x*y - y**2/2"
         """
         fields = self._fields()
         try:
             _build(fields)
         except InvalidProblem as error:
             raise InvalidProblem(f"the file could not be read back: {error.message}", hint=error.hint) from None
-        write_problem(fields, path)
+        return problem_toml(fields)
 
     def _fields(self) -> ProblemFile:
         texts = {field: to_text(formula) for field, formula in self._given.items()}

@@ -9,16 +9,14 @@ from __future__ import annotations
 import decimal
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import flint
 from flint import arb
 
-from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.writing import write
 
 __all__ = [
     "EXACT",
@@ -96,10 +94,7 @@ def problem_text(problem: BilevelProblem) -> str:
     f = "x*y"
     g = "-x*y + y**2"
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "problem.toml"
-        problem.save(path)
-        return path.read_text(encoding="utf-8")
+    return problem.to_toml()
 
 
 def write_certificate(
@@ -107,18 +102,11 @@ def write_certificate(
 ) -> None:
     """Write the file, whole or not at all.
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "toy.json"
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.json"
     >>> write_certificate(path, "point", BilevelProblem("x*y", "y**2 - x*y", "x", "y"), {"x": {"x": "1"}})
     >>> sorted(json.loads(path.read_text()))
     ['format', 'kind', 'problem', 'x']
     """
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "problem": problem_text(problem), **says}
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        beside.replace(target)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InvalidProblem(f"{path} cannot be written: {error.strerror}") from None
+    write(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

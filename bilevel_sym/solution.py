@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.plain_text import as_html
 from bilevel_sym.status import Status
+from bilevel_sym.writing import csv_lines, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,14 +185,13 @@ class Solution:
         return record
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """One line for each iterate of each trajectory; without a recorded trajectory, one for each last point."""
+        """One line for each iterate of each trajectory; without a recorded trajectory, one for each last point.
+
+        A file that cannot be written raises CannotWrite and leaves the old one as it was.
+        """
         names = [s.name for s in self.kernels.problem.x]
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(
-                ["trajectory", "seed", "k", *names, "phi", "phi_hat", "norm_grad_phi_hat", "perturbed", "calls"]
-            )
-            writer.writerows(self._lines())
+        header = ["trajectory", "seed", "k", *names, "phi", "phi_hat", "norm_grad_phi_hat", "perturbed", "calls"]
+        write(path, csv_lines(chain([header], self._lines())))
 
     def _lines(self) -> Iterator[list[object]]:
         if self.recorded is None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, Exact, GDmax
 from bilevel_sym.plotting import require_matplotlib
+from bilevel_sym.plotting.picture import png
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import COUNTERS, Solution
@@ -29,6 +27,7 @@ from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.writing import check_target, write
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
@@ -90,6 +89,8 @@ class SolveJob:
     steps: int = 1000
     eps: float = 1e-3
     eta: float | None = None
+    checkpoint: str | None = None
+    checkpoint_every: int = 1000
 
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
@@ -99,14 +100,17 @@ class SolveJob:
         if self.eta is not None:
             step = "beta" if isinstance(algorithm, StocBiO) else "eta"
             algorithm = replace(algorithm, **{step: self.eta})
-        solution = self._solve(algorithm, x0, progress, record)
+        solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
         if self.algorithm is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
             # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
-            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record)
+            kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
+            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
             return again if any(s.ok for s in again.statuses) else solution
         return solution
 
-    def _solve(self, algorithm: Any, x0: Floats, progress: bool, record: bool) -> Solution:
+    def _solve(
+        self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
+    ) -> Solution:  # fmt: skip
         # iNEON and StocBiO decide for themselves when they have arrived
         judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
         seeds = count("--seeds", self.seeds)
@@ -114,6 +118,7 @@ class SolveJob:
             self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
             rng=self.seed, progress=progress, record="all" if record else "last",
             stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
+            checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
 
     def _suitable(self) -> str:
@@ -167,7 +172,7 @@ class SolveJob:
 
 
 def is_interrupted(solution: Solution) -> bool:
-    """Whether Ctrl-C has ended a trajectory.
+    """Whether Ctrl-C or SIGTERM has ended a trajectory.
 
     >>> from bilevel_sym import Descent, Exact, solve, zoo
     >>> is_interrupted(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
@@ -193,25 +198,25 @@ def solution_record(solution: Solution) -> dict[str, Any]:
     return about | record
 
 
-def _save_json(solution: Solution, path: Path) -> None:
-    path.write_text(json.dumps(solution_record(solution), allow_nan=False) + "\n", encoding="utf-8")
+def _save_json(solution: Solution, path: str) -> None:
+    write(path, json.dumps(solution_record(solution), allow_nan=False) + "\n")
 
 
-def _save_plot(solution: Solution, path: Path) -> None:
+def _save_plot(solution: Solution, path: str) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     solution.plot(figure.subplots())
-    figure.savefig(path, dpi=150, format="png")
+    write(path, png(figure))
 
 
-WRITERS: Mapping[str, Callable[[Solution, Path], Any]] = MappingProxyType(
+WRITERS: Mapping[str, Callable[[Solution, str], Any]] = MappingProxyType(
     {".csv": lambda solution, path: solution.to_csv(path), ".json": _save_json, ".png": _save_plot}
 )
 
 
-def check_output(path: str | None) -> None:
-    """Refuse, before any work, a file that could not be written in the end.
+def check_output(path: str | None, checkpoint: str | None = None) -> None:
+    """Refuse, before any work, a file that could not be written in the end, or that is the checkpoint too.
 
     >>> check_output("run.txt")
     Traceback (most recent call last):
@@ -227,19 +232,13 @@ def check_output(path: str | None) -> None:
         raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
     if ending == ".png":
         require_matplotlib()
-    file = Path(os.path.realpath(path))  # resolve() fails on a circle, in some versions of Python
-    if file.is_symlink():
-        raise InvalidProblem(f"--out {path}: links that lead in a circle", hint="another file")
-    if not file.parent.is_dir():
-        raise InvalidProblem(f"--out {path}: there is no directory {file.parent}", hint="make it first: mkdir -p")
-    if file.is_dir() or path.endswith(os.sep):
-        raise InvalidProblem(f"--out {path}: this is a directory", hint=f"a file in it: {Path(path) / f'run{ending}'}")
-    if not os.access(file.parent, os.W_OK) or (file.exists() and not os.access(file, os.W_OK)):
-        raise InvalidProblem(f"--out {path}: it cannot be written there", hint="a file in a directory of your own")
+    if checkpoint is not None and Path(path).absolute() == Path(checkpoint).absolute():
+        raise InvalidProblem(f"--out and --checkpoint are both {path}", hint="two files: --checkpoint run.checkpoint")
+    check_target(path)
 
 
 def write_solution(solution: Solution, path: str) -> None:
-    """Write the trajectories in the format that the ending of the path names; a file in its place stays until then.
+    """Write the trajectories in the format that the ending of the path names.
 
     >>> import tempfile
     >>> from bilevel_sym import Descent, Exact, solve, zoo
@@ -248,26 +247,4 @@ def write_solution(solution: Solution, path: str) -> None:
     >>> path.read_text().split(",")[:4]
     ['trajectory', 'seed', 'k', 'x']
     """
-    try:
-        write = WRITERS[Path(path).suffix]  # of the name that was given: a link may lead to another
-        _replace(Path(path).resolve(), lambda file: write(solution, file))
-    except OSError as error:
-        raise InvalidProblem(
-            f"--out {path}: {error.strerror or error}", hint="another place, or make room; nothing was changed there"
-        ) from None
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write into a neighbour, and put it in the place of the path only when all of it is there."""
-    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
-        write(path)
-        return
-    neighbour = path.with_name(f".{path.stem[:100]}-{os.getpid()}{path.suffix}")
-    try:
-        write(neighbour)
-        if path.exists():
-            shutil.copymode(path, neighbour)
-        neighbour.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            neighbour.unlink(missing_ok=True)
+    WRITERS[Path(path).suffix](solution, path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from clock_readings import readings
+from file_writers import writers
 
 from bilevel_sym import paper
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module may import only what stands above it.
 LAYERS = [
     "errors",
+    "writing",
     "budget",
     "progress",
     "notice",
@@ -123,7 +125,9 @@ NUMERIC_ROOMS |= {
     "solve_job",
 }
 SYMPY_ROOMS = (
-    set(LAYERS) - {"errors", "budget", "progress", "paper", "constants", "ball", "cli", "__main__"} - NUMERIC_ROOMS
+    set(LAYERS)
+    - {"errors", "writing", "budget", "progress", "paper", "constants", "ball", "cli", "__main__"}
+    - NUMERIC_ROOMS
 )
 NUMPY_ROOMS = {
     "zoo",
@@ -347,3 +351,49 @@ def test_time_may_be_shown(tmp_path: Path) -> None:
     )
     (tmp_path / "verify" / "shown.py").write_text(shown, encoding="utf-8")
     assert readings(tmp_path) == []
+
+
+def test_one_module_writes_files() -> None:
+    assert writers(ROOT) == []
+
+
+WRITES = {
+    "open": "with open(path, 'w') as file:\n    file.write('x')\n",
+    "open to append": "open(path, mode='a')\n",
+    "open to change": "open(path, 'r+b')\n",
+    "a mode that is computed": "def f(path, mode):\n    return open(path, mode)\n",
+    "a path's open": "path.open('x', encoding='utf-8')\n",
+    "the system's open": "import os\nos.open(path, os.O_WRONLY | os.O_CREAT)\n",
+    "a descriptor": "import os\nos.fdopen(3, 'wb')\n",
+    "io": "import io\nio.open(path, 'wb')\n",
+    "a path's text": "path.write_text('x')\n",
+    "a path's bytes": "path.write_bytes(b'x')\n",
+    "a picture": "figure.savefig(path)\n",
+    "arrays": "import numpy as np\nnp.savez(path, x=x)\n",
+    "an array": "x.tofile(path)\n",
+    "text of an array": "import numpy as np\nnp.savetxt(path, x)\n",
+    "json": "import json\njson.dump(record, file)\n",
+    "a temporary file": "from tempfile import NamedTemporaryFile\n",
+    "a copy": "import shutil\nshutil.copyfile(a, b)\n",
+    "a rename": "path.replace(other)\n",
+    "the system's rename": "import os\nos.rename(a, b)\n",
+    "a folder": "path.mkdir()\n",
+    "an empty file": "path.touch()\n",
+    "a deleted file": "path.unlink()\n",
+}
+
+
+@pytest.mark.parametrize("breach", WRITES)
+def test_a_planted_writer_of_files_is_caught(tmp_path: Path, breach: str) -> None:
+    (tmp_path / "bilevel_sym").mkdir()
+    (tmp_path / "verify" / "testkit").mkdir(parents=True)
+    (tmp_path / "verify" / "testkit" / "planted.py").write_text(WRITES[breach], encoding="utf-8")
+    assert [line.split(":")[0] for line in writers(tmp_path)] == ["verify/testkit/planted.py"]
+
+
+def test_reading_and_words_are_no_writers(tmp_path: Path) -> None:
+    (tmp_path / "bilevel_sym").mkdir()
+    reads = "open(path)\nopen(path, 'rb')\npath.open('rb')\npath.open()\npath.read_text()\n"
+    reads += "text.replace('a', 'b')\nreplace(algorithm, eta=1)\nproblem.save(path)\njson.dumps(record)\n"
+    (tmp_path / "bilevel_sym" / "plain.py").write_text(reads, encoding="utf-8")
+    assert writers(tmp_path) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -258,11 +257,3 @@ def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
-
-
-@pytest.mark.slow
-def test_sigterm_ends_it_as_usual() -> None:
-    with Terminal(*LONG) as shown:
-        shown.wait_for(r"solve: [1-9]")
-        shown.process.send_signal(signal.SIGTERM)
-        assert shown.finish() == -signal.SIGTERM

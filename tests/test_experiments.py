@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import Status, experiments, paper, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import CannotWrite, InvalidProblem
 from bilevel_sym.experiments import complexity, coupled, figure1, reporting, sensitivity, staircase, tube_panels
 
 SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
@@ -335,8 +337,31 @@ def test_an_unknown_experiment_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_a_typed_error(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "taken").write_text("")
-    with pytest.raises(InvalidProblem, match="cannot be made a directory"):
+    with pytest.raises(CannotWrite, match="a file of that name is in the way"):
         experiments.reproduce("figure1", tmp_path / "taken")
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_the_files_of_an_experiment_appear_together_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """A disk that is full after the first, the second, the third file: no file is new, and none is cut."""
+    names = ("figure9.png", "figure9.csv", "figure9.json")
+    for name in names[:2]:
+        (tmp_path / name).write_text("old")
+    calls, fsync = iter(range(9)), os.fsync
+
+    def full(descriptor: int) -> None:
+        if next(calls) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CannotWrite, match=rf"{names[failing]} cannot be written: the disk is full; nothing was ch"):
+        list(reporting.place(tmp_path, dict.fromkeys(names, "new")))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names[:2], "old")
+    assert [line.rpartition("/")[2] for line in reporting.place(tmp_path, dict.fromkeys(names, "new"))] == list(names)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "new")
 
 
 def test_progress_is_on_standard_error_alone(

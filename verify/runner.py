@@ -121,21 +121,27 @@ def _cut(result: CheckResult) -> CheckResult:
 
 @contextmanager
 def _noticed_interrupts() -> Iterator[Event]:
-    """Set when Ctrl-C comes, whoever answers it: a search, or a run, inside a claim keeps it to itself."""
-    noticed, before = Event(), signal.getsignal(signal.SIGINT)
-    if current_thread() is not main_thread() or not callable(before):
+    """Set when Ctrl-C comes, whoever answers it: a search, or a run, inside a claim keeps it to itself.
+
+    So with SIGTERM, where somebody has said what answers it, as the command line does; nothing is answered anew here.
+    """
+    noticed, before = Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if current_thread() is not main_thread():
         yield noticed
         return
+    answered = {number: answer for number, answer in before.items() if callable(answer)}
 
     def notice(number: int, frame: FrameType | None) -> Any:
         noticed.set()
-        return before(number, frame)
+        return answered[signal.Signals(number)](number, frame)
 
     try:
-        signal.signal(signal.SIGINT, notice)
+        for number in answered:
+            signal.signal(number, notice)
         yield noticed
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, answer in answered.items():
+            signal.signal(number, answer)
 
 
 def _chosen(labels: Iterable[str | Claim] | Claim | None) -> tuple[Claim, ...]:

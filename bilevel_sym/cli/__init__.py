@@ -1,6 +1,7 @@
 """The command line: parses, calls, prints; no mathematics.
 
-Exit codes: 0 done, 1 something is violated or every trajectory failed, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 something is violated or every trajectory failed, 2 bad input, 130 interrupted,
+143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # nothing else here: until this is loaded, Ctrl-C is the interpreter's
-from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts, leave
+from bilevel_sym.cli.interrupts import INTERRUPTED, TERMINATED, Interrupts, leave
 
 __all__ = ["main"]
 
@@ -23,22 +24,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     code = _answered(arguments)
-    if code == INTERRUPTED and arguments is None:
-        leave()
+    if code in (INTERRUPTED, TERMINATED) and arguments is None:
+        leave(code)
     return code
 
 
 def _answered(arguments: Sequence[str] | None) -> int:
+    interrupts = Interrupts(until_the_end=arguments is None)
     try:  # Ctrl-C may come at any moment, and again while the first one is answered
-        with Interrupts(until_the_end=arguments is None) as interrupts:
+        with interrupts:
             try:
                 from bilevel_sym.cli.session import run
 
-                return run(arguments, interrupts)
+                code = run(arguments, interrupts)
             except KeyboardInterrupt:
                 from bilevel_sym.cli.screen import tell_interrupted
 
                 tell_interrupted("nothing was begun")
-                return INTERRUPTED
+                code = INTERRUPTED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
+    return interrupts.code if code == INTERRUPTED else code  # commands need not know which signal it was

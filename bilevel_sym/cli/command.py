@@ -23,7 +23,7 @@ PROBLEM is a problem file or a problem of the zoo:
 class Command:
     """What the parser needs to offer a command, and the session to run it.
 
-    ``examples`` are pairs of a command line and what it is for; ``codes`` are the exit codes beside 2 and 130.
+    ``examples`` are pairs of a command line and what it is for; ``codes`` are the exit codes beside 2, 130 and 143.
     ``run`` shows what it finds and returns the exit code.
 
     >>> from bilevel_sym.cli.parser import COMMANDS
@@ -43,7 +43,7 @@ class Command:
     def epilog(self) -> str:
         """What stands below the options: PROBLEM, examples, exit codes."""
         examples = "\n".join(f"  {line}\n      {meaning}" for line, meaning in self.examples)
-        codes = "\n".join(f"  {code}" for code in (*self.codes, "2  bad input", "130  interrupted"))
+        codes = "\n".join(f"  {code}" for code in (*self.codes, "2  bad input", "130  interrupted; 143 by SIGTERM"))
         notes = f"{self.notes}\n" if self.notes else ""
         return f"{notes}examples:\n{examples}\n\nexit codes:\n{codes}"
 

@@ -46,7 +46,7 @@ exit codes:
   0  done, and nothing is violated
   1  something is violated, or every trajectory failed
   2  bad input
-  130  interrupted
+  130  interrupted by Ctrl-C; 143 by SIGTERM
 
 Progress is shown on a terminal, and colours too, unless NO_COLOR is set."""
 

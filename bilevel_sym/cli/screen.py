@@ -42,7 +42,7 @@ def tell(message: str, *, start: str = "") -> None:
 
 
 def tell_interrupted(what: str, *, midway: bool = False) -> None:
-    """What Ctrl-C has left; on a terminal over its echo, or below a line that was being written.
+    """What Ctrl-C or SIGTERM has left; on a terminal over its echo, or below a line that was being written.
 
     >>> tell_interrupted("nothing was finished")
     """

@@ -39,6 +39,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--eps", metavar="E", type=positive, default=1e-3, help="accuracy of a local minimum (default 1e-3)")
     add("--eta", metavar="H", type=positive, help="the step on x (default: from sampled curvature)")
     add("--out", metavar="FILE", help="write the trajectories: .csv, .json or .png")
+    add("--checkpoint", metavar="FILE", help="keep the run in this file; the same command goes on from it, bit by bit")
+    add(
+        "--checkpoint-every", metavar="K", type=whole(1), default=1000, help="steps between two writings (default 1000)"
+    )
     add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/solution/1)")
 
 
@@ -46,14 +50,15 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else as_point(options.x0, "--x0")
     from bilevel_sym.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
 
-    check_output(options.out)
+    check_output(options.out, options.checkpoint)
     with screen.meter("reading"):
         problem = load_problem(options.problem)
     if start is not None:
         check_names(start, problem, "--x0")
     job = SolveJob(
-        problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta
-    )
+        problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
+        options.checkpoint, options.checkpoint_every,
+    )  # fmt: skip
     solution = job.run(progress=screen.progress, record=options.out is not None)
     with screen.meter("looking at the result"):
         if options.out is not None:
@@ -65,7 +70,8 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
             if options.out is not None:
                 screen.show(f"written: {options.out}")
     if is_interrupted(solution):
-        tell_interrupted("the report is on the steps made so far")
+        kept = "" if options.checkpoint is None else f"; the same command goes on from {options.checkpoint}"
+        tell_interrupted(f"the report is on the steps made so far{kept}")
         return INTERRUPTED
     return 0 if any(status.ok for status in solution.statuses) else 1
 
@@ -80,6 +86,10 @@ COMMAND = Command(
             "20 trajectories, all iterates in a file",
         ),
         ("bilevel-sym solve zoo:saddle --algorithm descent --out stuck.png", "without noise nothing moves: a picture"),
+        (
+            "bilevel-sym solve toy.toml --steps 1000000 --checkpoint run.checkpoint",
+            "a long run; ended by anything, the same line goes on",
+        ),
     ),
     add_arguments=_add_arguments,
     run=_run,

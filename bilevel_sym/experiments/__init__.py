@@ -8,6 +8,7 @@ from pathlib import Path
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.experiments import complexity, coupled, figure1
 from bilevel_sym.plotting import require_matplotlib
+from bilevel_sym.writing import check_target, make_folder
 
 __all__ = ["names", "reproduce"]
 
@@ -30,7 +31,8 @@ def names() -> tuple[str, ...]:
 def reproduce(name: str, out: Path, *, progress: bool = False) -> Iterator[str]:
     """Run an experiment, write its picture and numbers into the directory ``out``, and tell what was found.
 
-    Yields lines for people, as they come to be known. Each experiment takes about half a minute of one core.
+    Yields lines for people, as they come to be known; the files appear together, when all of them are complete. Each
+    experiment takes about half a minute of one core.
 
     >>> reproduce("figure9", Path("."))
     Traceback (most recent call last):
@@ -41,12 +43,5 @@ def reproduce(name: str, out: Path, *, progress: bool = False) -> Iterator[str]:
     if name not in _BY_NAME:
         raise InvalidProblem(f"there is no experiment {name!r:.60}", hint=f"one of {', '.join(names())}")
     require_matplotlib()  # before the work, not after it
-    return _BY_NAME[name](_directory(out), progress=progress)
-
-
-def _directory(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidProblem(f"{out} cannot be made a directory: {error.strerror}", hint="--out DIR") from error
-    return out
+    check_target(make_folder(out) / f"{name}.json")
+    return _BY_NAME[name](out, progress=progress)

@@ -25,6 +25,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.status import Status
+from bilevel_sym.writing import Content
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -338,14 +339,17 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     """
     result = compute(settings, progress=progress)
     yield from findings(result)
-    yield f"wrote {reporting.save_figure(draw(result), out / 'figure3.png')}"
     header = ("sweep", "kappa", "eps", "D", "N", "oracle", "median", "q25", "q75", "iterations", "checked", "seeds")
-    yield f"wrote {reporting.write_csv(out / 'figure3.csv', header, _rows(result))}"
     slopes = {name: {"measured": vars(result.slopes(name)), "corollary": vars(COROLLARY[name])} for name in COUNTERS}
     content = reporting.record(
         "figure3", result.settings, result.settings.provenance(), findings(result), exponents=slopes
     )
-    yield f"wrote {reporting.write_json(out / 'figure3.json', content)}"
+    files: dict[str, Content] = {
+        "figure3.png": reporting.as_png(draw(result)),
+        "figure3.csv": reporting.as_csv(header, _rows(result)),
+        "figure3.json": reporting.as_json(content),
+    }
+    yield from reporting.place(out, files)
 
 
 def _rows(result: Complexity) -> Iterator[tuple[object, ...]]:

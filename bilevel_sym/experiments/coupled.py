@@ -24,6 +24,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.writing import Content
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
 
@@ -350,14 +351,17 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     """Compute, draw and write figure2.png, figure2.csv and figure2.json; yields what is to be told."""
     result = compute(settings, progress=progress)
     yield from findings(result)
-    yield f"wrote {reporting.save_figure(draw(result), out / 'figure2.png')}"
     header = ("method", "D", "N", "rms_error", "fraction_settled", "median_iterations", "q25", "q75")
-    yield f"wrote {reporting.write_csv(out / 'figure2.csv', header, _rows(result))}"
     content = reporting.record(
         "figure2", result.settings, result.settings.provenance(), findings(result),
         rounding=[asdict(r) for r in result.rounding],
     )  # fmt: skip
-    yield f"wrote {reporting.write_json(out / 'figure2.json', content)}"
+    files: dict[str, Content] = {
+        "figure2.png": reporting.as_png(draw(result)),
+        "figure2.csv": reporting.as_csv(header, _rows(result)),
+        "figure2.json": reporting.as_json(content),
+    }
+    yield from reporting.place(out, files)
 
 
 def _rows(result: Coupled) -> Iterator[tuple[object, ...]]:

@@ -28,6 +28,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.writing import Content
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
 
@@ -218,16 +219,19 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     result = compute(settings, progress=progress)
     told = findings(result)
     yield from told
-    yield f"wrote {reporting.save_figure(draw(result), out / 'figure1.png')}"
-    yield f"wrote {reporting.save_figure(draw_settings(result), out / 'figure1_settings.png')}"
     header = ("panel", "method", "iteration", "median", "q25", "q75")
-    yield f"wrote {reporting.write_csv(out / 'figure1.csv', header, _rows(result))}"
     content = reporting.record(
         "figure1", result.settings, result.settings.provenance(), told,
         independence=asdict(result.independence), claim={**asdict(result.claim), "holds": result.claim.holds},
         panels=[_summary(panel) for panel in result.panels], varied=[_plain(found) for found in result.varied],
     )  # fmt: skip
-    yield f"wrote {reporting.write_json(out / 'figure1.json', content)}"
+    files: dict[str, Content] = {
+        "figure1.png": reporting.as_png(draw(result)),
+        "figure1_settings.png": reporting.as_png(draw_settings(result)),
+        "figure1.csv": reporting.as_csv(header, _rows(result)),
+        "figure1.json": reporting.as_json(content),
+    }
+    yield from reporting.place(out, files)
 
 
 def _rows(result: Figure1) -> Iterator[tuple[object, ...]]:

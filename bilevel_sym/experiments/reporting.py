@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import platform
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bilevel_sym.plotting.picture import png
 from bilevel_sym.solution import Solution
 from bilevel_sym.status import Status
+from bilevel_sym.writing import Content, csv_lines, write_together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Provenance", "add_footer", "new_figure", "record", "save_figure", "uninterrupted", "versions", "write_csv",
-    "write_json",
+    "Provenance", "add_footer", "as_csv", "as_json", "as_png", "new_figure", "place", "record", "uninterrupted",
+    "versions",
 ]  # fmt: skip
 
 DPI = 150
@@ -103,10 +105,15 @@ def uninterrupted(solution: Solution) -> Solution:
     return solution
 
 
-def write_json(path: Path, content: dict[str, Any]) -> Path:
+def place(out: Path, files: Mapping[str, Content]) -> Iterator[str]:
+    """Put the files of an experiment into a folder, all of them or none, and tell their names."""
+    write_together({out / name: content for name, content in files.items()})
+    yield from (f"wrote {out / name}" for name in files)
+
+
+def as_json(content: dict[str, Any]) -> str:
     """Strict JSON: what is not finite becomes null."""
-    path.write_text(json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+    return json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
@@ -117,13 +124,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """One line of names, then the rows; floats to ten digits."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows([f"{v:.10g}" if isinstance(v, float) else v for v in row] for row in rows)
-    return path
+    shown = ([f"{v:.10g}" if isinstance(v, float) else v for v in row] for row in rows)
+    return "".join(csv_lines(chain([header], shown)))
 
 
 # ---- drawing ----------------------------------------------------------------------------------------------
@@ -146,7 +150,6 @@ def add_footer(figure: Figure, lines: Sequence[str]) -> None:
     figure.text(0.01, 0.06 / height, "\n".join(lines), fontsize=8, color="0.25", va="bottom", linespacing=1.35)
 
 
-def save_figure(figure: Figure, path: Path) -> Path:
-    """As PNG."""
-    figure.savefig(path, dpi=DPI)
-    return path
+def as_png(figure: Figure) -> bytes:
+    """The picture, as it stands in a file."""
+    return png(figure, dpi=DPI)

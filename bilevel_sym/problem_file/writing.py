@@ -1,10 +1,8 @@
-"""ProblemFile -> TOML, whole or not at all."""
+"""ProblemFile -> TOML."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 import sympy as sp
 
@@ -12,42 +10,26 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.problem_file.fields import ProblemFile, Rows
 from bilevel_sym.problem_file.reading import SYMBOLIC, parse_problem
 
-__all__ = ["write_problem"]
+__all__ = ["problem_toml"]
 
 
-def write_problem(fields: ProblemFile, path: str | os.PathLike[str]) -> None:
-    """Write a problem file that reads back as equal fields; on any failure the old file stays as it was.
+def problem_toml(fields: ProblemFile) -> str:
+    """The text of a problem file, which is known to read back as equal fields.
 
-    >>> import pathlib, tempfile
-    >>> from bilevel_sym.problem_file import read_problem
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.toml"
-    >>> fields = ProblemFile(kind="minimax", x=("x",), y=("y",), f="x*y - y**2", g=None)
-    >>> write_problem(fields, path)
-    >>> read_problem(path) == fields
-    True
+    >>> print(problem_toml(ProblemFile(kind="minimax", x=("x",), y=("y",), f="x*y - y**2", g=None)), end="")
+    kind = "minimax"
+    x = ["x"]
+    y = ["y"]
+    f = "x*y - y**2"
     """
     content = _to_toml(fields)
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise InvalidProblem("a name or formula holds half a letter, which no file can", hint="another name") from None
     if parse_problem(content, "what would be written") != fields:
         raise InvalidProblem("these fields do not survive being written", hint="look for numbers given as text")
-    target = Path(os.path.realpath(path))  # through a link, so that the link stays one
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-    except (OSError, ValueError) as error:
-        _forget(beside)
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidProblem(f"{path} cannot be written: {reason}") from None
-
-
-def _forget(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except (OSError, ValueError):
-        return  # the first error is the one worth reporting
+    return content
 
 
 def _to_toml(fields: ProblemFile) -> str:

@@ -1,6 +1,6 @@
 """Solvers: the paper's three algorithms and their baselines, one trajectory or thousands at once."""
 
-from bilevel_sym.solvers.algorithm import Algorithm, EstimatedRun, Move, Team
+from bilevel_sym.solvers.algorithm import Algorithm, EstimatedRun, Forgetful, Move, Team
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.loop import State, solve
@@ -11,6 +11,7 @@ __all__ = [
     "Algorithm",
     "Descent",
     "EstimatedRun",
+    "Forgetful",
     "INeon",
     "LocalMinimum",
     "Move",

@@ -7,7 +7,7 @@ team stands, and moves it. The team is the loop's: the trajectories still runnin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -21,7 +21,7 @@ from bilevel_sym.oracle import ExactOracle, filled, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import whole_blocks
 
-__all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Move", "Run", "Team"]
+__all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Forgetful", "Move", "Run", "Team"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Members: TypeAlias = NDArray[np.intp]
@@ -66,6 +66,26 @@ class Team:
         lanes = filled(chosen)
         self.x, self.y, self.v = (np.ascontiguousarray(part[:, lanes]) for part in (self.x, self.y, self.v))
         self.clock = self.clock[lanes]
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """Where everybody stands; rows of those who ended are NaN."""
+        size = len(self.streams)
+        told: dict[str, NDArray[Any]] = {"running": np.zeros(size, dtype=np.bool_)}
+        told["running"][self.members] = True
+        for name in ("x", "y", "v"):
+            told[name] = np.full((size, len(getattr(self, name))), np.nan)
+            told[name][self.members] = self.rows(getattr(self, name))
+        told["clock"] = np.zeros(size, dtype=np.int64)
+        told["clock"][self.members] = self.clock[: self.size]
+        return told
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Stand there again."""
+        self.members = np.flatnonzero(memory["running"])
+        if not self.size:
+            raise ValueError("nobody runs")
+        self.x, self.y, self.v = (in_lanes(memory[name][self.members]) for name in ("x", "y", "v"))
+        self.clock = memory["clock"][filled(self.members)]
 
     def rows(self, table: Floats) -> Floats:
         """The running lanes of a table, as rows."""
@@ -142,6 +162,21 @@ class EstimatedRun(ABC):
         A lane must not depend on its neighbours; what a trajectory keeps from step to step belongs to its number in
         ``team.members``, since lanes move together when others end.
         """
+
+
+class Forgetful:
+    """A run that keeps nothing beside the team: a checkpoint needs nothing of it.
+
+    >>> Forgetful().memory(3)
+    {}
+    """
+
+    def memory(self, size: int) -> dict[str, NDArray[Any]]:
+        """Nothing, for any number of trajectories."""
+        return {}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing."""
 
 
 class Algorithm(Protocol):

@@ -6,10 +6,10 @@ be interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ends, Team
+from bilevel_sym.solvers.checkpoint import Keeper, Remembers
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
@@ -46,6 +47,26 @@ def _loop(problem: BilevelProblem, e: AID | GDmax) -> CompiledLoop:
     if isinstance(e, AID):
         return CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
     return CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The state of compiled code, as a part that remembers."""
+
+    state: LoopState
+    steps: int
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        return {name: array.copy() for name, array in vars(self.state).items()}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        used, age = memory["used"], memory["age"]
+        # compiled code does not look where it reads
+        wild = (used < 0) | (used > NOISE) | (age < 0) | (age > self.steps) | ~np.isin(memory["status"], list(Status))
+        if wild.any():
+            raise ValueError("no trajectory can have come there")
+        for name, array in vars(self.state).items():
+            array[...] = memory[name]
 
 
 @dataclass(frozen=True)
@@ -81,7 +102,7 @@ class CompiledRun:
 
     def run(
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,
-        ends: Ends | None, meter: Meter,
+        ends: Ends | None, meter: Meter, keeper: Keeper, remembered: Mapping[str, Remembers],
     ) -> None:  # fmt: skip
         """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
         from bilevel_sym.tape.compiled_loop import LoopState, Rule
@@ -96,12 +117,15 @@ class CompiledRun:
         most = max(1, MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])))
         if isinstance(a, Perturbed):
             most = min(most, NOISE * (rule.T_escape + 2))
-        k, asking = 0, False
+        k, asking = keeper.begin(state=_Standing(state, steps), **remembered), False
         record: Record | None = None
         try:
             while k < steps and (state.status == 0).any():
+                keeper.at(k)
                 running = int((state.status == 0).sum())
-                size = min(max(1, SLICE // (running * loop.work)), steps - k, most) if ends is None else 1
+                size = 1
+                if ends is None:
+                    size = min(max(1, SLICE // (running * loop.work)), steps - k, most, keeper.until(k))
                 self._supply(state, streams, size)
                 record = self._advance(loop, state, size, rule, ledger, k, ends is not None)
                 if ends is not None and record is not None:
@@ -110,6 +134,7 @@ class CompiledRun:
                     asking = False
                 k += size
                 meter.at(k, f", {int((state.status == 0).sum())} running")
+            keeper.at(k)
             self._look(loop, state, ledger, k, ends)
         except KeyboardInterrupt:
             if asking and record is not None:  # nobody has left the points that were asked about

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.checks import count
 from bilevel_sym.engine import Floats
@@ -21,6 +22,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Move, Run, Team
+from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identity, saved_seeds
 from bilevel_sym.solvers.compiled import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
@@ -69,6 +71,8 @@ def solve(
     progress: bool = False,
     stop: Rule | LocalMinimum | Literal["local minimum"] | None = None,
     backend: Backend = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
 ) -> Solution:
     """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
 
@@ -78,6 +82,11 @@ def solve(
     terminal how far it is. ``stop``: a function of State, or "local minimum" (see ``LocalMinimum``). ``backend`` is
     that of ``compile_kernels``. A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what
     there is. Every trajectory is bitwise the same alone and in any ensemble.
+
+    ``checkpoint`` is a file to which the run is written every ``checkpoint_every`` steps, at the end, and when it is
+    interrupted. The same call goes on from it, and returns what one uninterrupted run would have, bit by bit; a
+    finished run is returned again, or goes on if ``steps`` has grown. A checkpoint of another run, or a damaged one,
+    raises CheckpointFailure.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -100,7 +109,8 @@ def solve(
         raise InvalidProblem(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
     size = len(x)
     y, v = (_starts(name, given, problem.y, size) for name, given in (("y0", y0), ("v0", v0)))
-    seeds = seeds_for(rng, size)
+    keeper = Keeper(checkpoint, checkpoint_every)
+    seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
     kernels = compile_kernels(problem, backend=backend)
     run = algorithm.start(problem, kernels)
     rule = _rule(stop, algorithm, kernels, size)
@@ -108,13 +118,25 @@ def solve(
     if size:
         streams = Streams(seeds)
         compiled = CompiledRun.of(algorithm, kernels)
+        remembered: dict[str, Remembers] = {"streams": streams}
+        if isinstance(rule, _Checked):
+            remembered["rule"] = rule
+        if keeper.active:
+            starts, is_compiled = {"x0": x, "y0": y, "v0": v}, compiled is not None
+            about = identity(kernels, algorithm, starts, seeds, stop, record, compiled=is_compiled)
+            keeper.belongs(about, ledger, steps)
         with Meter("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
             try:
                 if compiled is not None:
-                    compiled.run(x, y, v, streams, ledger, steps, rule, meter)
+                    compiled.run(x, y, v, streams, ledger, steps, rule, meter, keeper, remembered)
                 else:
-                    _loop(run, Team.gather(x, y, v, run.clock, streams), ledger, steps, rule, meter)
+                    team = Team.gather(x, y, v, run.clock, streams)
+                    if keeper.active:
+                        remembered |= {"team": team, "run": RunMemory.of(run, size)}
+                    _loop(run, team, ledger, range(keeper.begin(**remembered), steps + 1), rule, meter, keeper)
+                keeper.save()
             except KeyboardInterrupt:
+                keeper.save()
                 ledger.close(np.flatnonzero(ledger.status == Status.RUNNING), Status.INTERRUPTED)
     return ledger.solution(shape, seeds, algorithm)
 
@@ -129,8 +151,11 @@ def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], siz
     return np.ascontiguousarray(np.broadcast_to(rows, (size, n)))
 
 
-def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: Ends | None, meter: Meter) -> None:
-    for k in range(steps + 1):
+def _loop(
+    run: Run, team: Team, ledger: Ledger, steps: range, rule: Ends | None, meter: Meter, keeper: Keeper
+) -> None:  # fmt: skip
+    for k in steps:
+        keeper.at(k)
         meter.at(k, f", {team.size} running")
         estimate = run.estimate(team)
         ledger.count(team.members, estimate.calls)
@@ -150,7 +175,7 @@ def _loop(run: Run, team: Team, ledger: Ledger, steps: int, rule: Ends | None, m
             estimate = _only(estimate, staying, team)
             if not team.size:
                 return
-        if k == steps:
+        if k == steps[-1]:
             break
         move = _checked(run.move(team, estimate), team)
         ledger.count(team.members, {name: np.asarray(c)[: team.size] for name, c in move.calls.items()})
@@ -237,6 +262,12 @@ class _Checked:
     def __init__(self, rule: LocalMinimum, kernels: Kernels, size: int) -> None:
         self._rule, self._kernels = rule, kernels
         self._next, self._wait = np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.int64)
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        return {"next": self._next.copy(), "wait": self._wait.copy()}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        self._next[:], self._wait[:] = memory["next"], memory["wait"]
 
     def __call__(self, k: int, team: Team, estimate: Estimate) -> Any:
         codes = np.zeros(team.x.shape[1], dtype=np.int8)

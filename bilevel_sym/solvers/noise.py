@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidProblem
 
 __all__ = ["Seeds", "Streams", "seeds_for", "uniform_in_ball"]
+
+WORD = 2**64
+WORDS = 6  # state and increment of PCG64, two each, and half a word that may be left
 
 Seeds = np.random.Generator | int | Sequence[int] | None
 
@@ -59,6 +63,8 @@ class Streams(Sequence[np.random.Generator]):
     def __init__(self, seeds: Sequence[int]) -> None:
         self._seeds = seeds
         self._made: dict[int, np.random.Generator] = {}
+        self._states = np.zeros((len(seeds), WORDS), dtype=np.uint64)  # as of the last ``memory``; zero: not made yet
+        self._used: set[int] = set()  # since then
 
     def __len__(self) -> int:
         return len(self._seeds)
@@ -66,7 +72,41 @@ class Streams(Sequence[np.random.Generator]):
     def __getitem__(self, k: Any) -> Any:
         if k not in self._made:
             self._made[k] = np.random.default_rng(self._seeds[k])
+        self._used.add(k)
         return self._made[k]
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """Where every stream stands, in words of 64 bits."""
+        for k in self._used:
+            self._states[k] = _words(self._made[k])
+        self._used.clear()
+        return {"states": self._states.copy()}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Let every stream stand where it did."""
+        self._made.clear()
+        self._used.clear()
+        self._states[:] = memory["states"]
+        for k in np.flatnonzero(self._states.any(axis=1)).tolist():
+            self._made[k] = _standing(self._states[k].tolist(), self._seeds[k])
+
+
+def _words(stream: np.random.Generator) -> list[int]:
+    state: Any = stream.bit_generator.state
+    wide = (state["state"]["state"], state["state"]["inc"])
+    return [*(part for number in wide for part in divmod(number, WORD)), state["has_uint32"], state["uinteger"]]
+
+
+def _standing(words: list[int], seed: int) -> np.random.Generator:
+    """The stream of a seed, further on."""
+    stream = np.random.default_rng(seed)
+    state: Any = stream.bit_generator.state
+    if words[2:4] != _words(stream)[2:4] or words[4] > 1 or words[5] >= 2**32:
+        raise ValueError("this is not where a stream of that seed can stand")
+    state["state"]["state"] = words[0] * WORD + words[1]
+    state |= {"has_uint32": words[4], "uinteger": words[5]}
+    stream.bit_generator.state = state
+    return stream
 
 
 def _is_seed(value: object) -> bool:

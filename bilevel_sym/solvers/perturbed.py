@@ -14,7 +14,7 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import dots
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers import noise
-from bilevel_sym.solvers.algorithm import EstimatedRun, Move, Run, Team
+from bilevel_sym.solvers.algorithm import EstimatedRun, Forgetful, Move, Run, Team
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
@@ -85,7 +85,7 @@ class Descent:
         return _DescentRun(self, problem, kernels)
 
 
-class _DescentRun(EstimatedRun):
+class _DescentRun(Forgetful, EstimatedRun):
     def __init__(self, algorithm: Descent, problem: BilevelProblem, kernels: Kernels) -> None:
         super().__init__(algorithm.estimator, problem, kernels)
         self._algorithm = algorithm
@@ -173,7 +173,7 @@ class Perturbed:
         return 0 if self.as_printed else self.T_escape + 1
 
 
-class _PerturbedRun(EstimatedRun):
+class _PerturbedRun(Forgetful, EstimatedRun):
     """``team.clock`` is k - k_perturb."""
 
     def __init__(self, algorithm: Perturbed, problem: BilevelProblem, kernels: Kernels) -> None:

@@ -21,6 +21,7 @@ __all__ = ["History", "Ledger"]
 Members = NDArray[np.intp]
 FAR = 1e50  # what is beyond this when numbers end has run away
 MAX_BYTES = 8 * 2**30
+ROWS = ("x", "y", "v", "grad", "phi", "status", "steps", "best_x", "best_y", "best_phi", "best_k")
 ROOM = 1024  # points of each trajectory that there is room for at first
 
 
@@ -87,6 +88,33 @@ class Ledger:
         if stop > room:
             self.history = self.history.grown(max(stop, min(2 * room, self._steps + 1)))
         return self.history
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """All but the history, which only grows: see ``past``."""
+        rows = {name: getattr(self, name).copy() for name in ROWS}
+        return rows | {f"calls_{name}": numbers.copy() for name, numbers in self.calls.items()}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what ``memory`` told."""
+        known = np.isin(memory["status"], list(Status)).all()
+        if not known or ((memory["steps"] < 0) | (memory["steps"] > self._steps)).any():
+            raise ValueError("no trajectory can have come there")
+        for name in ROWS:
+            getattr(self, name)[:] = memory[name]
+        for name, numbers in self.calls.items():
+            numbers[:] = memory[f"calls_{name}"]
+
+    def past(self, k: int) -> dict[str, NDArray[Any]]:
+        """What was recorded before the k-th point; it does not change any more."""
+        if self.history is None:
+            return {}
+        return {name: table[:, :k] for name, table in vars(self.reserve(k)).items()}
+
+    def recall_past(self, k: int, tables: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what ``past`` told."""
+        if self.history is not None:
+            for name, table in vars(self.reserve(k)).items():
+                table[:, :k] = tables[name]
 
     def count(self, members: Members, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all members, or one each."""

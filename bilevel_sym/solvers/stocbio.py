@@ -182,6 +182,36 @@ class _StocBiORun:
         self._before: dict[int, _Left] = {}  # what the step to where a trajectory stands left behind, and
         self._now: dict[int, _Left] = {}  # what the step from there will leave
 
+    def memory(self, size: int) -> dict[str, NDArray[Any]]:
+        """As printed, what the last step has left behind: its batches, y and v."""
+        if not self._leaves:
+            return {}
+        n, told = self._data.problem.n, dict[str, NDArray[Any]]()
+        told["left"] = np.zeros(size, dtype=np.bool_)
+        told |= {name: np.full((size, n), np.nan) for name in ("y", "v")}
+        for function, asked in (("f", self._algorithm.batch_f), ("g", self._algorithm.batch_g)):
+            rows = self._data.rows_of(function, asked)
+            told[f"rows_{function}"] = np.full((size, rows, self._data.columns[function]), np.nan)
+            told[f"weights_{function}"] = np.full((size, rows), np.nan)
+        for member, left in self._now.items():
+            told["left"][member], told["y"][member], told["v"][member] = True, left.y[:, 0], left.v[:, 0]
+            for function, batch in (("f", left.batch_f), ("g", left.batch_g)):
+                told[f"rows_{function}"][member], told[f"weights_{function}"][member] = batch.rows[0], batch.weights[0]
+        return told
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Have left that behind."""
+        if not self._leaves:
+            return
+        for member in np.flatnonzero(memory["left"]).tolist():
+            here = slice(member, member + 1)
+            f, g = (Batch(memory[f"rows_{name}"][here], memory[f"weights_{name}"][here]) for name in "fg")
+            self._now[member] = _Left(f, g, memory["y"][here].T.copy(), memory["v"][here].T.copy())
+
+    @property
+    def _leaves(self) -> bool:
+        return self._algorithm.as_printed and self._algorithm.escape is not None
+
     # ---- the stochastic hypergradient ---------------------------------------------------------------------
 
     def estimate(self, team: Team) -> Estimate:
@@ -196,7 +226,7 @@ class _StocBiORun:
         session.inputs(1)[:] = v
         session.perform(1)
         grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
-        if a.as_printed and a.escape is not None:
+        if self._leaves:
             lanes = (slice(lane, lane + 1) for lane in range(team.size))
             left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in lanes)
             self._before, self._now = self._now, dict(zip(team.members.tolist(), left, strict=True))
