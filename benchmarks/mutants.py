@@ -167,6 +167,8 @@ def _names(path: Path) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.alias):
             yield node.name.rpartition(".")[2]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # as in getattr, and in lists of formulas
+            yield node.value
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------

@@ -529,7 +529,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(CertificateFailure):
         recheck(path)
-    with pytest.raises(CertificateFailure, match="No such file"):
+    with pytest.raises(CertificateFailure, match="no file of at most 16 MB"):
         recheck(tmp_path / "none.json")
 
 

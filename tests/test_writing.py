@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 
 import verify
 from bilevel_sym import BilevelProblem, Descent, Exact, Solution, evaluate, solve, writing
-from bilevel_sym.errors import BilevelError, CannotWrite
+from bilevel_sym.errors import BilevelError, CannotWrite, visible
 from bilevel_sym.solve_job import write_solution
 from bilevel_sym.writing import check_target, csv_lines, make_folder, write, write_together
 from verify.study import study_of
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, monkeypatch: 
         with pytest.raises(CannotWrite) as caught:
             attempt(f"{tmp_path}/{name}")
         message, hint = str(caught.value).split("\ntry: ")
-        assert message.endswith(f"{name} cannot be written: {why.format(tmp_path)}; nothing was changed")
+        assert message.endswith(f"{visible(name)} cannot be written: {why.format(tmp_path)}; nothing was changed")
         assert hint
     assert names(tmp_path) == before
     assert Path("file").read_text() == "precious"

@@ -86,8 +86,8 @@ class Report:
 
     def to_markdown(self) -> str:
         """The same table in Markdown."""
-        rows = [HEADS, ("---",) * len(HEADS), *(_row(result) for result in self._applicable)]
-        table = "\n".join(f"| {' | '.join(map(as_markdown, row))} |" for row in rows)
+        rows = [HEADS, ("---",) * len(HEADS), *map(_markdown_row, self._applicable)]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         title, box, *others = map(as_markdown, (self.problem, self.box, *self._silent()))
         end = "\n".join(others)
         return f"## {title}\n\n{box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{end}\n"
@@ -150,6 +150,13 @@ class Report:
             if result.verdict is Verdict.NOT_APPLICABLE:
                 reasons.setdefault(result.message, []).append(f"{result.label} {result.part}".strip())
         return [f"not applicable ({reason}): {', '.join(labels)}" for reason, labels in reasons.items()]
+
+
+def _markdown_row(result: CheckResult) -> tuple[str, ...]:
+    """The brackets around a label are ours, and stay as they are."""
+    label = as_markdown(result.label)
+    statement, *others = _row(result)
+    return statement.replace(result.label, label), *map(as_markdown, others)
 
 
 def _row(result: CheckResult) -> Sequence[str]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import CheckpointFailure
+from bilevel_sym.plain_text import named
 from bilevel_sym.writing import write
 
 __all__ = ["Arrays", "Saved", "read_checkpoint", "write_checkpoint"]
@@ -112,7 +113,7 @@ def _parsed(body: memoryview) -> Saved:
 
 
 def _failure(path: str | os.PathLike[str], what: str) -> CheckpointFailure:
-    return CheckpointFailure(f"{path} {what}; nothing was run, and it was left as it is")
+    return CheckpointFailure(f"{named(path)} {what}; nothing was run, and it was left as it is")
 
 
 def same_layout(found: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]]) -> bool:
