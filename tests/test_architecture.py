@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     "errors",
     "budget",
+    "memory",
     "progress",
     "paper",
     "exact",
@@ -113,7 +114,9 @@ NUMERIC_ROOMS |= {
     "solve_job",
 }
 SYMPY_ROOMS = (
-    set(LAYERS) - {"errors", "budget", "progress", "paper", "constants", "ball", "cli", "__main__"} - NUMERIC_ROOMS
+    set(LAYERS)
+    - {"errors", "budget", "memory", "progress", "paper", "constants", "ball", "cli", "__main__"}
+    - NUMERIC_ROOMS
 )
 NUMPY_ROOMS = {
     "zoo",
