@@ -21,7 +21,7 @@ from bilevel_sym.memory import bytes_of, largest, parts, require, shown
 from verify.enclosures.block_size import require_size
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import BASE, PhiMemory
-from verify.enclosures.phi_norms import HessNorm, ThirdNorm
+from verify.enclosures.phi_norms import ThirdNorm
 from verify.testkit.reference import BASE as REFERENCE_BASE
 from verify.testkit.reference import bytes_at, references
 from verify.verdict import Verdict
@@ -79,8 +79,8 @@ def taken_by_boxes(d: int, n: int, lanes: int, *, third: bool) -> tuple[int, flo
     problem.kernels.hess_phi(np.zeros((2, d)))
     boxes, sizes = PhiBoxes(problem), PhiMemory.of(problem)
     lower = np.full((lanes, d), 0.1)
-    norm = (ThirdNorm if third else HessNorm)(boxes) if third else None
-    action = (lambda: norm.over(lower, lower + 0.01)) if norm else (lambda: boxes.enclose(lower, lower + 0.01))
+    norm = ThirdNorm(boxes)
+    action = (lambda: norm.over(lower, lower + 0.01)) if third else (lambda: boxes.enclose(lower, lower + 0.01))
     return peak(action), sizes.whole(third=third, lanes=lanes) - BASE
 
 
