@@ -20,7 +20,7 @@ from bilevel_sym.calculus import derivative
 from bilevel_sym.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.expressions import substitute, symbols_in
-from bilevel_sym.formulas import Array, Matrix, Variant
+from bilevel_sym.formulas import Array, Entries, Matrix, Variant
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.source import numpy_source
 from bilevel_sym.textbook import Equation, textbook_equations
@@ -30,6 +30,7 @@ __all__ = ["Derivation", "derive", "derive_generic"]
 
 _UNDEFINED = (sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I)
 MAX_TIDIED = 150  # entries of a block that is shortened entry by entry: nobody reads more
+MAX_SOLVED = 2_000  # symbols and operations of one equation: what solves longer ones is no closed form to read
 MAX_EXPLICIT_N = 4  # beyond this an inverse written out in symbols helps nobody
 
 
@@ -62,6 +63,8 @@ class Derivation:
     def _closed(self) -> ClosedForm:
         if not self.try_closed_form:
             return ClosedForm(None, "not tried: closed_form=False")
+        if self.blocks.defined and (size := self.blocks.longest("g_y")) > MAX_SOLVED:
+            return ClosedForm(None, f"not tried: an equation has {size:,} symbols and operations")
         # Solved in real twins of the symbols: roots and moduli of complex symbols simplify to nothing.
         symbols = symbols_in(self.g) | {*self.x, *self.y}
         twins = {s: sp.Symbol(s.name, real=True) for s in symbols if not s.is_extended_real}
@@ -159,7 +162,17 @@ class Derivation:
         """
         if self.y_star is None:
             return _tidied(formulas.response(self._block, self._g_yy_inverse))
-        return _tidied(Matrix([[derivative(entry, s) for entry in self.y_star] for s in self.x]))
+        return _tidied(Matrix(sp.SparseMatrix(len(self.x), len(self.y), self._slopes)))
+
+    @cached_property
+    def _slopes(self) -> Mapping[tuple[int, int], sp.Expr]:
+        """What does not vanish of the derivative of a closed y*."""
+        rank = {symbol: i for i, symbol in enumerate(self.x)}
+        return {
+            (rank[s], k): derivative(entry, s)
+            for k, entry in enumerate(self.y_star or ())
+            for s in sorted(symbols_in(entry) & rank.keys(), key=rank.__getitem__)
+        }
 
     @cached_property
     def d2y_dx2(self) -> Array:
@@ -167,10 +180,24 @@ class Derivation:
 
         Paper: Equation B.2 [eq:opt-deri2]
         """
-        if self.y_star is None:
-            return _tidied(formulas.second_response(self._block, self._g_yy_inverse, self.dy_dx))
         d, n = self.dy_dx.shape
-        return _tidied(formulas.array(d, n, lambda i, j, k: derivative(self.dy_dx[i, k], self.x[j])))
+        entries = self._second_slopes
+        return formulas.array(d, n, lambda i, j, k: entries.get((i, j, k), sp.S.Zero))
+
+    @cached_property
+    def _second_slopes(self) -> Entries:
+        """What does not vanish of it."""
+        if self.y_star is None:
+            return formulas.entries_of(_tidied(formulas.second_response(self._block, self._g_yy_inverse, self.dy_dx)))
+        rank = {symbol: i for i, symbol in enumerate(self.x)}
+        slopes = {place: self.dy_dx[place] for place in self._slopes}
+        second = {
+            (i, rank[s], k): derivative(entry, s)
+            for (i, k), entry in slopes.items()
+            for s in symbols_in(entry) & rank.keys()
+        }
+        few = len(self.x) * self.dy_dx.rows * self.dy_dx.cols <= MAX_TIDIED
+        return {place: tidy(second[place]) if few else second[place] for place in sorted(second)}
 
     @cached_property
     def phi(self) -> sp.Expr:
@@ -238,7 +265,7 @@ class Derivation:
         return {name: _tidied(term) for name, term in terms.items()}
 
     def _hessian_terms(self, variant: Variant) -> dict[str, Matrix]:
-        terms = formulas.hessian_terms(self._block, self.dy_dx, self.d2y_dx2, variant=variant)
+        terms = formulas.hessian_terms(self._block, self.dy_dx, self._second_slopes, variant=variant)
         return {name: _tidied(term) for name, term in terms.items()}
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import sympy as sp
 
 from bilevel_sym.errors import NoClosedForm, TooLarge
-from bilevel_sym.expressions import symbols_in, tree_size
+from bilevel_sym.expressions import postorder, symbols_in, tree_size
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
@@ -33,6 +33,10 @@ _ESCAPES = {
 }  # fmt: skip
 _READABLE = 2_000  # nodes of Phi and its derivatives, beyond which a notebook shows the matrix notation
 _PRINTABLE = 30_000  # nodes of one formula: a page has a thousand
+_FACTORED = 3  # times as long is the formula, at least, as the derivatives of which there are many
+_INSIDE = {"grad_phi": ("f_x", "f_y"), "hess_phi": ("f_xx", "f_xy", "f_yy")}
+_SHORTER = "form='blocks', or .blocks and .auxiliaries, which keep the linear solve by name; kernels for numbers"
+_SORTED = 60  # terms of a sum that are put in order
 _LEGIBLE = 400  # nodes of one entry in plain text: a dozen lines of a terminal
 _SHOWN_N = 12  # and of so many variables are blocks still shown
 
@@ -104,6 +108,8 @@ def latex_entries(derivation: Derivation) -> str:
     \\nabla^2 \\Phi(x) &= 0
     \\end{aligned}
     """
+    for name in ("phi", "grad_phi", "hess_phi"):
+        _refuse_long(derivation, name, _PRINTABLE)
     show = _Latex(derivation)
     names = {r"\Phi(x)": "phi", r"\nabla \Phi(x)": "grad_phi", r"\nabla^2 \Phi(x)": "hess_phi"}
     wholes = {shown: written_out(derivation, name) for shown, name in names.items()}
@@ -121,8 +127,9 @@ def latex_terms(derivation: Derivation) -> str:
     \\nabla^2 \\Phi(x) &= \\underbrace{1}_{\\text{cross}} + \\underbrace{1}_{\\text{cross transposed}}
     \\end{aligned}
     """
-    for name in ("grad_phi", "hess_phi"):
-        written_out(derivation, name)
+    for check in (_refuse_long, written_out):
+        for name in ("grad_phi", "hess_phi"):
+            check(derivation, name, _PRINTABLE)
     show = _Latex(derivation)
     lines = [*show.lower_level()]
     for name, group in ((r"\nabla \Phi(x)", "grad_phi"), (r"\nabla^2 \Phi(x)", "hess_phi")):
@@ -143,27 +150,41 @@ def latex_summary(derivation: Derivation) -> str:
     """
     try:
         for name in ("phi", "grad_phi", "hess_phi"):
-            written_out(derivation, name, limit=_READABLE)
+            written_out(derivation, name, _READABLE)
         return latex_entries(derivation)
     except NoClosedForm:
         return latex_blocks(derivation)
 
 
-def written_out(derivation: Derivation, name: str, *, limit: int = _PRINTABLE) -> sp.Expr | sp.MatrixBase:
+def written_out(derivation: Derivation, name: str, limit: int = _PRINTABLE) -> sp.Expr | sp.MatrixBase:
     """phi, grad_phi or hess_phi, or TooLarge where nobody would print it.
 
     >>> from bilevel_sym import BilevelProblem, derive
     >>> written_out(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y")), "phi")
     x
     """
+    _refuse_long(derivation, name, limit)
     value = getattr(derivation, name)
     size = sum(map(tree_size, value)) if isinstance(value, sp.MatrixBase) else tree_size(value)
     if size > limit:
-        raise TooLarge(
-            f"{name} written out has {size:,} symbols and operations",
-            hint="use .blocks and .auxiliaries, which keep the linear solve by name",
-        )
+        raise TooLarge(f"{name} written out has {size:,} symbols and operations", hint=_SHORTER)
     return value
+
+
+def _refuse_long(derivation: Derivation, name: str, limit: int) -> None:
+    """Before anything is differentiated: the formula holds these derivatives, written out, and more."""
+    if not derivation.blocks.defined:
+        return
+    entries = {"phi": 1, "grad_phi": len(derivation.x), "hess_phi": len(derivation.x) ** 2}[name]
+    size = tree_size(derivation.f) if name == "phi" else derivation.blocks.size(*_INSIDE[name])
+    if name == "phi" and size <= limit and not derivation.is_closed_form:
+        size += derivation.blocks.size("g_y")  # which defines y*
+    if name == "hess_phi" and _FACTORED * size <= limit and entries <= limit and not derivation.is_closed_form:
+        size += derivation.blocks.size("g_xxy", "g_xyy", "g_yyy")
+    if entries > limit or _FACTORED * size > limit:
+        raise TooLarge(
+            f"{name} written out would have about {max(size, entries):,} symbols and operations", hint=_SHORTER
+        )
 
 
 def text_lines(derivation: Derivation) -> Iterator[str]:
@@ -262,7 +283,7 @@ class _Latex:
     def __call__(self, expression: sp.Basic) -> str:
         if isinstance(expression, sp.MatrixBase) and expression.shape == (1, 1):
             expression = expression[0]
-        return str(sp.latex(expression, symbol_names=self._names))
+        return str(sp.latex(expression, symbol_names=self._names, order=_order(expression)))
 
     def lower_level(self) -> Iterable[str]:
         y_star = self._derivation.y_star
@@ -271,6 +292,11 @@ class _Latex:
             return [f"0 &= {condition} \\quad \\text{{at }} y = y^*(x)"]
         left = ["y^*(x)"] if len(y_star) == 1 else [f"y^*_{{{k}}}(x)" for k in range(1, len(y_star) + 1)]
         return [f"{name} &= {self(entry)}" for name, entry in zip(left, y_star, strict=True)]
+
+
+def _order(expression: sp.Basic) -> str | None:
+    """SymPy's own, but for long sums: their terms are put in order at a price that grows with the square."""
+    return "none" if any(isinstance(e, sp.Add) and len(e.args) > _SORTED for e in postorder(expression)) else None
 
 
 def _quoted(name: str) -> str:

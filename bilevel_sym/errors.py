@@ -138,10 +138,11 @@ class TimeIsUp(BilevelError):
 
 
 class TooLarge(NoClosedForm):
-    """A formula exists, but written out it would fill books.
+    """What was asked for exists, but would fill books, or more memory or effort than was given.
 
-    Cause: an inverse, or a Hessian, of large blocks. Cure: ``.blocks`` and ``.auxiliaries``, which keep the
-    linear solve by name; ``.latex(form="blocks")``; ``.source("numpy")`` for numbers.
+    Cause: an inverse, or a Hessian, of large blocks, written out; a search or a check in many variables. It is refused
+    before it is begun. Cure: ``.blocks`` and ``.auxiliaries``, which keep the linear solve by name;
+    ``.latex(form="blocks")``; kernels for numbers; ``memory=`` and ``effort=``. The message says what would fit.
 
     >>> issubclass(TooLarge, NoClosedForm)
     True

@@ -7,7 +7,8 @@ same functions serve concrete problems, undefined f and g, and the textbook equa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Literal, TypeAlias
 
 import sympy as sp
@@ -15,9 +16,11 @@ import sympy as sp
 __all__ = [
     "Array",
     "BlockOf",
+    "Entries",
     "Matrix",
     "Variant",
     "array",
+    "entries_of",
     "gradient_terms",
     "hessian_terms",
     "inverse",
@@ -31,6 +34,7 @@ __all__ = [
 Matrix: TypeAlias = sp.ImmutableDenseMatrix
 Array: TypeAlias = sp.ImmutableDenseNDimArray
 Variant = Literal["corrected", "printed"]
+Entries: TypeAlias = Mapping[tuple[int, ...], sp.Expr]  # what does not vanish of an array
 BlockOf = Callable[[str], Any]  # "g_xy" -> a matrix, "g_xxy" -> an array
 
 
@@ -96,7 +100,7 @@ def optimality_terms(block: BlockOf, dy_dx: Matrix) -> dict[str, Matrix]:
 
 
 def hessian_terms(
-    block: BlockOf, dy_dx: Matrix, d2y_dx2: Array, *, variant: Variant = "corrected"
+    block: BlockOf, dy_dx: Matrix, d2y_dx2: Array | Entries, *, variant: Variant = "corrected"
 ) -> dict[str, Matrix]:
     """The five parts of the Hessian of Phi, in the paper's order.
 
@@ -110,16 +114,35 @@ def hessian_terms(
     >>> list(terms)
     ['direct', 'cross', 'curvature', 'cross_transposed', 'quadratic']
     """
-    d, n = dy_dx.shape
     cross, f_y = dy_dx * block("f_xy").T, block("f_y")
-    alive = [k for k in range(n) if f_y[k] != 0]
     return {
         "direct": block("f_xx"),
         "cross": cross,
-        "curvature": Matrix(d, d, lambda i, j: sp.Add(*(d2y_dx2[i, j, k] * f_y[k] for k in alive))),
+        "curvature": _contracted(entries_of(d2y_dx2), list(f_y), dy_dx.rows),
         "cross_transposed": cross.T if variant == "corrected" else cross,
         "quadratic": dy_dx * block("f_yy") * dy_dx.T,
     }
+
+
+def _contracted(second: Entries, f_y: Sequence[sp.Expr], d: int) -> Matrix:
+    """The sum over k of second[i, j, k] f_y[k], over what does not vanish."""
+    sums: dict[tuple[int, int], list[sp.Expr]] = {}
+    for (i, j, k), entry in second.items():
+        if f_y[k] != 0:
+            sums.setdefault((i, j), []).append(entry * f_y[k])
+    return Matrix(sp.SparseMatrix(d, d, {place: sp.Add(*parts) for place, parts in sums.items()}))
+
+
+def entries_of(array: Array | Entries) -> Entries:
+    """The entries of an array that do not vanish, by their places; where they are known already, those.
+
+    >>> entries_of(Array([[[0, 2]]]))
+    {(0, 0, 1): 2}
+    """
+    if isinstance(array, Mapping):
+        return array
+    places = product(*map(range, array.shape))
+    return {place: entry for place, entry in zip(places, sp.flatten(array), strict=True) if entry != 0}
 
 
 def second_optimality_terms(block: BlockOf, dy_dx: Matrix) -> dict[str, Array]:

@@ -2,6 +2,9 @@
 
 The merit is grad_y g: with g_yy positive definite, Newton's direction decreases it at rate one, and it keeps its
 meaning near the solution, where g itself no longer changes in floating point.
+
+Far away a Newton step may be short: on exp(y) it is 1, wherever y is. A member that has not arrived after many steps
+stretches the next ones for as long as that lowers its merit; one whose start overflows begins nearer to zero.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ Members: TypeAlias = NDArray[np.intp]
 
 NEWTON = ("g", "g_y", "g_yy")
 MAX_STEPS = 200
+MAX_LEAPS = 100  # further steps, each with stretching
 MAX_TRIALS = 60
 HALVINGS = 12  # after so many, a step is cut to a sixteenth at a time
 DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
@@ -44,7 +48,7 @@ class LowerSolution:
 class _Point:
     """Where each member stands, and Newton's step from there; the arrays are updated in place as members move.
 
-    ``scale`` is the largest that each component of y has been.
+    ``scale`` is the largest that each component of y has been, ``defined`` whether g and its derivatives are finite.
     """
 
     x: Floats
@@ -53,6 +57,7 @@ class _Point:
     g_yy: Floats
     step: Floats
     scale: Floats
+    defined: NDArray[np.bool_]
 
     def sizes(self) -> Floats:
         """The largest component of each member's step, each beside that of y; NaN where there is no step."""
@@ -66,7 +71,7 @@ class _Point:
         return small
 
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
-        for name in ("y", "g_y", "g_yy", "step", "scale"):
+        for name in ("y", "g_y", "g_yy", "step", "scale", "defined"):
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
 
@@ -79,6 +84,7 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
     with np.errstate(all="ignore"):
         at = _evaluate(engine, x, y0.copy(), np.abs(y0))
         evaluations = np.ones(len(x), dtype=np.int64)
+        _retreat(engine, at, evaluations)
         _require_start(at)
         _descend(engine, at, evaluations)
         _polish(engine, at, evaluations)
@@ -87,18 +93,34 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
         far = np.flatnonzero(~small.all(axis=1))
     if len(far):
         raise _failure(
-            at, int(far[0]), f"did not converge: {MAX_STEPS} steps, or none that helps along Newton's direction"
+            at,
+            int(far[0]),
+            f"did not converge: {MAX_STEPS + MAX_LEAPS} steps, or none that helps along Newton's direction",
         )
     return LowerSolution(at.y, evaluations)
 
 
+def _retreat(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
+    """Shorten starts at which g overflows, or is not defined, until it is; who never arrives stays where it was."""
+    y0, left, length = at.y.copy(), np.flatnonzero(~at.defined & at.y.any(axis=1)), 0.5
+    for k in range(MAX_TRIALS):
+        if not len(left):
+            return
+        nearer = length * y0[left]
+        trial = _evaluate(engine, at.x[left], nearer, np.abs(nearer))
+        evaluations[left] += 1
+        at.move(left, trial, trial.defined)
+        left = left[~trial.defined]
+        length /= 2 if k < HALVINGS else 16
+
+
 def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
     members = np.flatnonzero((at.sizes() > CLOSE) & ~at.tiny())
-    for _ in range(MAX_STEPS):
+    for k in range(MAX_STEPS + MAX_LEAPS):
         if not len(members):
             return
         before = np.abs(at.step[members]).max(axis=1)
-        moved, trials = _line_search(engine, at, members)
+        moved, trials = _line_search(engine, at, members, stretching=k >= MAX_STEPS)
         evaluations[members] += trials
         # where y* itself is rounding beside the terms of g, steps stay as they are, and none is small beside y
         after = np.abs(at.step[members]).max(axis=1)
@@ -125,8 +147,10 @@ def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
     g, g_y, g_yy = (session.take(name) for name in NEWTON)
     step = _newton_step(g_y, g_yy, engine.steady)
     # outside the domain of g its derivatives may still look fine: log(y) has one at -1
-    step[~np.isfinite(g)] = np.nan
-    return _Point(x, y, g_y, g_yy, step, np.maximum(scale, np.abs(y)))
+    defined = np.isfinite(g)
+    step[~defined] = np.nan
+    defined = defined & np.isfinite(g_y).all(axis=1) & np.isfinite(g_yy).all(axis=(1, 2))
+    return _Point(x, y, g_y, g_yy, step, np.maximum(scale, np.abs(y)), defined)
 
 
 def _newton_step(g_y: Floats, g_yy: Floats, steady: bool) -> Floats:
@@ -144,33 +168,75 @@ def _newton_step(g_y: Floats, g_yy: Floats, steady: bool) -> Floats:
         return step
 
 
-def _line_search(engine: Engine, at: _Point, members: Members) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Move each member along its step, cut until the merit falls and g stays defined and convex.
+@dataclass(frozen=True)
+class _Line:
+    """Newton's direction from where each member stood, and the merit along it.
 
     The merit is grad_y g, each component by the root of its curvature, so that units do not matter: along Newton's
-    direction all components shrink at rate one. Returns who moved, and how many trials each took; ``at`` is updated.
+    direction all components shrink at rate one.
     """
-    moved = np.zeros(len(members), dtype=bool)
-    trials = np.zeros(len(members), dtype=np.int64)
-    weight = 1 / np.sqrt(np.diagonal(at.g_yy[members], axis1=1, axis2=2))
-    before, step = (np.abs(at.g_y[members]) * weight).max(axis=1), at.step[members].copy()
-    left, length = np.arange(len(members)), 1.0
+
+    members: Members
+    y: Floats
+    step: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, at: _Point, members: Members) -> _Line:
+        weight = 1 / np.sqrt(np.diagonal(at.g_yy[members], axis1=1, axis2=2))
+        return cls(members, at.y[members], at.step[members], weight)
+
+    def at(self, engine: Engine, point: _Point, rows: Members, length: float) -> _Point:
+        who = self.members[rows]
+        return _evaluate(engine, point.x[who], self.y[rows] + length * self.step[rows], point.scale[who])
+
+    def merit(self, g_y: Floats, rows: Members) -> Floats:
+        merit: Floats = (np.abs(g_y) * self.weight[rows]).max(axis=1)
+        return merit
+
+
+def _line_search(
+    engine: Engine, at: _Point, members: Members, *, stretching: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Move each member along its step, cut until the merit falls and g stays defined and convex.
+
+    Returns who moved, and how many trials each took; ``at`` is updated.
+    """
+    line, left, length = _Line.of(at, members), np.arange(len(members)), 1.0
+    moved, trials = np.zeros(len(members), dtype=bool), np.zeros(len(members), dtype=np.int64)
+    before = line.merit(at.g_y[members], left)
     for k in range(MAX_TRIALS):
-        who = members[left]
-        trial = _evaluate(engine, at.x[who], at.y[who] + length * step[left], at.scale[who])
+        trial = line.at(engine, at, left, length)
         trials[left] += 1
-        merit = (np.abs(trial.g_y) * weight[left]).max(axis=1)
         # a comparison with NaN is false: overflow, points outside the domain and no convexity are refused
-        good = (merit <= (1 - DECREASE * length) * before[left]) & np.isfinite(trial.step).all(axis=1)
-        at.move(who, trial, good)
+        falls = line.merit(trial.g_y, left) <= (1 - DECREASE * length) * before[left]
+        good = falls & np.isfinite(trial.step).all(axis=1)
+        at.move(members[left], trial, good)
         moved[left[good]] = True
+        if stretching and k == 0:
+            trials += _stretch(engine, at, line, left[good])
         left = left[~good]
         length /= 2 if k < HALVINGS else 16
         here = at.y[members[left]]
-        left = left[(here + length * step[left] != here).any(axis=1)]
+        left = left[(here + length * line.step[left] != here).any(axis=1)]
         if not len(left):
             break
     return moved, trials
+
+
+def _stretch(engine: Engine, at: _Point, line: _Line, left: Members) -> NDArray[np.int64]:
+    """Double the step of those that took it whole, for as long as the merit falls; how many trials each took."""
+    trials = np.zeros(len(line.members), dtype=np.int64)
+    length = 2.0
+    while len(left):
+        trial = line.at(engine, at, left, length)
+        trials[left] += 1
+        falls = line.merit(trial.g_y, left) < line.merit(at.g_y[line.members[left]], left)
+        good = falls & np.isfinite(trial.step).all(axis=1)
+        at.move(line.members[left], trial, good)
+        left = left[good]
+        length *= 2
+    return trials
 
 
 def _require_start(at: _Point) -> None:

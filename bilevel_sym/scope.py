@@ -15,6 +15,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.expressions import check_structure, substitute, symbols_in
 from bilevel_sym.parsing import check_name, parse_expression
+from bilevel_sym.parsing.tokens import MAX_LENGTH
 
 __all__ = ["Formula", "Parameters", "Scope", "Variables"]
 
@@ -103,6 +104,11 @@ def _symbols_by_name(formulas: Iterable[Formula]) -> dict[str, sp.Symbol]:
 
 def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tuple[sp.Symbol, ...]:
     if isinstance(given, str):
+        if len(given) > MAX_LENGTH:
+            raise InvalidProblem(
+                f"{role} has {len(given)} characters, and {MAX_LENGTH} are accepted",
+                hint=f"give {role} as a list of names or symbols",
+            )
         given = given.replace(",", " ").split()
     elif isinstance(given, sp.Symbol):
         given = [given]

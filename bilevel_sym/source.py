@@ -10,16 +10,16 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
-from math import inf
+from itertools import chain, product
+from math import inf, prod
 from typing import TYPE_CHECKING, ClassVar
 
 import sympy as sp
 from sympy.printing.pycode import PythonCodePrinter
 
 from bilevel_sym.blocks import BLOCK_NAMES
-from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.expressions import substitute, symbols_in
+from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.expressions import substitute, symbols_in, tree_size
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
@@ -31,6 +31,8 @@ _TAKEN = frozenset(
     {*BLOCK_NAMES, *keyword.kwlist, *dir(builtins), "np", "f", "g", "x", "y", "v", "phi", "y_star",
      "grad_phi", "hess_phi", "solve_v", "closed_form"}
 )  # fmt: skip
+MAX_WRITTEN = 20_000  # symbols and operations: two hundred kilobytes of Python
+MANY, SPARSE = 100, 4  # a block of so many entries is written place by place, if so large a part of it vanishes
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 
 
@@ -44,10 +46,11 @@ def numpy_source(derivation: Derivation) -> str:
     0.0
     """
     _refuse_unknowns(derivation)
+    _refuse_long(derivation)
     names = _renamed({"x": derivation.x, "y": derivation.y, "v": derivation.v})
     emit = _Emitter(names)
     functions = [emit.scalar("f", derivation.f), emit.scalar("g", derivation.g)]
-    functions += [emit.block(name, derivation.blocks[name]) for name in _EMITTED]
+    functions += [emit.block(name, derivation.blocks.entries(name)) for name in _EMITTED]
     functions.append(_lower_level(derivation, emit))
     title = derivation.name if derivation.name and derivation.name.isidentifier() else "a problem"
     head = f'"""y*(x), Phi(x) and its derivatives for {title}, at one point x; needs NumPy alone."""'
@@ -63,6 +66,18 @@ def _refuse_unknowns(derivation: Derivation) -> None:
         raise InvalidProblem(
             f"the parameters {', '.join(sorted(map(str, extra)))} have no value",
             hint="give them a number in parameters={...}",
+        )
+
+
+def _refuse_long(derivation: Derivation) -> None:
+    """Before anything is differentiated: what is long to write takes long to find, too."""
+    size = tree_size(derivation.f) + tree_size(derivation.g) + derivation.blocks.size(*_EMITTED)
+    if size <= MAX_WRITTEN:
+        size += sum(map(tree_size, derivation.y_star or ()))
+    if size > MAX_WRITTEN:
+        raise TooLarge(
+            f"the source would have about {size:,} symbols and operations, and {MAX_WRITTEN:,} are written",
+            hint="the kernels of the problem compute the same functions, without writing them out",
         )
 
 
@@ -83,17 +98,28 @@ class _Emitter:
         self._printer = _Printer()
 
     def expression(self, expression: sp.Expr) -> str:
+        if expression.is_Integer and abs(expression) < 10**6:
+            return str(expression)
         long = {q: sp.Float(_nearest(q)) for q in expression.atoms(sp.Rational) if max(abs(q.p), q.q) >= 10**6}
-        return str(self._printer.doprint(substitute(expression, {**self._all, **long})))
+        return str(self._printer.doprint(substitute(expression, {**self._all, **long} if long else self._all)))
 
     def scalar(self, name: str, expression: sp.Expr) -> str:
         return self._function(name, "xy", self.expression(expression))
 
-    def block(self, name: str, block: sp.ImmutableDenseMatrix) -> str:
+    def block(self, name: str, entries: Mapping[tuple[int, ...], sp.Expr]) -> str:
         roles = "xyv" if name.startswith("L") else "xy"
-        rows = [[self.expression(entry) for entry in block.row(i)] for i in range(block.rows)]
-        listed = [row[0] for row in rows] if len(name) == 3 else [_bracket(row) for row in rows]
-        return self._function(name, roles, _array(listed))
+        shape = tuple(len(self._names[axis]) for axis in name[2:])
+        written = {place: self.expression(entry) for place, entry in entries.items()}
+        if prod(shape) > MANY and SPARSE * len(written) < prod(shape):
+            return self._sparse(name, roles, shape, written)
+        flat = [written.get(place, "0") for place in product(*map(range, shape))]
+        rows = [flat[k : k + shape[1]] for k in range(0, len(flat), shape[1])] if len(shape) == 2 else []
+        return self._function(name, roles, _array([_bracket(row) for row in rows] or flat))
+
+    def _sparse(self, name: str, roles: str, shape: tuple[int, ...], entries: Mapping[tuple[int, ...], str]) -> str:
+        head = [f"def {name}({', '.join(roles)}):", *self._unpack(roles), f"    {name} = np.zeros({shape})"]
+        places = (f"    {name}{list(place)} = {entry}" for place, entry in entries.items())
+        return "\n".join([*head, *places, f"    return {name}"])
 
     def vector(self, name: str, roles: str, entries: Iterable[sp.Expr]) -> str:
         return self._function(name, roles, _array([self.expression(entry) for entry in entries]))
@@ -129,7 +155,8 @@ def _lower_level(derivation: Derivation, emit: _Emitter) -> str:
     A root of radicals is exact, but not in floats: Cardano's loses every digit for large negative x.
     """
     y_star = derivation.y_star
-    if y_star is not None and not any(s in symbols_in(e) for e in derivation.blocks["g_yy"] for s in derivation.y):
+    curvatures = derivation.blocks.entries("g_yy").values()
+    if y_star is not None and symbols_in(sp.Tuple(*curvatures)).isdisjoint(derivation.y):
         return emit.vector("y_star", "x", y_star)
     formula = "" if y_star is None else emit.vector("closed_form", "x", y_star) + "\n\n\n"
     first = "closed_form(x), " if formula else ""

@@ -33,7 +33,8 @@ def tidy(expression: sp.Expr) -> sp.Expr:
     if not expression.args or _too_large(expression):
         return expression
     candidates = [expression]
-    if expanded_terms(expression) <= MAX_TERMS:
+    # everywhere: the base of a negative power is multiplied out too
+    if max(_terms_of_nodes(expression).values()) <= MAX_TERMS:
         candidates.append(_expand(expression))
     if not expression.has(*_OPAQUE):
         candidates += _fractions(expression)
@@ -47,6 +48,10 @@ def expanded_terms(expression: sp.Expr, limit: int = 10**6) -> int:
     >>> expanded_terms((x + y)**3*(x - 1))
     8
     """
+    return _terms_of_nodes(expression, limit)[id(expression)]
+
+
+def _terms_of_nodes(expression: sp.Expr, limit: int = 10**6) -> dict[int, int]:
     bound: dict[int, int] = {}
     for node in postorder(expression):
         counts = [bound[id(child)] for child in node.args]
@@ -62,7 +67,7 @@ def expanded_terms(expression: sp.Expr, limit: int = 10**6) -> int:
         else:
             total = 1  # opaque to expansion: a symbol, a function, a negative power
         bound[id(node)] = min(total, limit)
-    return bound[id(expression)]
+    return bound
 
 
 def _too_large(expression: sp.Expr) -> bool:

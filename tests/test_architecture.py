@@ -23,6 +23,7 @@ LAYERS = [
     "errors",
     "writing",
     "budget",
+    "memory",
     "progress",
     "notice",
     "plain_text",
@@ -126,7 +127,23 @@ NUMERIC_ROOMS |= {
 }
 SYMPY_ROOMS = (
     set(LAYERS)
-    - {"errors", "writing", "budget", "progress", "paper", "constants", "ball", "cli", "__main__"}
+    - {
+        "errors",
+        "writing",
+        "budget",
+        "memory",
+        "progress",
+        "notice",
+        "plain_text",
+        "verifier",
+        "pytest_plugin",
+        "hypothesis_plugin",
+        "paper",
+        "constants",
+        "ball",
+        "cli",
+        "__main__",
+    }
     - NUMERIC_ROOMS
 )
 NUMPY_ROOMS = {

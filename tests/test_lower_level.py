@@ -355,3 +355,74 @@ def test_components_far_below_the_others_do_not_cost_newton_its_speed() -> None:
     run = bilevel_sym.solve(problem, Descent(Exact(), 0.01), start, steps=300, record="last", backend="tape")
     assert run.status is Status.OUT_OF_STEPS
     assert run.counters.G_g < 6 * 300
+
+
+# ---- from far away ---------------------------------------------------------------------------------------------
+
+STEEP = ["y**2/2 + exp(y)", "y**2/2 + cosh(3*y)", "y**2/2 + y**20 - x*y", "y**2/2 + exp(exp(y))", "y**2/2 + exp(y**2)"]
+OMEGA = 0.5671432904097838  # exp(-OMEGA) = OMEGA
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("y0", [700.0, -700.0, 1000.0, 1e6])
+def test_newton_arrives_from_far_away(y0: float, backend: Backend) -> None:
+    # DEFECT: a step is 1 long, wherever y is, and 200 of them were all; beyond 709.78 exp overflows
+    kernels = compile_kernels(BilevelProblem("x*y", "y**2/2 + exp(y)", "x", "y"), backend=backend)
+    with kernels.counting() as counters:
+        np.testing.assert_allclose(kernels.y_star([1.0], y0=[y0]), [-OMEGA], rtol=4e-16)
+    assert counters.G_g < 300
+
+
+@given(st.sampled_from(STEEP), st.floats(-1e8, 1e8))
+def test_the_start_does_not_decide_where_newton_ends(g: str, y0: float) -> None:
+    kernels = compile_kernels(BilevelProblem("x*y", g, "x", "y"), backend="tape")
+    np.testing.assert_allclose(kernels.y_star([0.5], y0=[y0]), kernels.y_star([0.5]), rtol=1e-15, atol=1e-25)
+
+
+def test_components_far_and_near_arrive_together() -> None:
+    g = "exp(y1) + exp(-y2) + (y1 - y2)**2/2 + (y1 + y2 - x)**2/2 + cosh(y3) + (y3 - y1)**2/2"
+    problem = BilevelProblem("x*y1", g, "x", "y1 y2 y3")
+    nearby = solve(problem, [[0.5]]).y
+    for y0 in ([700, 0.1, 3], [600, -650, 3], [0, -700, 1e-3], [2000, -3000, 1e5], [1, 1, 1e7]):
+        np.testing.assert_allclose(solve(problem, [[0.5]], [y0]).y, nearby, rtol=1e-14)
+
+
+def test_members_from_far_away_have_the_same_bits_in_any_company() -> None:
+    problem = BilevelProblem("x*y1 + y2", "exp(y1) + exp(-2*y2) + y1**2/2 + (y2 - y1 - x)**2/2", "x", "y1 y2")
+    far = [[700.0, 0.0], [1.0, 2.0], [1e4, -3.0], [0.0, -340.0], [300.0, -200.0], [-5.0, 1e6], [0.1, 0.2]]
+    x, y0 = np.linspace(-1, 1, len(far))[:, None], np.array(far)
+    backwards = np.arange(len(far))[::-1]
+    together = Exact().estimate(problem, x, y0=y0)
+    turned = Exact().estimate(problem, x[backwards], y0=y0[backwards])
+    for k in range(len(far)):
+        alone = Exact().estimate(problem, x[k], y0=y0[k])
+        for name in ("y_D", "grad_phi_hat"):
+            wanted = np.asarray(getattr(alone, name)).tobytes()
+            assert getattr(together, name)[k].tobytes() == wanted
+            assert getattr(turned, name)[len(far) - 1 - k].tobytes() == wanted
+
+
+def test_steps_are_stretched_only_where_the_plain_ones_do_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
+    x, y0 = np.full((4, 1), 0.5), np.array([[-3.0], [10.0], [100.0], [190.0]])
+    before = solve(problem, x, y0)
+    monkeypatch.setattr("bilevel_sym.lower_level.MAX_LEAPS", 0)
+    after = solve(problem, x, y0)
+    assert before.y.tobytes() == after.y.tobytes()
+    assert (before.evaluations == after.evaluations).all()
+    with pytest.raises(LowerLevelFailure, match="200 steps"):
+        solve(problem, [[0.5]], [[700.0]])
+
+
+def test_a_start_that_is_moved_for_nothing_is_named_as_it_was_given() -> None:
+    kernels = BilevelProblem("x*y", "y**2/2 - log(y)", "x", "y").kernels
+    with pytest.raises(LowerLevelFailure, match="not defined at the start") as caught:
+        kernels.y_star([1.0], y0=[-800.0])
+    assert caught.value.y == (-800.0,)
+    with pytest.raises(LowerLevelFailure, match="not strongly convex"):
+        BilevelProblem("x*y", "-exp(y)", "x", "y").kernels.y_star([1.0], y0=[1000.0])
+
+
+def test_a_box_far_from_the_minimiser_does_not_stop_a_certificate() -> None:
+    problem = BilevelProblem("x*y", "y**2/2 + exp(y)", "x", "y", box={"x": (0, 1), "y": (699, 701)})
+    assert evaluate(problem, [1]).y_star[0].correct_digits(-OMEGA) > 15

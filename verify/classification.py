@@ -18,6 +18,7 @@ from bilevel_sym.budget import Effort
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.memory import Memory
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.ties import first_smallest
@@ -227,6 +228,7 @@ def second_order(
     *,
     effort: Effort = "default",
     rtol: float = RTOL,
+    memory: Memory = "2GB",
 ) -> SecondOrder:
     """Both conditions of an eps-local minimum at x, certified; raises what kept x from having a certificate.
 
@@ -249,7 +251,7 @@ def second_order(
             return here(True)
         if flat is False:
             return here(None)
-    known = _curvature(problem, rho_phi, effort, rtol)
+    known = _curvature(problem, rho_phi, effort, rtol, memory)
     if known is None:
         return here(None)
     low, high = known
@@ -282,7 +284,7 @@ def _norm_and_least(certificate: PointCertificate) -> tuple[arb, arb]:
 
 
 def _curvature(
-    problem: BilevelProblem, rho_phi: sp.Rational | Bracket | None, effort: Effort, rtol: float
+    problem: BilevelProblem, rho_phi: sp.Rational | Bracket | None, effort: Effort, rtol: float, memory: Memory
 ) -> tuple[arb, arb | None] | None:
     """A lower and an upper bound of rho_phi; no upper one where it is not certified; None: nothing is known."""
     if rho_phi is not None and not isinstance(rho_phi, Bracket):
@@ -294,7 +296,7 @@ def _curvature(
         from verify.phi_smoothness import smoothness
 
         try:
-            bracket = smoothness(problem, effort=effort, rtol=rtol).rho_phi
+            bracket = smoothness(problem, effort=effort, rtol=rtol, memory=memory).rho_phi
         except BilevelError:
             return None
     return arb(max(bracket.lower, 0.0)), None if math.isinf(bracket.upper) else arb(bracket.upper)

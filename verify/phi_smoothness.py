@@ -20,6 +20,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
+from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
@@ -28,6 +29,7 @@ from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
+from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
 from verify.enclosures.readiness import compile_first
 from verify.regularity import constants
@@ -112,6 +114,7 @@ def smoothness(
     effort: Effort = "default",
     seconds: float | Deadline | None = None,
     rtol: float = 0.01,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> Smoothness:
     """Certified smoothness of Phi over a box in x (or in (x, y), of which x counts), by default the problem's own.
@@ -119,6 +122,8 @@ def smoothness(
     The brackets are relatively ``rtol`` wide if the ``effort`` suffices ("quick", "default", "thorough" or a multiple
     of the default; 0 takes one look), and true in any case. ``seconds`` is a limit for people in a hurry: what it cuts
     says so. The formulas take the constants of the box in (x, y); for a box in x alone, of the hull of y* over it.
+    ``memory`` ("2GB", "500 MB" or bytes) is not exceeded: fewer boxes are bounded at a time where it is scarce, and
+    what does not fit at all is refused before it is begun (TooLarge).
 
     Assumes: Assumption 2.1 [assu:bilevel]: g is strongly convex in y, so that its one minimiser is the only one.
 
@@ -128,9 +133,10 @@ def smoothness(
     (True, True)
     """
     exact, region, given = _checked(problem, box, rtol)
+    watch, budget, room = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds)), bytes_of(memory)
+    PhiMemory.of(exact).require(room, budget.work, WORK, third=True)
     compile_first(exact, 0.5 * (region.lower + region.upper))
-    watch, budget = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds))
-    boxes = PhiBoxes(exact)
+    boxes = PhiBoxes(exact, room)
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}
     for name, norm, share in SHARES:
@@ -215,7 +221,9 @@ def _formulas(
     try:
         whole, doubt = _box_of_both(problem, given, boxes, found)
         effort = max(0.1 * budget.work, budget.left) / WORK
-        certified = constants(problem, whole, effort=effort, seconds=budget.deadline, rtol=FORMULA_RTOL)
+        certified = constants(
+            problem, whole, effort=effort, seconds=budget.deadline, rtol=FORMULA_RTOL, memory=boxes.memory
+        )
     except BilevelError as error:
         return None, None, error.message, budget.cut
     valid = certified.valid

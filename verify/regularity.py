@@ -18,10 +18,12 @@ from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
+from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
+from verify.enclosures.block_size import require_size
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
@@ -189,6 +191,7 @@ def constants(
     effort: Effort = "default",
     seconds: float | Deadline | None = None,
     rtol: float = 0.01,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> CertifiedConstants:
     """Certified constants of Assumption 2.1 over a box in (x, y), by default the problem's own.
@@ -198,7 +201,8 @@ def constants(
     stochastic problem every row is meant, as Section 4 assumes. The brackets are relatively ``rtol`` wide if the
     ``effort`` suffices ("quick", "default", "thorough" or a multiple of the default; 0 takes one look), and true in any
     case, an interrupt included. The same effort gives the same brackets on a slow or busy machine. ``seconds`` is a
-    limit for people in a hurry: what it cuts says so.
+    limit for people in a hurry: what it cuts says so. ``memory`` ("2GB", "500 MB" or bytes) is not exceeded: what does
+    not fit is refused before it is begun (TooLarge).
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -211,6 +215,8 @@ def constants(
     (True, 2.0)
     """
     _check(problem, reading, rtol)
+    names = {name for blocks in BLOCKS[reading].values() for name in blocks}
+    require_size(sorted(names), problem.d, problem.n, bytes_of(memory))
     watch, budget = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
     search = _Search(instances(problem), region, reading, budget, rtol, progress)

@@ -17,6 +17,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.memory import Memory
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from verify import statements
@@ -57,6 +58,7 @@ def run(
     effort: Effort = "default",
     seconds: float | None = None,
     variant: Variant = "corrected",
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> Report:
     """A verdict on each statement of the theory for this problem, over its box (or the one given).
@@ -66,7 +68,8 @@ def run(
     minute on an ordinary core), "thorough", or a multiple of the default. The same problem, seed and effort give the
     same report on every machine, a slow or busy one too. ``seconds`` is a limit for people in a hurry: what it cuts is
     INCONCLUSIVE, and says so. ``variant`` says which form of the formulas is judged: "corrected", as "printed", or
-    "sharp", the best that is proved. Interrupted from the keyboard, it returns what it has.
+    "sharp", the best that is proved. Interrupted from the keyboard, it returns what it has. What does not fit
+    ``memory`` ("2GB", "500 MB" or bytes) is not begun: claims that rest on it are INCONCLUSIVE, and name the size.
 
     >>> from bilevel_sym import zoo
     >>> report = run(zoo.get("scalar").problem, claims=["eq:bilevel-grad"], rng=0)
@@ -77,7 +80,10 @@ def run(
     results: list[CheckResult] = []
     left, interrupted = chosen, False
     with Meter("verifying", shown=progress) as meter:
-        study = study_of(problem, box=box, seed=seed_of(rng), effort=effort, seconds=seconds, variant=_variant(variant))
+        study = study_of(
+            problem, box=box, seed=seed_of(rng), effort=effort, seconds=seconds, variant=_variant(variant),
+            memory=memory,
+        )  # fmt: skip
         try:
             # what is beyond float64 is judged, and not warned about
             with np.errstate(over="ignore", invalid="ignore"), _noticed_interrupts() as noticed:

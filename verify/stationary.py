@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.memory import Memory, bytes_of, parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
@@ -26,6 +27,7 @@ from verify.enclosures.branch_and_bound import SECOND
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiEnclosure
+from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.readiness import compile_first
 from verify.points.balls import Root, refine
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
@@ -108,13 +110,15 @@ def stationary_points(
     *,
     effort: Effort = "default",
     seconds: float | Deadline | None = None,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> list[StationaryPoint]:
     """All stationary points of Phi in a box in x; what is undecided is among them, with ``proved`` false.
 
     The box may hold y too, which is not looked at; without one it is the problem's. A point exactly on its border
     counts. The kinds rest on certified eigenvalues of Hess Phi. ``effort`` ("quick", "default", "thorough" or a
-    multiple of the default) says how many boxes may be tried; ``seconds`` is a limit for people in a hurry.
+    multiple of the default) says how many boxes may be tried; ``seconds`` is a limit for people in a hurry. ``memory``
+    ("2GB", "500 MB" or bytes) is not exceeded: what does not fit is refused before it is begun (TooLarge).
 
     >>> from bilevel_sym import zoo
     >>> for point in stationary_points(zoo.get("saddle").problem):
@@ -123,7 +127,7 @@ def stationary_points(
     x1 = 0, x2 = 0: saddle, eigenvalues -1, 1
     x1 = 2, x2 = 0: local minimum, eigenvalues 0.125, 1
     """
-    found = search(problem, box, effort=effort, seconds=seconds, progress=progress)
+    found = search(problem, box, effort=effort, seconds=seconds, memory=memory, progress=progress)
     return [*found.points, *found.clusters]
 
 
@@ -133,6 +137,7 @@ def search(
     *,
     effort: Effort = "default",
     seconds: float | Deadline | None = None,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> StationaryPoints:
     """The same with what the search has to say: is it complete, and if not, why.
@@ -148,8 +153,10 @@ def search(
     exact, scale = problem.mean, scale_of(effort)
     chosen = chosen_box(problem, box, "the search belongs")
     inside = Box({s.name: chosen[s.name] for s in exact.x})
+    room = bytes_of(memory)
+    PhiMemory.of(exact).require(room, scale * WORK, WORK, third=False)
     compile_first(exact, np.array([float(low + high) / 2 for low, high in inside]))
-    return _Search(exact, inside, Budget(scale * WORK, deadline_of(seconds)), progress).run()
+    return _Search(exact, inside, Budget(scale * WORK, deadline_of(seconds)), room, progress).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +179,7 @@ class _Search:
     problem: BilevelProblem
     box: Box
     budget: Budget
+    memory: int
     progress: bool = False
     known: list[_Known] = field(default_factory=list)
     given_up: list[tuple[Floats, Floats]] = field(default_factory=list)
@@ -180,8 +188,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.given, self.problem = self.problem, continued(self.problem)
-        self.boxes = Boxes(self.problem)
-        self.lanes = int(np.clip(SLICE / self.boxes.cost, 8, LANES))
+        self.boxes = Boxes(self.problem, self.memory)
+        self.lanes = min(int(np.clip(SLICE / self.boxes.cost, 8, LANES)), self.boxes.lanes)
         ends = [(enclose(int(lo.p), int(lo.q))[0], enclose(int(hi.p), int(hi.q))[1]) for lo, hi in self.box]
         self.lower, self.upper = (np.array([end[k] for end in ends]) for k in (0, 1))
         scale = np.maximum(np.abs(self.lower), np.abs(self.upper))
@@ -259,7 +267,11 @@ class _Search:
         width = np.maximum(self.upper - self.lower, 1e-6 * (1 + np.abs(x)))
         radii = width * 2.0 ** -np.arange(1, 25)[:, None]
         lower, upper = x - radii, x + radii
-        k_lower, k_upper = newton_image(self.boxes.enclose(lower, upper, proved=True))
+        images = [
+            newton_image(self.boxes.enclose(lower[part], upper[part], proved=True))
+            for part in parts(len(lower), self.boxes.lanes)
+        ]
+        k_lower, k_upper = (np.concatenate(ends) for ends in zip(*images, strict=True))
         good = ((k_lower > lower) & (k_upper < upper)).all(axis=1)
         if not good.any():
             return None

@@ -18,6 +18,7 @@ from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError, InvalidProblem, TimeIsUp
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.readiness import compile_first
@@ -44,7 +45,7 @@ class Study:
     ``problem`` is what the user gave; ``exact`` the deterministic problem behind it, which is the mean of a stochastic
     one. Random numbers come from ``rng(name)``, so that the claims do not depend on each other's order. ``effort`` is a
     multiple of the default: what a claim counts (points, runs, boxes) grows with it. ``deadline`` is for people in a
-    hurry.
+    hurry. What does not fit ``memory``, in bytes, is refused.
 
     >>> from bilevel_sym import zoo
     >>> study = study_of(zoo.get("scalar").problem, seed=0)
@@ -58,6 +59,7 @@ class Study:
     effort: float = 1.0
     variant: Variant = "corrected"
     deadline: Deadline = field(default_factory=Deadline)
+    memory: int = DEFAULT
 
     @cached_property
     def exact(self) -> BilevelProblem:
@@ -74,14 +76,18 @@ class Study:
         from verify.regularity import constants
 
         return self._whole(
-            constants(self.exact, box, reading=reading, effort=share * self.effort, seconds=self.deadline)
+            constants(
+                self.exact, box, reading=reading, effort=share * self.effort, seconds=self.deadline, memory=self.memory
+            )
         )
 
     def smoothness_over(self, box: Box, share: float) -> Smoothness:
         """Certified smoothness over a box, with a share of the effort that it takes by default."""
         from verify.phi_smoothness import smoothness
 
-        return self._whole(smoothness(self.exact, box, effort=share * self.effort, seconds=self.deadline))
+        return self._whole(
+            smoothness(self.exact, box, effort=share * self.effort, seconds=self.deadline, memory=self.memory)
+        )
 
     def _whole(self, found: S) -> S:
         """What a search found, unless it was cut by time: then nothing may rest on it."""
@@ -165,7 +171,11 @@ class Study:
         from verify.stationary import search
 
         effort = SHARES["stationary"] * self.effort
-        return _kept(lambda: self._whole(search(self.exact, self.x_box, effort=effort, seconds=self.deadline)))
+        return _kept(
+            lambda: self._whole(
+                search(self.exact, self.x_box, effort=effort, seconds=self.deadline, memory=self.memory)
+            )
+        )
 
     @property
     def stationary(self) -> StationaryPoints:
@@ -187,6 +197,7 @@ def study_of(
     effort: Effort = "default",
     seconds: float | Deadline | None = None,
     variant: Variant = "corrected",
+    memory: Memory = "2GB",
 ) -> Study:
     """A study over the box given, or over the problem's own; a box in x alone is completed by where y* lies over it.
 
@@ -199,7 +210,7 @@ def study_of(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
-    exact = problem.mean
+    exact, room = problem.mean, bytes_of(memory)
     chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
         from verify.enclosures.y_enclosure import with_y_star
@@ -207,7 +218,7 @@ def study_of(
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
             chosen = with_y_star(exact, chosen)
     compile_first(exact, np.array([float(sum(chosen[s.name])) / 2 for s in exact.x]))
-    return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds))
+    return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds), room)
 
 
 def seed_of(rng: np.random.Generator | int | None) -> int:

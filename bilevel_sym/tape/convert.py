@@ -17,7 +17,7 @@ from bilevel_sym.expressions import postorder
 from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant, total
 
-__all__ = ["from_sympy", "no_value", "to_sympy"]
+__all__ = ["from_sympy", "no_value", "to_sympy", "written_sizes"]
 
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
@@ -146,6 +146,22 @@ def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Mapping[int, sp.Symbo
     sums = {id(form): form for form in forms}
     written = {key: _sum(form.constant, form.terms.items(), done) for key, form in sums.items()}
     return [written[id(form)] for form in forms]
+
+
+def written_sizes(graph: Graph, forms: Iterable[Form]) -> list[int]:
+    """How many symbols and operations each form has as a tree: shared nodes count as often as they are written.
+
+    >>> x = sp.Symbol("x")
+    >>> graph = Graph(1)
+    >>> form = from_sympy(graph, sp.sin(x) + x, {x: graph.variables[0]})
+    >>> written_sizes(graph, [form])
+    [4]
+    """
+    forms = list(forms)
+    size: dict[int, int] = {}
+    for node in graph.reachable({node for form in forms for node in form.terms}):
+        size[node] = 1 + sum(size[argument] for argument in graph.args[node])
+    return [1 + sum(size[node] for node in form.terms) for form in forms]
 
 
 def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbols: Mapping[int, sp.Symbol]) -> sp.Expr:

@@ -14,7 +14,7 @@ import sympy as sp
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.autodiff import directional, gradient, hessian, tangents
 from bilevel_sym.tape.boxes import IntervalProgram
-from bilevel_sym.tape.convert import from_sympy, to_sympy
+from bilevel_sym.tape.convert import from_sympy, to_sympy, written_sizes
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
 from bilevel_sym.tape.patterns import PARTS, PatternProgram, Patterns, parts_of
 from bilevel_sym.tape.program import Program, build
@@ -166,6 +166,19 @@ class Model:
         symbols = dict(enumerate((*self._symbols, *v)))
         symbols |= dict(zip(self.parameters, self._parameters, strict=True))
         return to_sympy(self.graph, self.block(name)[1], symbols)
+
+    def entries(self, name: str, v: Sequence[sp.Symbol] = ()) -> dict[tuple[int, ...], sp.Expr]:
+        """Those that do not vanish, by their places."""
+        shape = self.block(name)[0]
+        return {
+            place: entry
+            for place, entry in zip(product(*map(range, shape)), self.expressions(name, v), strict=True)
+            if entry != 0
+        }
+
+    def sizes(self, name: str) -> list[int]:
+        """How many symbols and operations each entry that does not vanish has, written out as a tree."""
+        return written_sizes(self.graph, (form for form in self.block(name)[1] if form.terms or form.constant))
 
     def block(self, name: str) -> Block:
         """A block by its name: the shape, and the entries as forms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ import numpy as np
 from flint import arb, fmpq
 
 from bilevel_sym.box import Box
-from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.tape.arrays import ArrayProgram
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
@@ -22,6 +22,7 @@ from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclos
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import Split, orders_of
 from bilevel_sym.tape.program import Program, build
+from verify.enclosures.block_size import TABLE, require_size
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import Floats, Matrices
 from verify.enclosures.pencil import MOST_PARTS, Pencil
@@ -34,8 +35,6 @@ Pair = tuple[IntervalProgram, IntervalProgram]
 BITS = 128
 _MORE = 1 + 1e-15
 _PARTS, _RIDGES, _GUARD = "parts", "ridges", "guard"
-_TABLE = 2**19  # numbers in a table of intervals
-_LARGEST = 20_000  # entries of a block, beyond which it is not tried
 _AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
 
 
@@ -86,7 +85,7 @@ class Block(ABC):
 
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
-        _refuse_large(model, name)
+        require_size([name], model.d, model.n, sys.maxsize)
         self.patterns, self._need = model.patterns, orders_of([name])
         # the same model, with its switches as parameters where it has some
         self._whole = model if self.patterns is None else self.patterns.model
@@ -230,7 +229,7 @@ class Block(ABC):
         return split.largest(self._in_parts(split.lower, split.upper, proved=proved))
 
     def _in_parts(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
-        lanes = max(16, _TABLE // self._programs[0].size)
+        lanes = max(16, TABLE // self._programs[0].size)
         if len(lower) <= lanes:
             return self._over(lower, upper, proved=proved)
         parts = [slice(start, start + lanes) for start in range(0, len(lower), lanes)]
@@ -378,17 +377,6 @@ class Curvature(Block):
             image = [sum((entries[i * n + j] * vector[j] for j in range(n)), arb(0)) for i in range(n)]
             value = sum((a * b for a, b in zip(vector, image, strict=True)), arb(0))
             return _below(-value / sum((a * a for a in vector), arb(0)))
-
-
-def _refuse_large(model: Model, name: str) -> None:
-    """Before it is derived, which would take as long as a search."""
-    sizes = {"x": model.d, "y": model.n, "z": model.d + model.n}
-    entries = math.prod(sizes[axis] for axis in name.partition("_")[2])
-    if entries > _LARGEST:
-        raise CertificateFailure(
-            f"{name} has {entries} entries, too many to be bounded",
-            hint=f"certified constants want blocks of at most {_LARGEST} entries",
-        )
 
 
 def _below(ball: Any) -> float:

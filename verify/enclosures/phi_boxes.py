@@ -17,13 +17,14 @@ known, provided that f and g are smooth enough across the edge for y* and the de
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement as multisets
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.memory import DEFAULT
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
@@ -31,6 +32,7 @@ from bilevel_sym.tape.patterns import Need, Split, orders_of
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
+from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
 
 __all__ = ["PhiBoxes", "PhiEnclosure"]
@@ -95,8 +97,8 @@ class PhiBoxes:
     (True, 1.061, True)
     """
 
-    def __init__(self, problem: BilevelProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: BilevelProblem, memory: int = DEFAULT) -> None:
+        self.problem, self.memory = problem, memory
         self.d, self.n = problem.d, problem.n
         self._asked = self._unsolved = 0
         self._formulas = PhiFormulas(problem)
@@ -107,8 +109,29 @@ class PhiBoxes:
         self._affine_ready = lru_cache(None)(self._prepare_affine)
         self._affine_sessions = lru_cache(6)(self._open_affine)
         self.active = self._formulas.active
-        self.pairs, self.triples = _places(self.d, 2), _places(self.d, 3)
-        self.splits = _splits(self.d)
+        self.pairs = _places(self.d, 2)
+
+    @cached_property
+    def _sizes(self) -> PhiMemory:
+        return PhiMemory.of(self.problem)
+
+    def lanes(self, *, third: bool = False) -> int:
+        """How many boxes the memory holds at a time."""
+        return self._sizes.lanes(self.memory, third=third)
+
+    def points(self, *, third: bool = False) -> int:
+        """At how many points the memory holds the derivatives at a time."""
+        return self._sizes.points(self.memory, third=third)
+
+    @cached_property
+    def triples(self) -> NDArray[np.intp]:
+        """Where the entries of D^3 Phi stand among those with sorted indices."""
+        return _places(self.d, 3)
+
+    @cached_property
+    def splits(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """How a sorted triple is split, in three ways."""
+        return _splits(self.d)
 
     def _prepare(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
         return IntervalProgram(self._programs(names), self._operations(proved))

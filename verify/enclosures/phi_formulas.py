@@ -31,12 +31,12 @@ from bilevel_sym.tape.program import Program, build
 from bilevel_sym.tape.rewriting import rewritten
 from bilevel_sym.tape.seams import Seams
 
-__all__ = ["PhiFormulas"]
+__all__ = ["LINEAR", "PhiFormulas"]
 
 Block = tuple[tuple[int, ...], list[Form]]
 Seeds = Mapping[int, Mapping[int, Form]]  # variable -> direction -> how it moves
 Pair = tuple[int, int]
-_LINEAR = ("var", "lin", "select", "min", "max", "sign", "lt", "le", "pi")  # no second derivative of their own
+LINEAR = ("var", "lin", "select", "min", "max", "sign", "lt", "le", "pi")  # no second derivative of their own
 
 
 class PhiFormulas:
@@ -160,7 +160,7 @@ class _Contraction:
         self.local = {
             node: _local_derivatives(graph, node)
             for node in self.nodes
-            if graph.op[node] != "mul" and graph.op[node] not in _LINEAR
+            if graph.op[node] != "mul" and graph.op[node] not in LINEAR
         }
 
     def _times(self, one: Form, other: Form) -> Form:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.memory import parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.ties import coarse
@@ -26,6 +27,8 @@ from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 __all__ = ["GradNorm", "HessNorm", "ThirdNorm", "cubic_norms"]
 
 _MORE = 1 + 1e-14
+DIRECTIONS = 300  # in all
+CUBES = 2**22  # numbers that are held at a time of cubes of directions
 STARTS, ROUNDS = 24, 12  # directions for each dimension, and steps from the best of them
 _CANDIDATES = 4  # middles of boxes that are worth a look, of those bounded together
 BITS = 80
@@ -49,13 +52,20 @@ class _Norm(ABC):
         return self.boxes.cost(third=self.third)
 
     def over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> Floats:
-        """Upper bounds over boxes; inf where nothing is known."""
+        """Upper bounds over boxes, as many at a time as the memory holds; inf where nothing is known."""
+        lanes = self.boxes.lanes(third=self.third)
+        found = [self._over(lower[part], upper[part], proved) for part in parts(len(lower), lanes)]
+        bound, middle, guess = (np.concatenate(some) for some in zip(*found, strict=True))
+        if not proved:
+            self._middles = middle, guess
+        return bound
+
+    def _over(self, lower: Floats, upper: Floats, proved: bool) -> tuple[Floats, Floats, Floats]:
+        """The bounds, the middles, and values there."""
         found = self.boxes.enclose(lower, upper, proved=proved, third=self.third)
         with np.errstate(all="ignore"):
             bound, guess = self._bound(found)
-        if not proved:
-            self._middles = found.middle, guess
-        return np.where(found.ok & np.isfinite(bound), bound, np.inf)
+        return np.where(found.ok & np.isfinite(bound), bound, np.inf), found.middle, guess
 
     def at(self, points: Floats) -> Floats:
         """Values in floats; of the middles of the boxes bounded last only the most promising, the rest -inf."""
@@ -75,7 +85,8 @@ class _Norm(ABC):
         def attempt(members: NDArray[np.intp]) -> None:
             values[members] = self._plain(points[members])
 
-        in_halves(np.arange(len(points)), attempt, BilevelError)
+        for part in parts(len(points), self.boxes.points(third=self.third)):
+            in_halves(np.arange(len(points))[part], attempt, BilevelError)
         return values
 
     def certified_at(self, point: Floats) -> float:
@@ -210,11 +221,10 @@ def cubic_norms(tensors: Floats) -> Floats:
     >>> float(cubic_norms(np.ones((1, 2, 2, 2)))[0].round(6))  # (u1 + u2)^3
     2.828427
     """
-    lanes, d = tensors.shape[:2]
-    u = np.random.default_rng(0).standard_normal((STARTS * d, d))
+    d = tensors.shape[1]
+    u = np.random.default_rng(0).standard_normal((min(STARTS * d, DIRECTIONS), d))
     u = np.concatenate([u / np.linalg.norm(u, axis=1, keepdims=True), np.eye(d)])
-    cubes = (u[:, :, None, None] * u[:, None, :, None] * u[:, None, None, :]).reshape(len(u), -1)
-    values = np.abs(tensors.reshape(lanes, -1) @ cubes.T)
+    values = np.concatenate([np.abs(_along(tensors, u[part])) for part in parts(len(u), max(1, CUBES // d**3))], axis=1)
     best = u[np.argsort(-values, axis=1)[:, :3]]  # (lanes, 3, d)
     for _ in range(ROUNDS):
         image = np.einsum("labc,lsb,lsc->lsa", tensors, best, best, optimize=True)
@@ -224,6 +234,12 @@ def cubic_norms(tensors: Floats) -> Floats:
         best /= np.linalg.norm(best, axis=2, keepdims=True) + 1e-300
     image = np.einsum("labc,lsb,lsc->lsa", tensors, best, best, optimize=True)
     return np.asarray(np.maximum(np.abs(np.einsum("lsa,lsa->ls", image, best)).max(axis=1), values.max(axis=1)))
+
+
+def _along(tensors: Floats, u: Floats) -> Floats:
+    """T[u, u, u] for all tensors and directions, (lanes, directions)."""
+    cubes = (u[:, :, None, None] * u[:, None, :, None] * u[:, None, None, :]).reshape(len(u), -1)
+    return np.asarray(tensors.reshape(len(tensors), -1) @ cubes.T)
 
 
 def _floor(ball: arb) -> float:

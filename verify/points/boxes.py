@@ -16,6 +16,7 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import EXPANSION
+from bilevel_sym.memory import DEFAULT, parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram
@@ -75,9 +76,9 @@ class Boxes:
     (array([False]), False, True)
     """
 
-    def __init__(self, problem: BilevelProblem) -> None:
+    def __init__(self, problem: BilevelProblem, memory: int = DEFAULT) -> None:
         self.problem, self.n = problem, problem.n
-        self._tape, self._phi = problem.tape, PhiBoxes(problem)
+        self._tape, self._phi = problem.tape, PhiBoxes(problem, memory)
         programs = (self._tape.program(EXPANSION), self._tape.program(LOWER))
         ops = {(step.op, step.parameter) for program in programs for stage in program.stages for step in stage}
         self.elementary = any(op not in ARITHMETIC or (op == "ipow" and abs(p[0]) > 4) for op, p in ops)
@@ -88,6 +89,11 @@ class Boxes:
     def cost(self) -> float:
         """Units of work that one box takes: see ``enclosures.branch_and_bound``."""
         return self._phi.cost()
+
+    @property
+    def lanes(self) -> int:
+        """How many boxes the memory holds at a time."""
+        return self._phi.lanes()
 
     def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False) -> PhiEnclosure:
         """Enclosures over boxes (lanes, d); without ``elementary`` functions the fast arithmetic is the proved one."""
@@ -103,7 +109,8 @@ class Boxes:
             own = np.arange(lanes * d), np.tile(np.arange(d), lanes)
             segment[own] = end.ravel()
             ends.append(segment)
-        return np.asarray(~self.enclose(*ends).ok.reshape(lanes, d))
+        ok = [self.enclose(*(end[part] for end in ends)).ok for part in parts(lanes * d, self.lanes)]
+        return np.asarray(~np.concatenate(ok).reshape(lanes, d))
 
     @cached_property
     def _hulls(self) -> tuple[IntervalProgram, IntervalProgram]:

@@ -9,13 +9,14 @@ import numpy as np
 
 from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.errors import InvalidProblem, TimeIsUp
+from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
 from verify.study import seed_of
 from verify.testkit import words
 from verify.testkit.asked import Subject
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.inquiry import Inquiry
-from verify.testkit.reference import references
+from verify.testkit.reference import references, require_references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.sites import given_points, sites
 from verify.testkit.suspects.gradient import gradient_suspects
@@ -49,6 +50,7 @@ def check_hypergradient(
     rng: Rng = None,
     effort: Effort = "default",
     seconds: float | None = None,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the gradient of Phi? There is no tolerance to choose.
@@ -63,7 +65,8 @@ def check_hypergradient(
 
     ``effort``, "quick", "default", "thorough" or a multiple of the default, says how much the candidate is asked: by
     default 20 000 steps, where a call with D = 50 is 50 of them. How long a call takes changes nothing. ``seconds`` is
-    for people in a hurry: where it cuts, the result is INCONCLUSIVE and says what was left out.
+    for people in a hurry: where it cuts, the result is INCONCLUSIVE and says what was left out. What does not fit
+    ``memory`` ("2GB", "500 MB" or bytes) is refused before it is begun (TooLarge).
 
     Paper: Equation 1.5 [eq:bilevel-grad]
 
@@ -77,9 +80,8 @@ def check_hypergradient(
     >>> check_hypergradient(halved, problem).cause
     'cross'
     """
-    return _check(
-        candidate, problem, GRADIENT, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress
-    )
+    budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
+    return _check(candidate, problem, GRADIENT, points, rng, budget, bytes_of(memory), progress)
 
 
 def check_hessian(
@@ -90,6 +92,7 @@ def check_hessian(
     rng: Rng = None,
     effort: Effort = "default",
     seconds: float | None = None,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)? As ``check_hypergradient``.
@@ -100,9 +103,8 @@ def check_hessian(
     >>> print(check_hessian(problem.kernels.hess_phi, problem).verdict)
     HOLDS
     """
-    return _check(
-        candidate, problem, HESSIAN, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress
-    )
+    budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
+    return _check(candidate, problem, HESSIAN, points, rng, budget, bytes_of(memory), progress)
 
 
 def check_lower_solution(
@@ -113,6 +115,7 @@ def check_lower_solution(
     rng: Rng = None,
     effort: Effort = "default",
     seconds: float | None = None,
+    memory: Memory = "2GB",
     progress: bool = False,
 ) -> CandidateCheck:
     """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)? As ``check_hypergradient``.
@@ -123,7 +126,8 @@ def check_lower_solution(
     >>> print(check_lower_solution(lambda x: x / (2 + np.cos(x)), problem).verdict)
     HOLDS
     """
-    return _check(candidate, problem, LOWER, points, rng, Budget(STEPS * scale_of(effort), Deadline(seconds)), progress)
+    budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
+    return _check(candidate, problem, LOWER, points, rng, budget, bytes_of(memory), progress)
 
 
 def _check(
@@ -133,6 +137,7 @@ def _check(
     points: Iterable[Any] | None,
     rng: Rng,
     budget: Budget,
+    memory: int,
     progress: bool,
 ) -> CandidateCheck:
     if not isinstance(problem, BilevelProblem):
@@ -143,6 +148,7 @@ def _check(
     exact = problem.mean
     candidate, seed = Candidate(function, subject.shape(exact), budget), seed_of(rng)
     chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
+    require_references(exact.d, exact.n, len(chosen), memory)
     try:
         at = references(exact, chosen, deadline=budget.deadline, progress=progress)
     except TimeIsUp:

@@ -14,11 +14,13 @@ from bilevel_sym.ball import Ball
 from bilevel_sym.budget import Deadline, Effort, scale_of
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.ties import first_largest
 from verify.bracket import Bracket
 from verify.classification import SecondOrder, second_order
 from verify.testkit.arrays import real_array
+from verify.testkit.reference import require_references
 from verify.verdict import CheckResult, Verdict
 
 __all__ = ["check_local_minimum"]
@@ -38,13 +40,15 @@ def check_local_minimum(
     rho_phi: object = None,
     effort: Effort = "default",
     seconds: float | None = None,
+    memory: Memory = "2GB",
 ) -> CheckResult:
     """Is x an eps-local minimum: |grad Phi| <= eps, and no eigenvalue of Hess Phi below -sqrt(rho_phi eps)?
 
     x: numbers in order or by name, an array or tensor of any library, or something with such an ``x`` (a Solution). Of
     several points, (S, d), the worst is reported. rho_phi is certified over the problem's box where it matters and is
     not given, with this ``effort`` ("quick", "default", "thorough" or a number). ``seconds`` is for people in a hurry:
-    where it passes before all points are looked at, nothing holds, and the result says what was left out.
+    where it passes before all points are looked at, nothing holds, and the result says what was left out. A certificate
+    that does not fit ``memory`` ("2GB", "500 MB" or bytes) is refused before it is begun (TooLarge).
 
     Paper: Definition 1.1 [def:local-min]
 
@@ -69,7 +73,9 @@ def check_local_minimum(
     given = None if rho_phi is None else rational(rho_phi, "rho_phi")
     if given is not None and given < 0:
         raise InvalidProblem(f"rho_phi bounds a norm and must not be negative, but is {given}")
-    judgements = _judged(exact, points, accuracy, given, scale_of(effort), Deadline(seconds))
+    room = bytes_of(memory)
+    require_references(exact.d, exact.n, len(points), room)
+    judgements = _judged(exact, points, accuracy, given, scale_of(effort), Deadline(seconds), room)
     gravest = max(judgement.rank[0] for judgement in judgements)
     alike = [judgement for judgement in judgements if judgement.rank[0] == gravest]
     return alike[first_largest([judgement.rank[1] for judgement in alike])].result(len(points))
@@ -163,6 +169,7 @@ def _judged(
     given: sp.Rational | None,
     effort: float,
     deadline: Deadline,
+    memory: int,
 ) -> list[_Judgement]:
     """Every point, until the deadline; rho_phi is certified once, for the first that needs it."""
     known: sp.Rational | Bracket | None = given
@@ -174,7 +181,7 @@ def _judged(
             judgements.append(_Judgement(problem, row, x, float(eps), None, left_out, "cut by time"))
             break
         try:
-            found = second_order(problem, x, eps, known, effort=EFFORT * effort, rtol=RTOL)
+            found = second_order(problem, x, eps, known, effort=EFFORT * effort, rtol=RTOL, memory=memory)
         except BilevelError as error:
             judgements.append(_Judgement(problem, row, x, float(eps), None, error.message))
             continue

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.memory import FLOAT, largest, parts, require
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from verify.measures.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
-__all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "references"]
+__all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "bytes_at", "references", "require_references"]
 
 Floats = NDArray[np.float64]
 Quantity = Literal["grad_phi", "hess_phi", "y_star"]
@@ -27,6 +28,9 @@ EPS = 2.0**-52
 ROUNDINGS = 1e3  # an honest program may lose this many roundings, times the condition of the problem
 ELSEWHERE = 0.1  # of the largest condition of the points: a tolerance that suits all of them leaves no more than that
 DIGITS = 25
+TABLE = 2**22  # numbers of Hessians that are held at a time
+BASE = 3e8  # bytes of the libraries and of the problem
+CERTIFIED = 5000  # bytes of one certified number, while it is proved and beside its formula
 NUDGE = 2.0**-20  # relatively: how far a variable is moved to see what depends on it
 
 
@@ -135,16 +139,43 @@ class References:
         z = np.concatenate([self.x, self.y], axis=1)
         size = np.concatenate([np.abs(self.x), np.broadcast_to(self._condition_y_star[:, None], self.y.shape)], axis=1)
         step = NUDGE * (np.abs(z) + NUDGE)
-        moved = z[:, None, :] + step[:, None, :] * np.eye(z.shape[1])
+        share, axes = size / step, np.eye(z.shape[1])
+        grad, hess = np.zeros(share.shape), np.zeros(share.shape)
         with np.errstate(all="ignore"):
             try:
-                here, there = kernels.expansion(self.x, self.y), kernels.expansion(moved[..., :d], moved[..., d:])
+                here = kernels.expansion(self.x, self.y)
+                for some in parts(z.shape[1], max(1, TABLE // (points * d * d))):
+                    moved = z[:, None, :] + (step[:, None, :] * axes)[:, some]
+                    there = kernels.expansion(moved[..., :d], moved[..., d:])
+                    away = (there.hess - here.hess[:, None]).reshape(*moved.shape[:2], -1)
+                    grad[:, some] = np.linalg.norm(there.grad - here.grad[:, None], axis=2)
+                    hess[:, some] = np.linalg.norm(away, axis=2)
             except BilevelError:  # beside the point something is not defined: then nothing is said of rounding
                 return np.zeros(points), np.zeros(points)
-        share = size / step
-        grad = np.linalg.norm(there.grad - here.grad[:, None], axis=2)
-        hess = np.linalg.norm((there.hess - here.hess[:, None]).reshape(*share.shape, -1), axis=2)
         return (grad * share).sum(axis=1), (hess * share).sum(axis=1)
+
+
+def require_references(d: int, n: int, points: int, memory: int) -> None:
+    """Refuse what certificates and derivatives at so many points would take beyond the memory.
+
+    >>> require_references(2000, 30, 12, 2 * 10**9)
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.TooLarge: the truth at 12 points, d = 2000 and n = 30, takes about 62.8 GB, and memory is 2 GB
+    try: memory='69.2GB' if there is as much; with this memory d = 311 would fit
+    """
+    fits = largest(lambda d: bytes_at(d, n, points) <= memory, d)
+    require(bytes_at(d, n, points), memory, f"the truth at {points} points, d = {d} and n = {n},", f"d = {fits}")
+
+
+def bytes_at(d: int, n: int, points: int) -> float:
+    """What certificates and the derivative blocks at so many points take.
+
+    >>> bytes_at(280, 30, 12) < 2e9 < bytes_at(500, 30, 12)
+    True
+    """
+    blocks = d * d * n + d * n * n + n**3 + 6 * d * d
+    return BASE + CERTIFIED * d * d + points * (300 * d * d + 2 * FLOAT * blocks) + 4 * FLOAT * TABLE
 
 
 def references(

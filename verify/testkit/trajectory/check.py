@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from bilevel_sym.budget import Deadline, Effort, Stopwatch, scale_of
+from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
 from verify.report import Report
 from verify.testkit.trajectory.bounds import descent, error_required, gradient_errors
@@ -30,6 +31,7 @@ def check_trajectory(
     constants: Given | None = None,
     effort: Effort = "default",
     seconds: float | None = None,
+    memory: Memory = "2GB",
 ) -> Report:
     """The iterates, estimates and perturbations of a run against the algorithm and the lemmas.
 
@@ -39,7 +41,8 @@ def check_trajectory(
     not applicable. ``constants``: Constants, certified ones or a Smoothness; by default certified over the run's hull.
 
     The rules are tried at all iterates, the lemmas at 20 000 of them times ``effort`` ("quick", "default", "thorough"
-    or a number). ``seconds`` is for people in a hurry: what it cuts is INCONCLUSIVE, and says what was left out.
+    or a number). ``seconds`` is for people in a hurry: what it cuts is INCONCLUSIVE, and says what was left out. Lemmas
+    whose constants do not fit ``memory`` ("2GB", "500 MB" or bytes) are INCONCLUSIVE too, and name the size.
 
     Paper: Algorithm 1 [alg:perturbedalg]; Lemma 2.8 [lem:descent]; Lemma B.1 [lem:grad-err-aid]
     Paper: Lemma C.2 [lem:grad-err-mini]; Equation 2.6 [eq:error-required]
@@ -56,10 +59,10 @@ def check_trajectory(
     suspected cause: iterate k = 4 was replaced after it was computed: x_(k+1) follows from x_(k-1) without it
     """
     watch, deadline, scale = Stopwatch(), Deadline(seconds), scale_of(effort)
-    given = given_of(constants)
+    given, room = given_of(constants), bytes_of(memory)
     record = record_of(solution, problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a broken run is judged, not warned about
-        results = tuple(_parts(record, given, scale, deadline))
+        results = tuple(_parts(record, given, scale, deadline, room))
     box = record.problem.box
     return Report(
         problem=problem.name or "problem",
@@ -71,11 +74,13 @@ def check_trajectory(
     )
 
 
-def _parts(record: Record, given: Given | None, effort: float, deadline: Deadline) -> Iterator[CheckResult]:
+def _parts(
+    record: Record, given: Given | None, effort: float, deadline: Deadline, memory: int
+) -> Iterator[CheckResult]:
     yield finite(record)
     yield update(record)
     yield from perturbations(record)
-    truth = truth_of(record, given, effort=effort, deadline=deadline)
+    truth = truth_of(record, given, effort=effort, deadline=deadline, memory=memory)
     beside = (
         lambda: [estimates(truth)],
         lambda: gradient_errors(truth),

@@ -15,6 +15,7 @@ from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.memory import DEFAULT
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
@@ -58,6 +59,7 @@ class Truth:
     given: Given | None = None
     effort: float = 1.0
     deadline: Deadline = field(default_factory=Deadline)
+    memory: int = DEFAULT
 
     @property
     def kernels(self) -> Kernels:
@@ -122,7 +124,8 @@ class Truth:
         y_low, y_high = _hull(self.y_star[use], np.where(np.isfinite(reach), reach, 0.0)[use][:, None])
         symbols = (*self.record.problem.x, *self.record.problem.y)
         ends = zip(np.concatenate([low, y_low]).tolist(), np.concatenate([high, y_high]).tolist(), strict=True)
-        return Study(self.record.problem, Box(dict(zip((s.name for s in symbols), ends, strict=True))), 0, EFFORT)
+        box = Box(dict(zip((s.name for s in symbols), ends, strict=True)))
+        return Study(self.record.problem, box, 0, EFFORT, memory=self.memory)
 
     @cached_property
     def L_phi(self) -> tuple[Bracket, str]:
@@ -196,7 +199,12 @@ def given_of(constants: object) -> Given | None:
 
 
 def truth_of(
-    record: Record, given: Given | None = None, *, effort: float = 1.0, deadline: Deadline | None = None
+    record: Record,
+    given: Given | None = None,
+    *,
+    effort: float = 1.0,
+    deadline: Deadline | None = None,
+    memory: int = DEFAULT,
 ) -> Truth:
     """Exact values beside a run, at 20 000 iterates times ``effort``: around perturbations, and spread evenly.
 
@@ -222,7 +230,7 @@ def truth_of(
             break
         _fill(record, tables, rest[start : start + CHUNK])
     looked = np.isfinite(tables["y_star"]).all(axis=-1)
-    return Truth(record, looked, **tables, given=given, effort=effort, deadline=deadline or Deadline())
+    return Truth(record, looked, **tables, given=given, effort=effort, deadline=deadline or Deadline(), memory=memory)
 
 
 def _order(record: Record) -> Floats:

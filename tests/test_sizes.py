@@ -1,0 +1,223 @@
+"""Memory and work are estimated before they are taken: what fits stays below its estimate, what does not is refused."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from itertools import chain
+
+import numpy as np
+import pytest
+from helpers import calls_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+import verify
+from benchmarks.sizes import example
+from bilevel_sym import BilevelProblem, Constants, Descent, Exact, solve, zoo
+from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.memory import bytes_of, largest, parts, require, shown
+from verify.enclosures.block_size import require_size
+from verify.enclosures.phi_boxes import PhiBoxes
+from verify.enclosures.phi_memory import BASE, PhiMemory
+from verify.enclosures.phi_norms import ThirdNorm
+from verify.testkit.reference import BASE as REFERENCE_BASE
+from verify.testkit.reference import bytes_at, references
+from verify.verdict import Verdict
+
+SIZES = [(2, 2), (6, 3), (12, 4), pytest.param(24, 6, marks=pytest.mark.slow)]
+
+
+def peak(action: Callable[[], object]) -> int:
+    """Bytes that an action holds at a time, beyond what was held before."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# ---- sizes that people write -----------------------------------------------------------------------------------
+
+
+@given(st.integers(100, 10**6), st.sampled_from(["MB", "mb", " MB", "M"]))
+def test_a_size_is_read_in_any_spelling(count: int, unit: str) -> None:
+    assert bytes_of(f"{count}{unit}") == bytes_of(count * 10**6) == count * 10**6
+    assert bytes_of(shown(2.5e9)) == 2_500_000_000
+
+
+@pytest.mark.parametrize(
+    "memory", ["", "2 elephants", "GB", "-2GB", 0, -1, True, None, float("nan"), float("inf"), "1kB"]
+)
+def test_what_is_no_size_is_refused(memory: object) -> None:
+    with pytest.raises(InvalidProblem, match="memory="):
+        bytes_of(memory)
+    with pytest.raises(InvalidProblem, match="memory="):
+        verify.smoothness(zoo.get("scalar").problem, memory=memory)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 200), st.integers(1, 50))
+def test_parts_are_a_partition(count: int, lanes: int) -> None:
+    pieces = [list(range(count))[part] for part in parts(count, lanes)]
+    assert list(chain.from_iterable(pieces)) == list(range(count))
+    assert all(len(piece) <= lanes for piece in pieces)
+
+
+@given(st.integers(0, 100), st.integers(0, 100))
+def test_the_largest_that_fits_fits(limit: int, most: int) -> None:
+    assert largest(lambda k: k <= limit, most) == min(limit, most)
+
+
+# ---- estimates beside what is taken ----------------------------------------------------------------------------
+
+
+def taken_by_boxes(d: int, n: int, lanes: int, *, third: bool) -> tuple[int, float]:
+    """Bytes that an enclosure over so many boxes held, and what was estimated."""
+    problem = example(d, n)
+    problem.kernels.hess_phi(np.zeros((2, d)))
+    boxes, sizes = PhiBoxes(problem), PhiMemory.of(problem)
+    lower = np.full((lanes, d), 0.1)
+    norm = ThirdNorm(boxes)
+    action = (lambda: norm.over(lower, lower + 0.01)) if third else (lambda: boxes.enclose(lower, lower + 0.01))
+    return peak(action), sizes.whole(third=third, lanes=lanes) - BASE
+
+
+@pytest.mark.parametrize("third", [False, True])
+@pytest.mark.parametrize(("d", "n"), SIZES)
+@pytest.mark.parametrize("lanes", [1, 20])
+def test_boxes_take_less_than_was_estimated_and_not_much_less(d: int, n: int, lanes: int, third: bool) -> None:
+    taken, estimated = taken_by_boxes(d, n, lanes, third=third)
+    assert taken <= estimated + 2e6
+    assert estimated <= 40 * taken
+
+
+def test_an_estimate_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests above look at is there to be seen: with a tenth of the numbers they fail."""
+    monkeypatch.setattr("verify.enclosures.phi_memory.FLOAT", 0.1)
+    monkeypatch.setattr("verify.enclosures.phi_memory.BYTES_OF_OPERATION", 20.0)
+    taken, estimated = taken_by_boxes(12, 4, 20, third=True)
+    assert taken > estimated + 2e6
+
+
+@pytest.mark.parametrize(("d", "n"), [(10, 3), (40, 5), pytest.param(120, 20, marks=pytest.mark.slow)])
+def test_the_truth_takes_less_than_was_estimated(d: int, n: int) -> None:
+    # DEFECT: all Hessians beside all points were held at a time: 2.3 GB for d = 280, n = 30
+    problem = example(d, n)
+    problem.kernels.hess_phi(np.zeros((2, d)))
+    points = np.random.default_rng(0).uniform(-1, 1, (12, d))
+    taken = peak(lambda: references(problem, points).floor("grad_phi"))
+    assert taken <= bytes_at(d, n, 12) - REFERENCE_BASE
+
+
+def test_what_is_carried_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, points = zoo.get("saddle").problem, [[0.5, 0.25], [1.0, -0.5]]
+    whole = references(problem, points)
+    expected = whole.floor("grad_phi"), whole.floor("hess_phi")
+    monkeypatch.setattr("verify.testkit.reference.TABLE", 1)
+    split = references(problem, points)
+    for name, value in zip(("grad_phi", "hess_phi"), expected, strict=True):
+        np.testing.assert_allclose(split.floor(name), value, rtol=1e-6)  # type: ignore[arg-type]
+
+
+# ---- with less memory: the same, in smaller parts --------------------------------------------------------------
+
+
+def test_less_memory_bounds_the_same_boxes_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = example(3, 2)
+    rng = np.random.default_rng(1)
+    lower = rng.uniform(-0.5, 0.5, (37, 3))
+    bounds = ThirdNorm(PhiBoxes(problem)).over(lower, lower + 0.05, proved=True)
+    monkeypatch.setattr(PhiMemory, "lanes", lambda *_, **__: 5)
+    again = ThirdNorm(PhiBoxes(problem)).over(lower, lower + 0.05, proved=True)
+    np.testing.assert_allclose(again, bounds, rtol=1e-12)
+    assert np.isfinite(bounds).all()
+
+
+def test_a_search_with_little_memory_finds_the_same() -> None:
+    problem = zoo.get("saddle").problem
+    large, small = (verify.stationary_points(problem, effort="quick", memory=m) for m in ("2GB", "320MB"))
+    assert [str(point) for point in large] == [str(point) for point in small]
+    wide, narrow = (verify.smoothness(problem, effort=0.02, memory=m) for m in ("2GB", "320MB"))
+    for name in ("grad_norm", "L_phi", "rho_phi"):
+        a, b = getattr(wide, name), getattr(narrow, name)
+        assert a.lower <= b.upper * (1 + 1e-12)
+        assert b.lower <= a.upper * (1 + 1e-12)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[int, int, Callable[[BilevelProblem], object]]] = {
+    "smoothness": (60, 13, verify.smoothness),
+    "smoothness, much effort": (60, 13, lambda p: verify.smoothness(p, effort=1e6)),
+    "smoothness, work": (34, 10, lambda p: verify.smoothness(p, effort="quick")),
+    "stationary_points": (150, 20, verify.stationary_points),
+    "constants": (60, 13, verify.constants),
+    "constants, joint": (12, 6, lambda p: verify.constants(p, reading="joint")),
+    "check_hypergradient": (600, 4, lambda p: verify.check_hypergradient(np.sin, p)),
+    "check_hessian": (280, 30, lambda p: verify.check_hessian(np.sin, p, memory="400MB")),
+    "check_lower_solution": (280, 30, lambda p: verify.check_lower_solution(np.sin, p, memory="400MB")),
+    "check_local_minimum": (900, 2, lambda p: verify.check_local_minimum([0] * 900, p, eps=0.1)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_size_that_does_not_fit_is_refused_before_anything_is_taken(name: str) -> None:
+    d, n, action = REFUSED[name]
+    problem = example(d, n)
+    _ = problem.tape
+
+    def refused() -> None:
+        with pytest.raises(TooLarge, match=r"(?s)(takes about|has) [\d,.e+]+.*\ntry: .* would fit"):
+            action(problem)
+
+    refused()  # what is imported is not counted
+    assert peak(refused) < 1e8
+    assert calls_of(refused) < 2_000_000
+
+
+def said_to_fit(action: Callable[[], object]) -> int:
+    with pytest.raises(TooLarge) as caught:
+        action()
+    return int(re.findall(r"d = (\d+) ", caught.value.hint or "")[-1])
+
+
+@pytest.mark.parametrize("third", [False, True])
+def test_what_is_said_to_fit_does_fit(third: bool) -> None:
+    memory, work = 2 * 10**9, 1e12
+    d = said_to_fit(lambda: PhiMemory.of(example(120, 13)).require(memory, work, 1e7, third=third))
+    PhiMemory.of(example(int(0.8 * d), 13)).require(memory, work, 1e7, third=third)
+    d = said_to_fit(lambda: PhiMemory.of(example(120, 13)).require(10**14, 1e7, 1e7, third=third))
+    PhiMemory.of(example(int(0.8 * d), 13)).require(10**14, 1e7, 1e7, third=third)
+
+
+def test_the_memory_that_is_asked_for_suffices() -> None:
+    d = said_to_fit(lambda: require_size(["g_xxxy"], 60, 13, 2 * 10**9))
+    require_size(["g_xxxy"], d, 13, 2 * 10**9)
+    with pytest.raises(TooLarge):
+        require_size(["g_xxxy"], d + 1, 13, 2 * 10**9)
+    with pytest.raises(TooLarge, match=r"memory='3\.4GB'"):
+        require(3e9, 2 * 10**9, "it", "less")
+    require(3e9, bytes_of("3.4GB"), "it", "less")
+    with pytest.raises(TooLarge, match=r"effort=2\d, "):
+        PhiMemory.of(example(60, 13)).require(10**12, 1e7, 1e7, third=True)
+
+
+def test_claims_that_do_not_fit_are_inconclusive_and_say_so() -> None:
+    report = verify.run(
+        example(30, 4), claims=["hess-Lipschitz", "eq:bilevel-grad"], rng=0, effort="quick", memory="1GB"
+    )
+    verdicts = {result.label: result for result in report.results}
+    assert verdicts["hess-Lipschitz"].verdict is Verdict.INCONCLUSIVE
+    assert "entries" in verdicts["hess-Lipschitz"].message
+    assert verdicts["eq:bilevel-grad"].verdict is Verdict.HOLDS
+
+
+def test_a_trajectory_is_checked_within_the_memory() -> None:
+    problem = zoo.get("scalar").problem
+    run = solve(problem, Descent(Exact(), 0.1), [0.5], steps=5)
+    report = verify.check_trajectory(run, problem, constants=Constants(1, 4, 4, 4, 4), memory="500MB")
+    assert all(result.verdict is not Verdict.VIOLATED for result in report.results)
+    with pytest.raises(InvalidProblem, match="memory="):
+        verify.check_trajectory(run, problem, memory="none")
