@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 import sympy as sp
-from flint import arb
+from flint import arb, arb_mat
 from helpers import calls_of
 from test_piecewise_bounds import CORPUS, ROUGH, problem_of
 
@@ -535,6 +537,60 @@ def test_hostile_entries_are_one_typed_error(tmp_path: Path, change: Callable[[d
     path = changed(saved(TOY, "constants", tmp_path / "toy.json"), change)
     with pytest.raises(CertificateFailure):
         verify.recheck(path)
+
+
+# ---- sums of what bends along one line --------------------------------------------------------------------------
+
+
+def ridge_sum(rng: random.Random, n: int) -> str:
+    """Convex and concave functions of linear forms, some weighted by x, some of the form that intervals know."""
+    terms = []
+    for _ in range(rng.randint(1, 5)):
+        line = " + ".join(f"{rng.randint(-3, 3)}*y{j + 1}" for j in range(n)) + f" - {rng.choice(['x', 'sin(x)', '2'])}"
+        function = rng.choice(
+            ["softplus({})", "exp(({})/9)", "({})**2", "cosh(({})/5)", "sin({})", "({})**3", "tanh({})"]
+        )
+        weight = rng.choice(["1", "exp(x)", "1/3", "(2 + x)/5", "y1"])
+        terms.append(f"{rng.choice('+-')} {weight}*{function.format(line)}{rng.choice(['', '/7', '*2'])}")
+    return " ".join([*(f"+ y{j + 1}**2*{rng.randint(1, 9)}" for j in range(n)), *terms])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_bound_by_sums_is_never_above_a_curvature(seed: int) -> None:
+    rng = random.Random(seed)
+    n = rng.randint(1, 3)
+    names = ["x", *(f"y{j + 1}" for j in range(n))]
+    row = program.Row(program.parsed(ridge_sum(rng, n)), names, {})
+    ends = [
+        (low := program.rational(f"{rng.randint(-9, 9)}/5"), low + program.rational(f"{rng.randint(0, 6)}/5"))
+        for _ in names
+    ]
+    box, own = tuple(ends), range(1, n + 1)
+    points = [tuple((a + (b - a) * program.rational(f"{rng.randint(0, 8)}/8"),) * 2 for a, b in box) for _ in range(20)]
+    least = min(
+        np.linalg.eigvalsh([[float(arb(jet.at(i, j)).mid()) for j in own] for i in own])[0]
+        for jet in (row.field(point, 2) for point in points)
+    )
+    assert not row.is_above(box, own, arb(-(least + 1e-6 * (1 + abs(least)))))
+    if all(a == b for a, b in box):
+        assert row.is_above(box, own, arb(-(least - 1e-6 * (1 + abs(least)))))
+
+
+def test_one_line_is_seen_where_intervals_see_a_box() -> None:
+    text = "softplus(3*y1 + 2*y2 - x)/4 + softplus(y1 - 5*y2 + x) + exp(x)*y1**2/2 + (y1**2 + y2**2)/20"
+    row = program.Row(program.parsed(text), ["x", "y1", "y2"], {})
+    box = tuple((program.rational(-3), program.rational(3)) for _ in range(3))
+    jet = row.field(box, 2)
+    assert not program.definite(arb_mat([[arb(jet.at(i, j)) for j in (1, 2)] for i in (1, 2)]))
+    assert row.is_above(box, (1, 2), arb(-0.0999))
+    assert not row.is_above(box, (1, 2), arb(-0.2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["constants", "point"])
+def test_logistic_regression(tmp_path: Path, kind: str) -> None:
+    problem = zoo.get("logistic").problem
+    assert verify.recheck(saved(problem, kind, tmp_path / "x.json"), problem).sentences
 
 
 # ---- the command line --------------------------------------------------------------------------------------------

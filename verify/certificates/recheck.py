@@ -1,16 +1,15 @@
 """Proves a saved certificate again, from the text of its problem: ``python recheck.py FILE [--problem mine.toml]``.
 
-This one file needs Python and python-flint, and shares no code with the search that wrote the certificate. Nothing that
-a certificate says is believed: cuts, points and directions are hints. Work is counted, not timed. f and g are evaluated
-in jets, truncated Taylor series whose coefficients hold the truth for all points of a box. The jet of y* follows from
-that of grad_y g = 0 order by order, and that of Phi is f at (x, y*(x)): no formula for a hypergradient is used. That g
-is strongly convex in y is assumed: the minimum proved here is the only one. Exit: 0 proved, 1 not proved, 2 bad input.
-"""
+This one file needs Python and python-flint, and shares no code with the search. Nothing that a certificate says is
+believed: cuts, points and directions are hints. Work is counted, not timed. f and g are evaluated in jets, truncated
+Taylor series that hold for all points of a box. The jet of y* follows from that of grad_y g = 0 order by order, that of
+Phi is f at (x, y*(x)): no formula for a hypergradient is used. That g is strongly convex in y is assumed: the minimum
+proved here is the only one. Exit: 0 proved, 1 not proved, 2 bad input."""
 
 # fmt: off
 # ruff: noqa: E401, E701, E704, I001 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations
-import ast, flint, json, re, sys, tomllib
+import ast, contextlib, flint, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
@@ -19,7 +18,6 @@ from math import comb, dist, factorial, prod
 from pathlib import Path
 from typing import Any
 from flint import arb, arb_mat, fmpq, fmpq_mpoly
-
 __all__ = ["NotProved", "Refused", "prove"]
 BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 50_000, 2_000, 20, 2**24
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
@@ -51,8 +49,7 @@ def certificate(path: str | Path) -> Table:
     if isinstance(read, Table) and read.the("format") == "bilevel-sym/saved/1": return read
     raise Refused("the format is unknown")
 def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
-    """A monotone function (or cosh, sin, cos) over a ball: the hull of its values at both ends. Of a polynomial it is
-    a rational, or the generator whose name says what it is: equal names are equal functions."""
+    """A monotone function (or cosh, sin, cos) over a ball, by its ends; of a polynomial a rational, or a generator."""
     if not isinstance(a, fmpq_mpoly):
         a = arb(a).abs_lower().union(arb(a).abs_upper()) if f is arb.cosh else arb(a)
         return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
@@ -72,8 +69,7 @@ def whole_power(a: Any, k: int) -> Any:  # a**k, multiplied out: python-flint's 
     if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
-    """The Taylor coefficients of a function at all points of a ball; "pow" is the power with exponent r. At a
-    polynomial they are formal: that the function is defined there is for balls to show."""
+    """Taylor coefficients at all points of a ball ("pow": of the power r); at a polynomial formal, defined or not."""
     formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
     if not formal and (arb(a).cos().contains(0) if name == "tan" else (name == "log" or root > 1) and not a > 0):
         raise ArithmeticError("what a root or logarithm is taken of may reach zero, or a tangent its pole")
@@ -99,8 +95,7 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
     return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
-class Jet:
-    """A truncated power series: for each degree, coefficients by exponents, of which each has three bits."""
+class Jet:  # a truncated power series: for each degree, coefficients by exponents, of which each has three bits
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
         nothing = not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
         self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
@@ -121,8 +116,7 @@ class Jet:
                 for (first, a), (second, b) in product(mine.items(), others.items()):
                     target[first + second] = target.get(first + second, 0) + a * b
         return Jet(0, 0, parts)
-    def through(self, name: str, r: Any = None) -> Jet:
-        """A function of the jet, by Horner's rule in what is beside its value."""
+    def through(self, name: str, r: Any = None) -> Jet:  # a function of the jet, by Horner's rule in what is beside it
         order, rest = len(self.parts) - 1, Jet(0, 0, [{}, *self.parts[1:]])
         taylor = series(name, self.value, order if any(rest.parts) else 0, r)
         result = Jet(taylor[-1], order)
@@ -141,8 +135,7 @@ def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[s
     """Where expressions are evaluated: the jets of the variables; under "" their order, under "1" what is one."""
     parts = ([{0: v}, {1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))] for k, v in enumerate(values))
     return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, p[: order + 1]) for name, p in zip(names, parts, strict=True)}
-def evaluate(node: Any, at: Mapping[str, Any]) -> Any:
-    """An expression in jets. Python has parsed it, for the precedence is Python's; only the grammar is let through."""
+def evaluate(node: Any, at: Mapping[str, Any]) -> Any:  # in jets; Python has parsed it, our grammar is let through
     match node:
         case ast.Constant(value=fmpq() as number): return Jet(number * at["1"], at[""])
         case ast.Name(id=name) if isinstance(at.get(name), Jet): return at[name]
@@ -174,13 +167,34 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Any:
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
 class Row:
-    """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides.
-    Two formulas that differ in the side of one edge only have to agree on it, up to one order less than is asked for.
-    Going from edge to edge, so do any two wherever both may hold. Then the derivatives below that order exist, and the
-    last ones bound how fast those before them change. A formula for the edge itself must have the right value there."""
+    """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides. Two
+    that differ in the side of one edge only have to agree on it, up to one order less than is asked for; from edge to
+    edge so do any two. Then derivatives below that order exist, and the last ones bound how those before change."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
         self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
     def field(self, box: Box, order: int) -> Any: return self.jet(variables(self.names, balls(box), order))
+    def is_above(self, box: Box, own: Sequence[int], shift: Any) -> bool:
+        """Whether the Hessian along ``own``, plus shift times I, is positive definite all over a box. Of what bends on
+        one line only, as softplus(a.y + b), it is s a a': not below that of the least s. Intervals forget the one s."""
+        at, names = {**self.numbers, **variables(self.names, balls(box), 2)}, {self.names[i] for i in own}
+        total, waiting = arb_mat(len(own), len(own)), [(self.tree, 1)]
+        while waiting:
+            match waiting.pop():
+                case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right), sign:
+                    waiting += [(left, sign), (right, sign if isinstance(op, ast.Add) else -sign)]
+                case ast.UnaryOp(op=ast.USub(), operand=operand), sign: waiting.append((operand, -sign))
+                case node, sign:
+                    jet, a, inner = evaluate(node, at), list[Any](), [node]
+                    while len(inner) == 1 and not a:  # down to the one place where y stands, as long as there is one
+                        line, parts = evaluate(inner[0], at), ast.iter_child_nodes(inner[0])
+                        if all(line.at(*pair) == 0 for pair in multisets(own, 2)): a = [line.at(i) for i in own]
+                        inner = [p for p in parts if names & {n.id for n in ast.walk(p) if isinstance(n, ast.Name)}]
+                    bend, k = arb_mat([[sign * arb(jet.at(i, j)) for j in own] for i in own]), [c != 0 for c in a]
+                    if any(k) and all(isinstance(c, fmpq) for c in a):
+                        least = (bend[k.index(True), k.index(True)] / a[k.index(True)] ** 2).lower()
+                        bend = least * arb_mat([[c * d for c in a] for d in a])
+                    total += bend
+        return definite(total, shift)
     def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:
         """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
         sides = list[int]()
@@ -206,8 +220,7 @@ class Row:
             if not more and on >= zeros and self.kept(self.contact, one, two, edge) < (0 if on else max(0, at[""] - 1)):
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
         return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
-    def kept(self, use: Callable[..., Any], *key: Any) -> Any:
-        """What is found, once, in polynomials in the variables and in other functions, as many as it takes."""
+    def kept(self, use: Callable[..., Any], *key: Any) -> Any:  # what is found, once, in polynomials in functions
         more = set[str]()
         while key not in self.found:
             try: self.found[key] = use(flint.fmpq_mpoly_ctx.get([*self.names, *sorted(more)], "lex"), *key)
@@ -222,13 +235,11 @@ class Row:
         at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
         try: return evaluate(self.tree, {**self.numbers, "": order, "1": one, **at, **given, "?": side})
         except IndexError: return gaps[-1]
-    def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:
-        """The edge of the next switch, named by the first sides that lead to a multiple of its gap, and its sign."""
+    def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:  # of the next switch, by its first sides
         c = (gap := self.formal(ring, sides)).leading_coefficient()
         return self.found.setdefault(str(gap / c) if c != 0 else "0", sides), (c > 0) - (c < 0)
     def contact(self, ring: Any, one: Sequence[int], two: Sequence[int], edge: Sequence[int]) -> int:
-        """Up to which order (at most 5; -1: not at all) two formulas agree on an edge: by Taylor series in the gap,
-        where that may take the place of a variable; else their difference is divided by the gap, again and again."""
+        """To which order (5 at most; -1: none) two formulas agree on an edge: by series in its gap, or by division."""
         def apart(order: int, /, **given: Jet) -> Any:
             return self.formal(ring, one, order, **given).plus(self.formal(ring, two, order, **given), -1)
         gap, k = self.formal(ring, edge), 0
@@ -248,8 +259,7 @@ def inside(p: Box, q: Box) -> bool: return all(c <= a and b <= d for (a, b), (c,
 def overlap(p: Box, q: Box) -> bool: return all(a <= d and c <= b for (a, b), (c, d) in zip(p, q, strict=True))
 def split(box: Box) -> tuple[Box, Any]:  # the centre, and the column of what is beside it
     return tuple(((a + b) / 2,) * 2 for a, b in box), arb_mat([[arb(0, (b - a) / 2)] for a, b in box])
-def definite(matrix: Any, shift: Any = 0) -> bool:
-    """Whether every symmetric matrix inside, plus shift times I, is positive definite: by the pivots of the middle."""
+def definite(matrix: Any, shift: Any = 0) -> bool:  # all symmetric matrices inside, plus shift times I: by their pivots
     n, m = matrix.nrows(), middle(matrix).tolist()  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
     for k in range(n): m[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
     for k in range(n):
@@ -257,8 +267,7 @@ def definite(matrix: Any, shift: Any = 0) -> bool:
         for i, j in multisets(range(k + 1, n), 2): m[i][j] = m[j][i] = m[i][j] - m[k][i] * m[k][j] / m[k][k]
     return True
 def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
-    """Whether |T[u, v, ...]| <= bound for all unit vectors and all T whose entries are in these balls.
-    It is so if a matrix that T unfolds into has such a norm, or if it is so on cones that cover the first axis."""
+    """Whether |T[u, v, ...]| <= bound for all unit vectors: by a matrix that T unfolds into, or by cones of u."""
     tensor, less = [t.mid() for t in tensor], length(t.rad() for t in tensor)
     bound, shape = (bound - less).lower(), [n for n in shape if n > 1]
     order, steps = len(shape), [prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -282,19 +291,15 @@ def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequ
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
 def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
-    """Derivatives of a function, all over a box; a function answers with its jet over a box, to an order."""
     jet = field(box, len(indices[0]))
     return [arb(jet.at(*index)) for index in indices]
 def parsed(text: str) -> Any:  # the tree of an expression, its decimals exact
-    if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"):
-        raise Refused("f and g must be expressions in plain ASCII, of at most 200000 characters")
-    line = " ".join(text.split())
-    tree = ast.parse(line, mode="eval").body
+    if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"): raise Refused("no ASCII formula")
+    tree = ast.parse(line := " ".join(text.split()), mode="eval").body
     numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value is not True]
     for node in numbers: node.value = rational(line[node.col_offset : node.end_col_offset])
     return tree
-class Problem:
-    """A problem file: f and g for each row of data, y* and Phi; ``near`` is where the search for y* begins."""
+class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``near`` is where the search for y* begins
     def __init__(self, text: str, near: Mapping[str, Any] | None = None) -> None:
         table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
         kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
@@ -311,16 +316,14 @@ class Problem:
             tree = parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
             rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
             self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
-    def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:
-        """The mean of all rows of f or g, up to an order."""
+    def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:  # the mean of all rows of f or g
         at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
         return reduce(Jet.plus, (row.jet(at) for row in self.rows[key])).times(Jet(fmpq(1, len(self.rows[key])), order))
     def lower(self, x: Sequence[Any], y: Any) -> list[Any]:  # grad_y g, g_yx and g_yy
         jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
         groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
         return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
-    def y_star(self, box: Box) -> Any:
-        """Balls that hold y*(x) for all x of a box: Newton's method in its centre, then Krawczyk's test over all."""
+    def y_star(self, box: Box) -> Any:  # y*(x) for all x of a box: Newton in the centre, then Krawczyk over all
         c, away, x, y = [(a + b) / 2 for a, b in box], split(box)[1], balls(box), self.near
         for _ in range(80):
             grad, _, hess = self.lower(c, y)
@@ -336,8 +339,7 @@ class Problem:
                 return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
-    def jet(self, box: Box, order: int) -> Any:
-        """The Taylor coefficients of Phi at all points of a box; those of y* order by order, from linear systems."""
+    def jet(self, box: Box, order: int) -> Any:  # Taylor coefficients of Phi; those of y* order by order, linearly
         at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
             g = self.value("g", at, k + 1)
@@ -351,8 +353,7 @@ class Problem:
                 for name, value in zip(self.y, found.entries(), strict=True):
                     at[name].parts[k] |= {} if value == 0 else {key: -value}
         return self.value("f", at, order)
-    def newton(self, box: Box) -> tuple[Any, Any]:
-        """Krawczyk's image of a box, in which all zeros of grad Phi are (None: there are none), and Hess Phi."""
+    def newton(self, box: Box) -> tuple[Any, Any]:  # Krawczyk's image, with all zeros of grad Phi, and Hess Phi
         every, (centre, away) = range(len(self.x)), split(box)
         jet, first = self.jet(box, 2), self.jet(centre, 1)
         hess, grad = arb_mat([[jet.at(i, j) for j in every] for i in every]), arb_mat([[first.at(i)] for i in every])
@@ -360,8 +361,7 @@ class Problem:
             return None, hess
         inverse = middle(middle(hess).inv())
         return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(len(self.x)) - inverse * hess) * away, hess
-class Checker:
-    """One certificate against one problem; ``sentences`` and ``numbers`` are what has been proved so far."""
+class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` are what has been proved so far
     def __init__(self, problem: Problem, content: Table) -> None:
         self.problem, self.content, self.kind, self.boxes = problem, content, content.the("kind"), 0
         self.names, self.numbers = problem.names if self.kind in ("block", "joint") else problem.x, dict[str, Any]()
@@ -399,6 +399,8 @@ class Checker:
             try:
                 natural = entries(field, box, indices)
                 if fits(natural): return None
+                with contextlib.suppress(LookupError):  # which is what a switch leads to there
+                    if name == "mu" and field.__self__.is_above(box, self.problem.own, bound): return None
                 try:
                     jet, inner = field(box, len(shape) + 1), entries(field, centre, indices)
                     moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
@@ -421,8 +423,7 @@ class Checker:
         got, end = (-found[0], -rational(claim["upper"])) if name == "mu" else (abs(found[0]), rational(claim["lower"]))
         if len(found) > 1 or not (size > 0 and got >= end * size and inside(point, self.box)):
             raise NotProved(f"{name} was not proved to reach its claimed end at the point given")
-    def brackets(self) -> None:
-        """Every block that a number has to bound, for every row of data; the other end is attained by one of them."""
+    def brackets(self) -> None:  # every block of a number, for every row of data; the other end is attained by one
         axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
         for name, blocks in BLOCKS[self.kind].items():
             claim, fields = self.content.the("claims", Table).the(name, Table), dict[str, Any]()
@@ -437,8 +438,7 @@ class Checker:
             if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *fields[claim.the("at")])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
-    def stationary(self) -> None:
-        """Each point is the one zero of grad Phi in a box, and near; all others are in boxes listed as undecided."""
+    def stationary(self) -> None:  # each point is the one zero of grad Phi in its box; others are in open boxes
         points, gaps = (self.content.the(key, list) for key in ("points", "undecided"))
         if len(points + gaps) > POINTS: raise Refused(f"it has more than {POINTS} points and open boxes")
         alone, near = ([self.region(point.the(key, Table)) for point in points] for key in ("alone", "near"))
