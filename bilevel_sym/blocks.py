@@ -98,7 +98,7 @@ class Blocks(Mapping[str, Block]):
 
         >>> x, y = sp.symbols("x y", real=True)
         >>> Blocks(f=x*y, g=sp.sin(x)*y, x=(x,), y=(y,)).size("g_xy")
-        2
+        3
         """
         return sum(sum(self._tape.sizes(_known(name))) for name in names)
 

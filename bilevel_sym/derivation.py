@@ -20,7 +20,7 @@ from bilevel_sym.calculus import derivative
 from bilevel_sym.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.expressions import substitute, symbols_in
-from bilevel_sym.formulas import Array, Entries, Matrix, Variant
+from bilevel_sym.formulas import MAX_EXPLICIT_N, Array, Entries, Matrix, Variant
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.source import numpy_source
 from bilevel_sym.textbook import Equation, textbook_equations
@@ -31,7 +31,6 @@ __all__ = ["Derivation", "derive", "derive_generic"]
 _UNDEFINED = (sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I)
 MAX_TIDIED = 150  # entries of a block that is shortened entry by entry: nobody reads more
 MAX_SOLVED = 2_000  # symbols and operations of one equation: what solves longer ones is no closed form to read
-MAX_EXPLICIT_N = 4  # beyond this an inverse written out in symbols helps nobody
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ import sympy as sp
 
 from bilevel_sym.errors import NoClosedForm, TooLarge
 from bilevel_sym.expressions import postorder, symbols_in, tree_size
+from bilevel_sym.formulas import MAX_EXPLICIT_N
 
 if TYPE_CHECKING:
     from bilevel_sym.derivation import Derivation
@@ -179,7 +180,8 @@ def _refuse_long(derivation: Derivation, name: str, limit: int) -> None:
     size = tree_size(derivation.f) if name == "phi" else derivation.blocks.size(*_INSIDE[name])
     if name == "phi" and size <= limit and not derivation.is_closed_form:
         size += derivation.blocks.size("g_y")  # which defines y*
-    if name == "hess_phi" and _FACTORED * size <= limit and entries <= limit and not derivation.is_closed_form:
+    few = len(derivation.y) <= MAX_EXPLICIT_N  # of more the inverse is refused
+    if name == "hess_phi" and few and _FACTORED * size <= limit and entries <= limit and not derivation.is_closed_form:
         size += derivation.blocks.size("g_xxy", "g_xyy", "g_yyy")
     if entries > limit or _FACTORED * size > limit:
         raise TooLarge(

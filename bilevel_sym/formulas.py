@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import sympy as sp
 
 __all__ = [
+    "MAX_EXPLICIT_N",
     "Array",
     "BlockOf",
     "Entries",
@@ -31,6 +32,7 @@ __all__ = [
     "second_response",
 ]
 
+MAX_EXPLICIT_N = 4  # beyond this an inverse written out in symbols helps nobody
 Matrix: TypeAlias = sp.ImmutableDenseMatrix
 Array: TypeAlias = sp.ImmutableDenseNDimArray
 Variant = Literal["corrected", "printed"]

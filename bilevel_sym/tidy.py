@@ -33,8 +33,7 @@ def tidy(expression: sp.Expr) -> sp.Expr:
     if not expression.args or _too_large(expression):
         return expression
     candidates = [expression]
-    # everywhere: the base of a negative power is multiplied out too
-    if max(_terms_of_nodes(expression).values()) <= MAX_TERMS:
+    if _widest(expression) <= MAX_TERMS:
         candidates.append(_expand(expression))
     if not expression.has(*_OPAQUE):
         candidates += _fractions(expression)
@@ -61,13 +60,30 @@ def _terms_of_nodes(expression: sp.Expr, limit: int = 10**6) -> dict[int, int]:
             total = 1
             for count in counts:
                 total = min(total * count, limit)
-        elif isinstance(node, sp.Pow) and node.exp.is_Integer and node.exp > 0 and counts[0] > 1:
-            power = min(int(node.exp), limit)
-            total = limit if power * counts[0] > 500 else comb(counts[0] + power - 1, power)
+        elif isinstance(node, sp.Pow) and node.exp.is_Integer and node.exp > 0:
+            total = _terms_of_power(counts[0], int(node.exp), limit)
         else:
             total = 1  # opaque to expansion: a symbol, a function, a negative power
         bound[id(node)] = min(total, limit)
     return bound
+
+
+def _terms_of_power(terms: int, power: int, limit: int) -> int:
+    if terms == 1:
+        return 1
+    power = min(power, limit)
+    return limit if power * terms > 500 else comb(terms + power - 1, power)
+
+
+def _widest(expression: sp.Expr) -> int:
+    """The largest number of terms that multiplying out meets anywhere: SymPy does so in denominators too."""
+    bound = _terms_of_nodes(expression)
+    below = [
+        _terms_of_power(bound[id(node.base)], -int(node.exp), 10**6)
+        for node in postorder(expression)
+        if isinstance(node, sp.Pow) and node.exp.is_Integer and node.exp < 0
+    ]
+    return max(*bound.values(), *below, 0)
 
 
 def _too_large(expression: sp.Expr) -> bool:

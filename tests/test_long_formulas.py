@@ -10,6 +10,7 @@ import sympy as sp
 from helpers import FEW, Solved, calls_of, solved_problems
 from hostile import grow, nest
 from hypothesis import given
+from sympy.core.cache import clear_cache
 
 from bilevel_sym import BilevelProblem, Derivation, compile_kernels, derive, derive_generic
 from bilevel_sym.blocks import BLOCK_NAMES, Blocks
@@ -30,12 +31,12 @@ def written(derivation: Derivation, form: str) -> str:
     return derivation.source("numpy") if form == "source" else derivation.latex()
 
 
-@pytest.mark.parametrize("form", ["source", "latex"])
+@pytest.mark.parametrize("form", ["source", pytest.param("latex", marks=pytest.mark.slow)])
 def test_twice_as_many_variables_cost_about_twice_as_much(form: str) -> None:
     # DEFECT: 2**4 times as much, for entries that vanish were differentiated, each by going through all of g
     def work(n: int) -> int:
         derivation = derive(diagonal(n))
-        sp.core.cache.clear_cache()  # what one size has left there would help the other
+        clear_cache()  # SymPy remembers what it computed, in whatever order the tests run
         return calls_of(lambda: written(derivation, form))
 
     assert work(32) < 2.8 * work(16)
@@ -49,8 +50,8 @@ def test_a_hundred_variables_are_written(form: str) -> None:
 
 
 def test_more_entries_than_anybody_prints_are_refused_at_once() -> None:
-    derivation = derive(diagonal(180))
-    with pytest.raises(TooLarge, match=r"(?s)hess_phi .* about 32,400 .*form='blocks'"):
+    derivation = derive(diagonal(174))
+    with pytest.raises(TooLarge, match=r"(?s)hess_phi .* about 30,276 .*form='blocks'"):
         derivation.latex()
     assert "\\nabla" in derivation.latex("blocks")
 
@@ -71,11 +72,11 @@ def test_sparse_source_computes_what_the_kernels_do(closed: bool) -> None:
 LONG = {
     "nested sines": nest("sin(@)", 90, "y"),
     "nested sines of both": nest("sin(@ + y)", 40),
-    "nested pieces": nest("Piecewise((@*y, y < 1), (y, True))", 45),
+    "nested pieces": nest("Piecewise((@*y, y < 1), (y, True))", 40),
     "a continued fraction": nest("y + 1/(@)", 45),
-    "a product of 200": "*".join(f"(x + {k}*y)" for k in range(1, 201)),
+    "a product of 90": "*".join(f"(x + {k}*y)" for k in range(1, 91)),
     "a product of 50 sines": "*".join(f"sin(x + {k}*y)" for k in range(1, 51)),
-    "quotients": "/".join(f"(x**2 + y**2 + {k})" for k in range(1, 101)),
+    "quotients": "/".join(f"(x**2 + y**2 + {k})" for k in range(1, 61)),
     "nested roots": nest("sqrt(@ + 1 + y**2)", 40),
     "nested logarithms": nest("log(@**2 + 1)", 18, "y*x"),
     "nested sigmoids": nest("sigmoid(@*y)", 40),
@@ -102,14 +103,18 @@ def test_what_would_fill_books_is_refused_before_it_is_found(name: str, form: st
 
 def test_a_power_inside_a_quotient_is_not_multiplied_out() -> None:
     # DEFECT: the bound on the terms stopped at a negative power, and SymPy does not
-    g = "y**2 + ((x + y)**20 + (x - y)**20 + 1)**10"
-    assert calls_of(lambda: derive(BilevelProblem("x*y", g, "x", "y")).latex()) < SECOND
+    for text in ("((x + y)**20 + (x - y)**20 + 1)**10", "1/(x*y + 1)**500"):
+        for f, g in (("x*y", f"y**2 + {text}"), (text, "y**2/2 - sin(x)*y")):
+            derivation = derive(BilevelProblem(f, g, "x", "y"))
+            assert calls_of(derivation.latex) < 2 * SECOND
 
 
+@pytest.mark.slow
 def test_long_sums_are_printed_as_they_stand() -> None:
     # DEFECT: SymPy puts the terms in order at a price that grows with the square
     def work(count: int) -> int:
         f = "+".join(f"1/(x + y + {k})" for k in range(1, count))
+        clear_cache()
         return calls_of(lambda: derive(BilevelProblem(f, "y**2/2 - sin(x)*y", "x", "y"), closed_form=False).latex())
 
     assert work(160) < 2.8 * work(80)

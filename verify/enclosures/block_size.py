@@ -38,14 +38,15 @@ def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:
     chosen = list(names)
     name = max(chosen, key=lambda name: entries_of(name, d, n))
     if (entries := entries_of(name, d, n)) > LARGEST:
-        fits = largest(lambda d: all(entries_of(name, d, n) <= LARGEST for name in chosen), d)
+        in_x = largest(lambda d: all(entries_of(name, d, n) <= LARGEST for name in chosen), d)
+        in_y = largest(lambda n: all(entries_of(name, d, n) <= LARGEST for name in chosen), n)
+        fits = f"d = {in_x} with this n" if in_x else f"n = {in_y} with this d" if in_y else "fewer of both variables"
         raise TooLarge(
             f"{name} has {entries:,} entries, and blocks of at most {LARGEST:,} are bounded",
-            hint=f"{f'd = {fits} with this n' if fits else 'fewer variables'} would fit; "
-            "or the derivatives at points, problem.kernels",
+            hint=f"{fits} would fit; or the derivatives at points, problem.kernels",
         )
-    fits = largest(lambda most: _bytes(most) <= memory, entries)
-    require(_bytes(entries), memory, f"{name} with its {entries:,} entries", f"a block of {fits:,}")
+    most = largest(lambda count: _bytes(count) <= memory, entries)
+    require(_bytes(entries), memory, f"{name} with its {entries:,} entries", f"a block of {most:,}")
 
 
 def _bytes(entries: int) -> float:
