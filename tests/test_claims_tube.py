@@ -195,6 +195,7 @@ def test_the_curvature_is_bracketed(L: Any, gamma: Any, d: int) -> None:
     assert 0.998 * bracket.lower <= seen <= bracket.upper
 
 
+@pytest.mark.slow
 def test_the_step_of_the_paper_is_too_long_for_all_but_the_flattest_tubes() -> None:
     verdicts = {L: said("unlabelled:tube-settings", "tube_printed", d=2, L=L)[""] for L in (1, "3/2", 2, 3)}
     assert verdicts == {1: "HOLDS", "3/2": "VIOLATED", 2: "VIOLATED", 3: "VIOLATED"}

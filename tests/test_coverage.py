@@ -253,6 +253,7 @@ def test_the_page_has_every_row_and_every_label_that_is_no_heading() -> None:
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_ledger_of_one_problem(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "zoo:minimax_not_nash", "--coverage"]) == 1  # claims on bilevel problems are undecided there
     shown = capsys.readouterr().out

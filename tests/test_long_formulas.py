@@ -88,6 +88,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["source", "latex"])
 @pytest.mark.parametrize("name", LONG)
 def test_what_would_fill_books_is_refused_before_it_is_found(name: str, form: str) -> None:

@@ -348,6 +348,7 @@ def test_a_component_whose_true_value_is_zero_does_not_keep_newton_turning() -> 
         np.testing.assert_allclose(kernels.y_star([0.0, 0.0, 0.0]), wanted, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_components_far_below_the_others_do_not_cost_newton_its_speed() -> None:
     """Along this run coordinates of y* fall below 1e-100 beside others of size one."""
     problem = zoo.get("tube_coupled", d=5, kappa=10, L=2).problem

@@ -628,6 +628,7 @@ def test_zeros_among_the_eigenvalues_break_no_statement(f: str) -> None:
     assert all(result.decided for result in report.results if result.verdict is not Verdict.NOT_APPLICABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("g", ["-y**2/2 + x*y", "x*y", "x - y**2/2"])
 @pytest.mark.parametrize("label", ["eq:gdrate", "eq:cgrate", "lem:grad-err-aid", "eq:warmstart-v", "eq:error-required"])
 def test_nothing_is_proved_of_a_lower_level_without_a_minimum(g: str, label: str) -> None:

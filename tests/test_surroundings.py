@@ -83,6 +83,7 @@ def test_commands_run_anywhere(tmp_path: Path, around: str, command: str) -> Non
         assert (folder / "run.csv").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_paths_with_spaces_and_letters_of_all_kinds(tmp_path: Path) -> None:
     folder = tmp_path / "Ω β #1 %20 'q' \"d\" $HOME ~ *"
     folder.mkdir()

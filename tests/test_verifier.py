@@ -99,6 +99,7 @@ def test_the_intruder_is_named_and_not_run(project: Path, site: Path) -> None:
     assert done.stderr.count("Hypothesis is not told about bilevel problems") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("project", PLACES, indirect=True)
 def test_the_command_line_takes_its_own(project: Path, site: Path) -> None:
     done = run(
@@ -138,6 +139,7 @@ def test_hypothesis_costs_nothing_of_ours(site: Path) -> None:
     assert {"sympy", "numpy", "verify", "bilevel_sym.problem"}.isdisjoint(loaded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["hypothesis", "bilevel_sym.problem"])
 def test_problems_are_drawn_whichever_comes_first(site: Path, first: str) -> None:
     code = f"import {first}, hypothesis.strategies as st; from bilevel_sym import MinimaxProblem as M; from hypothesis import find\n"

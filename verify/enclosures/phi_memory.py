@@ -35,6 +35,7 @@ SHARE = 0.5  # of the memory, for all boxes that are looked at together
 class PhiMemory:
     """Sizes for d, n, so many operations of the Lagrangian that are not linear, and the pairs along which they bend.
 
+    >>> from bilevel_sym.memory import shown
     >>> small, large = PhiMemory(3, 2, 30, 180), PhiMemory(60, 13, 200, 200 * 1830)
     >>> shown(small.one_box(third=True)), shown(large.one_box(third=True))
     ('54.3 kB', '1.04 GB')
