@@ -32,7 +32,7 @@ def register() -> None:
     2*x1*y1 + x1 - y1**2
     """
     module: Any = sys.modules.get("bilevel_sym.problem")
-    if "hypothesis" not in sys.modules or not hasattr(module, "StochasticProblem"):
+    if sys.modules.get("hypothesis") is None or not hasattr(module, "StochasticProblem"):
         return
     import hypothesis.strategies as st
 

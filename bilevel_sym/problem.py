@@ -473,5 +473,5 @@ def _build(fields: ProblemFile) -> BilevelProblem:
     return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, parameters=parameters, box=box, name=name)
 
 
-if "hypothesis" in sys.modules:  # it was imported first, and asked before there was a problem
+if sys.modules.get("hypothesis") is not None:  # it was imported first, and asked before there was a problem
     register()

@@ -488,12 +488,12 @@ judge("lem:neon", "union bound")
 # $\|\nabla^2\Phi\| \le 20$. On the way from one saddle point to the next the curvature is larger for three of the four values of $L$:
 
 # %%
-place = np.linspace(1.0, 2.0, 201)
+place = np.linspace(1.0, 2.0, 201)[1:-1]  # between the edges: on them the kernels give no Hessian
 figure, ax = plt.subplots()
 styles = ((1, "0.35", "-"), (1.5, GREEN, "--"), (2, BLUE, "-."), (3, PURPLE, (0, (1, 1))))
 for L, colour, style in styles:
     kernels = compile_kernels(zoo.get("tube", d=2, L=Fraction(L), gamma=1).problem)
-    points = np.e * np.column_stack([place, np.ones_like(place)])
+    points = np.e * np.column_stack([place, np.full_like(place, 1 - 1e-9)])
     norm = np.abs(np.linalg.eigvalsh(kernels.hess_phi(points))).max(axis=-1)
     ax.plot(place, norm, color=colour, linestyle=style, linewidth=2, label=f"L = {L:g}: at most {norm.max():.1f} here")
 ax.axhline(20, color=RED, linewidth=1.5)
