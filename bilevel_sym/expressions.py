@@ -18,8 +18,18 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.functions import sigmoid, softplus
 
-__all__ = ["SUPPORTED_FUNCTIONS", "check_structure", "postorder", "rewritten", "substitute", "symbols_in", "tree_size"]
+__all__ = [
+    "SUPPORTED_FUNCTIONS",
+    "check_structure",
+    "may_switch",
+    "postorder",
+    "rewritten",
+    "substitute",
+    "symbols_in",
+    "tree_size",
+]
 
+SWITCHES = (sp.Abs, sp.sign, sp.Min, sp.Max, sp.Piecewise)
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {
         sp.exp: "exp",
@@ -176,3 +186,13 @@ def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
         f"{field} contains {what}, which is not supported",
         hint="supported: + - * / **, pi, E, sqrt, " + ", ".join(SUPPORTED_FUNCTIONS.values()),
     )
+
+
+def may_switch(expression: sp.Expr) -> bool:
+    """Whether any part is written in pieces.
+
+    >>> x = sp.Symbol("x")
+    >>> may_switch(x**2), may_switch(sp.Abs(x) ** 3)
+    (False, True)
+    """
+    return any(isinstance(node, SWITCHES) for node in postorder(expression))

@@ -15,6 +15,7 @@ from bilevel_sym import implicit
 from bilevel_sym.assumptions import assumed_sign
 from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
+from bilevel_sym.expressions import may_switch
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
@@ -294,6 +295,8 @@ class Kernels:
     @cached_property
     def kinks(self) -> Kinks | None:
         """Where f and g change their formulas; None where they never do."""
+        if not (may_switch(self.problem.f) or may_switch(self.problem.g)):
+            return None  # without a look at the tape, which is not everybody's route
         return Kinks(self.problem.tape) if self.problem.tape.has_kinks else None
 
     def _refuse_kinks(
