@@ -490,6 +490,7 @@ class Watch:
 
 def report() -> dict[str, object]:
     """Every input once, and one planted action that must be heard."""
+    b" ".decode("utf-8-sig")  # Python loads a codec when it is first used: not what the watch is for
     watch = Watch()
     expressions = {
         name: watch.observe(lambda text=text: parse_expression(text, SYMBOLS))  # type: ignore[misc]

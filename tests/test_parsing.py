@@ -274,7 +274,6 @@ def report() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_hostile_input_ends_in_a_typed_error_or_a_valid_result(report: dict[str, Any]) -> None:
     assert len(EXPRESSIONS) + len(FILES) >= 120
     for seen, inputs, valid in (
