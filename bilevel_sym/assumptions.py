@@ -12,7 +12,7 @@ import sympy as sp
 
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["assumed_sign", "check_interval", "check_kind", "check_values"]
+__all__ = ["assumed_sign", "check_interval", "check_kind", "check_values", "rebuild"]
 
 SIGNS = ("positive", "negative", "nonnegative", "nonpositive", "nonzero")  # the stronger before the weaker
 DISCRETE = ("zero", "integer", "even", "odd", "prime", "composite", "rational", "irrational", "noninteger", "algebraic",
@@ -50,8 +50,7 @@ def check_interval(symbol: sp.Symbol, low: sp.Rational, high: sp.Rational, where
     if (sign := _contradicted(symbol, ends)) is not None:
         raise InvalidProblem(
             f"{symbol} is assumed to be {sign}, but in {where} it runs from {low} to {high}",
-            hint=f"{_cure(symbol)}, and build f and g again: Abs({symbol}) has become {sp.Abs(symbol)}; or a box in "
-            f"which {symbol} is {sign}",
+            hint=f"{rebuild(symbol)}: Abs({symbol}) has become {sp.Abs(symbol)}; or a box in which {symbol} is {sign}",
         )
 
 
@@ -68,7 +67,7 @@ def check_values(symbol: sp.Symbol, values: Iterable[sp.Rational], where: str) -
         if (sign := _contradicted(symbol, [value])) is not None:
             raise InvalidProblem(
                 f"{symbol} is assumed to be {sign}, but is {value} in {where}",
-                hint=f"{_cure(symbol)}, and build f and g again",
+                hint=rebuild(symbol),
             )
 
 
@@ -79,6 +78,15 @@ def assumed_sign(symbol: sp.Symbol) -> str | None:
     ('positive', None)
     """
     return next((sign for sign in SIGNS if getattr(symbol, f"is_{sign}")), None)
+
+
+def rebuild(symbol: sp.Symbol) -> str:
+    """What to try where the numbers contradict what is assumed of a symbol.
+
+    >>> rebuild(sp.Symbol("x", positive=True))
+    "sympy.Symbol('x', real=True), and build f and g again"
+    """
+    return f"{_cure(symbol)}, and build f and g again"
 
 
 def _contradicted(symbol: sp.Symbol, values: Iterable[sp.Rational]) -> str | None:

@@ -72,14 +72,14 @@ class Deadline:
 
     def __init__(self, seconds: float | None = None) -> None:
         self.seconds = _limit(seconds)
-        self._watch = None if self.seconds is None else Stopwatch()  # without a limit no clock is read
+        self._ends = None if self.seconds is None else monotonic() + self.seconds  # without a limit no clock is read
         self._cut = False
 
     @property
     def passed(self) -> bool:
         """Whether the time is up; once it is, it stays so."""
-        if not self._cut and self._watch is not None and self.seconds is not None:
-            self._cut = self._watch.elapsed >= self.seconds
+        if not self._cut and self._ends is not None:
+            self._cut = monotonic() >= self._ends
         return self._cut
 
     @property
@@ -98,9 +98,9 @@ class Deadline:
         >>> Deadline(None).within(0.5).seconds is None, 1.9 < Deadline(4).within(0.5).seconds <= 2
         (True, True)
         """
-        if self._watch is None or self.seconds is None or self.passed:
+        if self._ends is None or self.passed:
             return self
-        return Deadline(max(1e-9, share * (self.seconds - self._watch.elapsed)))
+        return Deadline(max(1e-9, share * (self._ends - monotonic())))
 
 
 @dataclass(eq=False)

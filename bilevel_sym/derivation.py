@@ -195,7 +195,7 @@ class Derivation:
             for (i, k), entry in slopes.items()
             for s in symbols_in(entry) & rank.keys()
         }
-        few = len(self.x) * self.dy_dx.rows * self.dy_dx.cols <= MAX_TIDIED
+        few = len(self.x) * len(self.dy_dx) <= MAX_TIDIED
         return {place: tidy(second[place]) if few else second[place] for place in sorted(second)}
 
     @cached_property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -473,5 +472,4 @@ def _build(fields: ProblemFile) -> BilevelProblem:
     return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, parameters=parameters, box=box, name=name)
 
 
-if sys.modules.get("hypothesis") is not None:  # it was imported first, and asked before there was a problem
-    register()
+register()  # if Hypothesis was imported first, it asked before there was a problem

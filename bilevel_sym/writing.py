@@ -25,7 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from bilevel_sym.errors import CannotWrite, visible
+from bilevel_sym.errors import CannotWrite
+from bilevel_sym.plain_text import named
 
 __all__ = ["Content", "check_target", "csv_lines", "make_folder", "write", "write_together"]
 
@@ -202,9 +203,8 @@ def _refusing(path: Where, so_far: str = "") -> Iterator[None]:
     except OSError as error:
         number = error.errno or 0
         why, hint = REASONS.get(number, (error.strerror or str(error), "another place"))
-        folder = visible(str(Path(path).parent), lines=False)
-        target = visible(os.fspath(path), lines=False)
-        message = f"{target} cannot be written: {why.format(folder=folder)}; {so_far or 'nothing was changed'}"
+        folder = named(Path(path).parent)
+        message = f"{named(path)} cannot be written: {why.format(folder=folder)}; {so_far or 'nothing was changed'}"
         raise CannotWrite(message, path=path, number=number, hint=hint.format(folder=folder)) from None
 
 

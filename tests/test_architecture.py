@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module may import only what stands above it.
 LAYERS = [
     "errors",
+    "plain_text",
     "writing",
     "budget",
     "memory",
     "progress",
     "notice",
-    "plain_text",
     "verifier",
     "pytest_plugin",
     "hypothesis_plugin",
@@ -330,6 +330,15 @@ def test_no_clock_decides() -> None:
     assert readings(ROOT) == []
 
 
+def house(root: Path, path: str, source: str) -> Path:
+    """A house of one file."""
+    for name in ("bilevel_sym", "verify"):
+        (root / name).mkdir()
+    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).write_text(source, encoding="utf-8")
+    return root
+
+
 BREACHES = {
     "an import": "import time\n",
     "a renamed import": "import time as t\n",
@@ -353,21 +362,16 @@ BREACHES = {
 
 @pytest.mark.parametrize("breach", BREACHES)
 def test_a_planted_reading_of_the_clock_is_caught(tmp_path: Path, breach: str) -> None:
-    (tmp_path / "bilevel_sym").mkdir()
-    (tmp_path / "verify" / "testkit").mkdir(parents=True)
-    (tmp_path / "verify" / "testkit" / "planted.py").write_text(BREACHES[breach], encoding="utf-8")
-    assert [line.split(":")[0] for line in readings(tmp_path)][:1] == ["verify/testkit/planted.py"]
+    found = readings(house(tmp_path, "verify/testkit/planted.py", BREACHES[breach]))
+    assert [line.split(":")[0] for line in found][:1] == ["verify/testkit/planted.py"]
 
 
 def test_time_may_be_shown(tmp_path: Path) -> None:
-    (tmp_path / "bilevel_sym").mkdir()
-    (tmp_path / "verify").mkdir()
     shown = "def f(watch, deadline):\n    if deadline.seconds is not None and deadline.passed:\n        return None\n"
     shown += (
         "    took = watch.elapsed\n    print(f'{took:.1f} s')\n    return Report(seconds=watch.elapsed, took=took)\n"
     )
-    (tmp_path / "verify" / "shown.py").write_text(shown, encoding="utf-8")
-    assert readings(tmp_path) == []
+    assert readings(house(tmp_path, "verify/shown.py", shown)) == []
 
 
 def test_one_module_writes_files() -> None:
@@ -402,15 +406,11 @@ WRITES = {
 
 @pytest.mark.parametrize("breach", WRITES)
 def test_a_planted_writer_of_files_is_caught(tmp_path: Path, breach: str) -> None:
-    (tmp_path / "bilevel_sym").mkdir()
-    (tmp_path / "verify" / "testkit").mkdir(parents=True)
-    (tmp_path / "verify" / "testkit" / "planted.py").write_text(WRITES[breach], encoding="utf-8")
-    assert [line.split(":")[0] for line in writers(tmp_path)] == ["verify/testkit/planted.py"]
+    found = writers(house(tmp_path, "verify/testkit/planted.py", WRITES[breach]))
+    assert [line.split(":")[0] for line in found] == ["verify/testkit/planted.py"]
 
 
 def test_reading_and_words_are_no_writers(tmp_path: Path) -> None:
-    (tmp_path / "bilevel_sym").mkdir()
     reads = "open(path)\nopen(path, 'rb')\npath.open('rb')\npath.open()\npath.read_text()\n"
     reads += "text.replace('a', 'b')\nreplace(algorithm, eta=1)\nproblem.save(path)\njson.dumps(record)\n"
-    (tmp_path / "bilevel_sym" / "plain.py").write_text(reads, encoding="utf-8")
-    assert writers(tmp_path) == []
+    assert writers(house(tmp_path, "bilevel_sym/plain.py", reads)) == []

@@ -20,7 +20,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
-from bilevel_sym.memory import Memory, bytes_of
+from bilevel_sym.memory import Memory, bytes_of, parts
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
@@ -254,9 +254,8 @@ def _hull(boxes: PhiBoxes, cover: Cover) -> tuple[Floats, Floats]:
     """Where y* lies over all leaves of a cover."""
     lower, upper = cover.leaves()
     lows, highs = [], []
-    for start in range(0, len(lower), 256):
-        part = slice(start, start + 256)
-        low, high = boxes.y_over(lower[part], upper[part], proved=True)
+    for rows in parts(len(lower), 256):
+        low, high = boxes.y_over(lower[rows], upper[rows], proved=True)
         lows.append(low.min(axis=0))
         highs.append(high.max(axis=0))
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)

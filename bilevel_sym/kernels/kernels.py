@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym import implicit
-from bilevel_sym.assumptions import assumed_sign
+from bilevel_sym.assumptions import assumed_sign, rebuild
 from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
 from bilevel_sym.expressions import may_switch
@@ -289,15 +289,14 @@ class Kernels:
                 member = int(np.argmin(kept))
                 raise KernelError(
                     f"{symbol} is assumed to be {sign}, but is {rows[member, k]:.9g}{of_the_batch(member, shape)}",
-                    hint=f"sympy.Symbol({symbol.name!r}, real=True), and build f and g again",
+                    hint=rebuild(symbol),
                 )
 
     @cached_property
     def kinks(self) -> Kinks | None:
         """Where f and g change their formulas; None where they never do."""
-        if not (may_switch(self.problem.f) or may_switch(self.problem.g)):
-            return None  # without a look at the tape, which is not everybody's route
-        return Kinks(self.problem.tape) if self.problem.tape.has_kinks else None
+        switches = may_switch(self.problem.f) or may_switch(self.problem.g)
+        return Kinks(self.problem.tape) if switches else None  # the tape is not everybody's route
 
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False

@@ -93,12 +93,14 @@ def proved(path: str, problem: str | None) -> dict[str, Any]:
         ...
     verify.certificates.recheck.Refused: it is no file of at most 16 MB
     """
-    if problem is not None:
-        try:
-            _compare(program.certificate(path), problem)
-        except (OSError, *program.SPOILT) as error:
-            raise program.Refused(f"{error!s:.200}") from None
-    return program.prove(path, problem)
+    if problem is None:
+        return program.prove(path)
+    try:
+        certificate = program.certificate(path)
+        _compare(certificate, problem)
+    except (OSError, *program.SPOILT) as error:
+        raise program.Refused(f"{error!s:.200}") from None
+    return program.prove(certificate, problem)
 
 
 def _compare(certificate: program.Table, text: str) -> None:

@@ -478,13 +478,13 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
             if not (abs(value - rational(centre)) <= rational(radius) and all(a == b for a, b in self.box)):
                 raise NotProved(f"{name} was not proved to be {centre} to within {radius}")
             self.sentences.append(f"{name} = {centre} to within {radius}")
-def prove(path: str | Path, problem: str | None = None) -> dict[str, Any]:
+def prove(path: str | Path | Table, problem: str | None = None) -> dict[str, Any]:
     """Prove a certificate again; ``problem`` is the text of the consumer's problem file (else the certificate's)."""
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)  # a long sum is a deep tree
     try:
         with flint.ctx.workprec(BITS):
-            content = certificate(path)
+            content = path if isinstance(path, Table) else certificate(path)
             checker = Checker(Problem(problem or content.the("problem"), content.the("near", Table)), content)
             {"stationary": checker.stationary, "point": checker.point}.get(checker.kind, checker.brackets)()
             return {key: getattr(checker, key) for key in ("kind", "sentences", "numbers", "boxes")}

@@ -15,6 +15,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from bilevel_sym.box import Box
+from bilevel_sym.memory import parts
 from bilevel_sym.tape.arrays import ArrayProgram
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
@@ -232,8 +233,9 @@ class Block(ABC):
         lanes = max(16, TABLE // self._programs[0].size)
         if len(lower) <= lanes:
             return self._over(lower, upper, proved=proved)
-        parts = [slice(start, start + lanes) for start in range(0, len(lower), lanes)]
-        return np.concatenate([self._over(lower[part], upper[part], proved=proved) for part in parts])
+        return np.concatenate(
+            [self._over(lower[rows], upper[rows], proved=proved) for rows in parts(len(lower), lanes)]
+        )
 
     @abstractmethod
     def _over(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:

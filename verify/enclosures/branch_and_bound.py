@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
+from bilevel_sym.memory import parts
 from bilevel_sym.progress import Meter
 from bilevel_sym.ties import EQUAL, coarse, first_largest, in_order
 from verify.bracket import Bracket
@@ -138,11 +139,8 @@ def maximise(
 def proved_upper(objective: Objective, cover: Cover) -> Floats:
     """The proved bounds over the leaves of a cover, (leaves,); inf where nothing is known."""
     lower, upper = cover.leaves()
-    parts = [
-        objective.over(lower[start : start + _CHUNK], upper[start : start + _CHUNK], proved=True)
-        for start in range(0, len(lower), _CHUNK)
-    ]
-    return _known(np.concatenate(parts))
+    bounds = [objective.over(lower[rows], upper[rows], proved=True) for rows in parts(len(lower), _CHUNK)]
+    return _known(np.concatenate(bounds))
 
 
 def _known(bounds: Floats) -> Floats:

@@ -85,14 +85,18 @@ class PhiMemory:
 
     def whole(self, *, third: bool, lanes: int = 1) -> float:
         """Bytes of a search that bounds so many boxes at a time."""
-        box = self.one_box(third=third) + SESSIONS * self.table(third=third)
-        return BASE + BYTES_OF_OPERATION * self.program(third=third) + lanes * box / SHARE
+        return self._fixed(third=third) + lanes * self._lane(third=third) / SHARE
 
     def lanes(self, memory: int, *, third: bool) -> int:
         """How many boxes may be bounded at a time; at least one."""
-        box = self.one_box(third=third) + SESSIONS * self.table(third=third)
-        left = memory - BASE - BYTES_OF_OPERATION * self.program(third=third)
-        return int(min(LANES, max(1.0, SHARE * left / box)))
+        left = memory - self._fixed(third=third)
+        return int(min(LANES, max(1.0, SHARE * left / self._lane(third=third))))
+
+    def _fixed(self, *, third: bool) -> float:
+        return BASE + BYTES_OF_OPERATION * self.program(third=third)
+
+    def _lane(self, *, third: bool) -> float:
+        return self.one_box(third=third) + SESSIONS * self.table(third=third)
 
     def points(self, memory: int, *, third: bool) -> int:
         """At how many points the derivative may be evaluated at a time."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
+from bilevel_sym.memory import parts
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, Operations
 from bilevel_sym.tape.model import Model
@@ -164,11 +165,11 @@ class _Search:
 
     def _bounded(self, lower: Floats, upper: Floats, *, proved: bool) -> tuple[Floats, Floats]:
         """All entries of all blocks side by side, (lanes, entries) each end."""
-        parts = [
-            [block.over_boxes(lower[k : k + CHUNK], upper[k : k + CHUNK], proved=proved) for block in self.blocks]
-            for k in range(0, len(lower), CHUNK)
+        found = [
+            [block.over_boxes(lower[rows], upper[rows], proved=proved) for block in self.blocks]
+            for rows in parts(len(lower), CHUNK)
         ]
-        lo, hi = (np.concatenate([np.hstack([ends[side] for ends in part]) for part in parts]) for side in (0, 1))
+        lo, hi = (np.concatenate([np.hstack([ends[side] for ends in part]) for part in found]) for side in (0, 1))
         return lo, hi
 
     def _look(self, points: Floats) -> None:

@@ -15,7 +15,7 @@ from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidProblem
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.memory import DEFAULT
+from bilevel_sym.memory import DEFAULT, parts
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
@@ -225,10 +225,10 @@ def truth_of(
     if len(rest) > most:
         rest = _spread(record, rest, most)
     _fill(record, tables, first)
-    for start in range(0, len(rest), CHUNK):
+    for few in parts(len(rest), CHUNK):
         if deadline is not None and deadline.passed:
             break
-        _fill(record, tables, rest[start : start + CHUNK])
+        _fill(record, tables, rest[few])
     looked = np.isfinite(tables["y_star"]).all(axis=-1)
     return Truth(record, looked, **tables, given=given, effort=effort, deadline=deadline or Deadline(), memory=memory)
 
