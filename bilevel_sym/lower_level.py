@@ -25,8 +25,8 @@ __all__ = ["NEWTON", "LowerSolution", "solve_lower_level"]
 Members: TypeAlias = NDArray[np.intp]
 
 NEWTON = ("g", "g_y", "g_yy")
-MAX_STEPS = 200
-MAX_LEAPS = 100  # further steps, each with stretching
+MAX_STEPS = 300
+PLAIN_STEPS = 50  # the first ones, which are not stretched
 MAX_TRIALS = 60
 HALVINGS = 12  # after so many, a step is cut to a sixteenth at a time
 DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
@@ -48,7 +48,7 @@ class LowerSolution:
 class _Point:
     """Where each member stands, and Newton's step from there; the arrays are updated in place as members move.
 
-    ``scale`` is the largest that each component of y has been, ``defined`` whether g and its derivatives are finite.
+    ``defined``: whether g and its derivatives are finite.
     """
 
     x: Floats
@@ -56,7 +56,6 @@ class _Point:
     g_y: Floats
     g_yy: Floats
     step: Floats
-    scale: Floats
     defined: NDArray[np.bool_]
 
     def sizes(self) -> Floats:
@@ -67,11 +66,11 @@ class _Point:
 
     def tiny(self) -> NDArray[np.bool_]:
         """Whose step is rounding beside y as a whole: a component that is zero, or nearly, would turn about it."""
-        small: NDArray[np.bool_] = np.abs(self.step).max(axis=1) <= NOTHING * self.scale.max(axis=1)
+        small: NDArray[np.bool_] = np.abs(self.step).max(axis=1) <= ROUND_OFF * np.abs(self.y).max(axis=1)
         return small
 
     def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
-        for name in ("y", "g_y", "g_yy", "step", "scale", "defined"):
+        for name in ("y", "g_y", "g_yy", "step", "defined"):
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
 
@@ -82,20 +81,19 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
     it, component by component, until they no longer shrink.
     """
     with np.errstate(all="ignore"):
-        at = _evaluate(engine, x, y0.copy(), np.abs(y0))
+        at = _evaluate(engine, x, y0.copy())
         evaluations = np.ones(len(x), dtype=np.int64)
         _retreat(engine, at, evaluations)
         _require_start(at)
         _descend(engine, at, evaluations)
         _polish(engine, at, evaluations)
-        # a component whose true value is zero never has a small step beside itself, only beside where it has been
-        small = np.abs(at.step) <= np.maximum(CLOSE * np.maximum(np.abs(at.y), at.scale), NOTHING)
+        # a component whose true value is zero never has a small step beside itself, only beside the others
+        size = np.abs(at.y)
+        small = np.abs(at.step) <= np.maximum(CLOSE * size, NOTHING * np.maximum(size.max(axis=1, keepdims=True), 1.0))
         far = np.flatnonzero(~small.all(axis=1))
     if len(far):
         raise _failure(
-            at,
-            int(far[0]),
-            f"did not converge: {MAX_STEPS + MAX_LEAPS} steps, or none that helps along Newton's direction",
+            at, int(far[0]), f"did not converge: {MAX_STEPS} steps, or none that helps along Newton's direction"
         )
     return LowerSolution(at.y, evaluations)
 
@@ -107,20 +105,20 @@ def _retreat(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None
         if not len(left):
             return
         nearer = length * y0[left]
-        trial = _evaluate(engine, at.x[left], nearer, np.abs(nearer))
+        trial = _evaluate(engine, at.x[left], nearer)
         evaluations[left] += 1
         at.move(left, trial, trial.defined)
         left = left[~trial.defined]
-        length /= 2 if k < HALVINGS else 16
+        length *= 0.5 ** max(1, k - HALVINGS)  # in the end, from the largest number to nothing
 
 
 def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
     members = np.flatnonzero((at.sizes() > CLOSE) & ~at.tiny())
-    for k in range(MAX_STEPS + MAX_LEAPS):
+    for k in range(MAX_STEPS):
         if not len(members):
             return
         before = np.abs(at.step[members]).max(axis=1)
-        moved, trials = _line_search(engine, at, members, stretching=k >= MAX_STEPS)
+        moved, trials = _line_search(engine, at, members, stretching=k >= PLAIN_STEPS)
         evaluations[members] += trials
         # where y* itself is rounding beside the terms of g, steps stay as they are, and none is small beside y
         after = np.abs(at.step[members]).max(axis=1)
@@ -133,7 +131,7 @@ def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
     for _ in range(MAX_POLISH):
         if not len(members):
             return
-        trial = _evaluate(engine, at.x[members], at.y[members] + at.step[members], at.scale[members])
+        trial = _evaluate(engine, at.x[members], at.y[members] + at.step[members])
         evaluations[members] += 1
         before, after = at.sizes()[members], trial.sizes()
         at.move(members, trial, after <= before)
@@ -141,7 +139,7 @@ def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
         members = members[(2 * after <= before) & (after > ROUND_OFF)]
 
 
-def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
+def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     g, g_y, g_yy = (session.take(name) for name in NEWTON)
@@ -150,7 +148,7 @@ def _evaluate(engine: Engine, x: Floats, y: Floats, scale: Floats) -> _Point:
     defined = np.isfinite(g)
     step[~defined] = np.nan
     defined = defined & np.isfinite(g_y).all(axis=1) & np.isfinite(g_yy).all(axis=(1, 2))
-    return _Point(x, y, g_y, g_yy, step, np.maximum(scale, np.abs(y)), defined)
+    return _Point(x, y, g_y, g_yy, step, defined)
 
 
 def _newton_step(g_y: Floats, g_yy: Floats, steady: bool) -> Floats:
@@ -188,7 +186,7 @@ class _Line:
 
     def at(self, engine: Engine, point: _Point, rows: Members, length: float) -> _Point:
         who = self.members[rows]
-        return _evaluate(engine, point.x[who], self.y[rows] + length * self.step[rows], point.scale[who])
+        return _evaluate(engine, point.x[who], self.y[rows] + length * self.step[rows])
 
     def merit(self, g_y: Floats, rows: Members) -> Floats:
         merit: Floats = (np.abs(g_y) * self.weight[rows]).max(axis=1)

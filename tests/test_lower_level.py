@@ -17,7 +17,7 @@ from bilevel_sym import BilevelProblem, Descent, Exact, Status, compile_kernels,
 from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
-from bilevel_sym.lower_level import solve_lower_level
+from bilevel_sym.lower_level import MAX_STEPS, solve_lower_level
 
 Floats = NDArray[np.float64]
 EPS = float(np.finfo(float).eps)
@@ -405,14 +405,38 @@ def test_members_from_far_away_have_the_same_bits_in_any_company() -> None:
 
 def test_steps_are_stretched_only_where_the_plain_ones_do_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
-    x, y0 = np.full((4, 1), 0.5), np.array([[-3.0], [10.0], [100.0], [190.0]])
+    x, y0 = np.full((4, 1), 0.5), np.array([[-3.0], [10.0], [30.0], [45.0]])
     before = solve(problem, x, y0)
-    monkeypatch.setattr("bilevel_sym.lower_level.MAX_LEAPS", 0)
+    monkeypatch.setattr("bilevel_sym.lower_level.PLAIN_STEPS", MAX_STEPS)
     after = solve(problem, x, y0)
     assert before.y.tobytes() == after.y.tobytes()
     assert (before.evaluations == after.evaluations).all()
-    with pytest.raises(LowerLevelFailure, match="200 steps"):
+    with pytest.raises(LowerLevelFailure, match="300 steps"):
         solve(problem, [[0.5]], [[700.0]])
+
+
+@pytest.mark.parametrize("y0", [-1e30, 1e12, 1e100, 1e300])
+@pytest.mark.parametrize("g", ["y**4 + y**2 - x*y", "y**2/2 + exp(y) - x*y", "cosh(y) - x*y", "(y - x)**6 + y**2"])
+def test_however_far_it_begins_it_ends_at_the_same_point(g: str, y0: float) -> None:
+    problem = BilevelProblem("x*y", g, "x", "y")
+    np.testing.assert_allclose(solve(problem, [[0.5]], [[y0]]).y, solve(problem, [[0.5]], [[0.0]]).y, rtol=1e-14)
+
+
+def test_where_it_began_excuses_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bilevel_sym.lower_level.MAX_STEPS", 10)
+    with pytest.raises(LowerLevelFailure, match="did not converge"):
+        solve(BilevelProblem("x*y", "y**4 + y**2 - x*y", "x", "y"), [[0.5]], [[1e100]])
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e10, 1e13])
+@pytest.mark.parametrize(
+    "g", ["(y1 - x)**2 + 3*(y2 - y1 + x)**2 + y2**4", "exp(y1 - x) - y1 + (y1 + y2 - x)**2/3 + cosh(y2/3)"]
+)
+def test_a_component_that_is_zero_beside_a_large_one_is_found(g: str, scale: float) -> None:
+    x = np.random.default_rng(0).uniform(0.3, 0.6, (9, 1)) * scale
+    starts = np.concatenate([x + 2, np.arange(0.0, 27.0, 3.0)[:, None]], axis=1)
+    found = solve(BilevelProblem("x*y1", g, "x", "y1 y2"), x, starts).y
+    assert np.abs(found - np.concatenate([x, 0 * x], axis=1)).max() <= 1e-15 * scale
 
 
 def test_a_start_that_is_moved_for_nothing_is_named_as_it_was_given() -> None:

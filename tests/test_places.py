@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_what_is_claimed_where_y_star_leaves(evidence: Any, measured: float, reg
     staying = placed(study_of(zoo.get("scalar").problem), PHI, result)
     assert staying.verdict is result.verdict
     assert staying.message == "m"
+
+
+def test_where_it_is_open_whether_y_star_stays_the_region_says_so() -> None:
+    result = judged("grad-Lipschitz", 1.0, 2.0, evidence="sampled", message="m")
+    study = study_of(zoo.get("logistic").problem)
+    found = placed(study, PHI, result)
+    assert 0.5 < study.undecided < 0.7
+    assert found.verdict is result.verdict
+    assert found.region == f"the box; for {study.undecided:.2g} of x it is not proved that y* stays in it"
+    assert placed(study, PHI, replace(result, region=WHOLE_X)).region == WHOLE_X
+    touching = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
+    assert 0 < study_of(touching).undecided < 0.01
+    assert placed(study_of(touching), PHI, result).region == "the box"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ __all__ = ["ALL_Y", "WHOLE_X", "placed"]
 WHOLE_X = "the whole box in x"
 ALL_Y = "all (x, y) of "  # followed by the name of a box: y* plays no part
 INSIDE = "the box"
+TOUCHED = 0.1  # of the box in x: pieces at its ends, which are not cut any further
 
 # what a family of statements is judged over, where its results do not say; see ``verify.statements``
 FAMILIES: Mapping[str, str] = MappingProxyType(
@@ -59,13 +60,20 @@ def placed(study: Study, module: str, result: CheckResult) -> CheckResult:
     known = FAMILIES.get(family, INSIDE)
     result = result if result.region else replace(result, region=known)
     about_phi = family not in FAMILIES and module.startswith("verify.statements.")
-    if not about_phi or _speaks_of_all_x(result) or not study.left_out:
+    if not about_phi or _speaks_of_all_x(result):
         return result
+    if not study.left_out:
+        return replace(result, region=result.region + _open(study.undecided))
     result = replace(result, region=f"{result.region}, where y* stays in it")
     if result.verdict is not Verdict.HOLDS:
         return result
     reason = f"y* leaves the box in y for {study.left_out}: nothing is said there; elsewhere it holds: {result.message}"
     return replace(result, verdict=Verdict.INCONCLUSIVE, message=reason)
+
+
+def _open(share: float) -> str:
+    """What is not proved of y*, said where it is more than the ends of the box, which y* may touch."""
+    return f"; for {share:.2g} of x it is not proved that y* stays in it" if share > TOUCHED else ""
 
 
 def _speaks_of_all_x(result: CheckResult) -> bool:

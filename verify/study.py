@@ -24,6 +24,7 @@ from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.readiness import compile_first
 
 if TYPE_CHECKING:
+    from verify.enclosures.y_coverage import Coverage
     from verify.phi_smoothness import Smoothness
     from verify.regularity import CertifiedConstants, Reading
     from verify.stationary import StationaryPoints
@@ -121,12 +122,26 @@ class Study:
         >>> study_of(zoo.get("scalar").problem).left_out
         ''
         """
+        return "" if self._coverage is None else self._coverage.left_out
+
+    @cached_property
+    def undecided(self) -> float:
+        """The share of the box in x for which y* is neither proved to stay in the box nor proved to leave it.
+
+        >>> from bilevel_sym import zoo
+        >>> study_of(zoo.get("scalar").problem).undecided
+        0.0
+        """
+        return 1.0 if self._coverage is None else self._coverage.open_share
+
+    @cached_property
+    def _coverage(self) -> Coverage | None:
         from verify.enclosures.y_coverage import coverage
 
         try:
-            return coverage(self.exact, self.box).left_out
+            return coverage(self.exact, self.box)
         except BilevelError:  # y* cannot be enclosed: what needs it says so
-            return ""
+            return None
 
     @cached_property
     def x_ends(self) -> tuple[Floats, Floats]:

@@ -29,7 +29,8 @@ SLACK = 1e-9  # of the box in y: what floats may be off by
 class Coverage:
     """The pieces of the box in x, (pieces, d) each end, that are proved to be outside, and those that are open.
 
-    ``point`` is an x, if one was met, at which y* is outside.
+    ``point`` is an x, if one was met, at which y* is outside; ``share`` and ``open_share`` are the parts of the box in
+    x that the pieces outside and the open ones make up.
     """
 
     names: tuple[str, ...]
@@ -37,6 +38,7 @@ class Coverage:
     undecided: tuple[Floats, Floats]
     point: Floats | None
     share: float
+    open_share: float
 
     @property
     def left_out(self) -> str:
@@ -70,7 +72,7 @@ def coverage(problem: BilevelProblem, box: Box) -> Coverage:
     names, d = tuple(s.name for s in problem.x), problem.d
     nothing = np.empty((0, d)), np.empty((0, d))
     if len(box) == d:
-        return Coverage(names, nothing, nothing, None, 0.0)
+        return Coverage(names, nothing, nothing, None, 0.0, 0.0)
     region = ExactBox(Box({name: box[name] for name in names}))
     low, high = np.array([[float(box[s.name][0]), float(box[s.name][1])] for s in problem.y]).T
     return _Search(names, PhiBoxes(problem), region, low, high).run()
@@ -100,10 +102,14 @@ class _Search:
                 break
             lower, upper = self._halved(lower, upper)
         out = tuple(np.concatenate(ends) for ends in zip(*gone, strict=True))
-        share = float(np.prod((out[1] - out[0]) / self._width, axis=1).sum())
         if len(out[0]) and self._point is None:
             self._point = middles(out[0], out[1])[0]
-        return Coverage(self._names, (out[0], out[1]), (lower, upper), self._point, share)
+        shares = self._share(*out), self._share(lower, upper)
+        return Coverage(self._names, (out[0], out[1]), (lower, upper), self._point, *shares)
+
+    def _share(self, lower: Floats, upper: Floats) -> float:
+        sides = np.where(upper > lower, upper - lower, 1.0) / self._width  # of an x that is fixed, all of it
+        return float(np.prod(sides, axis=1).sum())
 
     def _look(self, x: Floats) -> None:
         """Whether y* in floats is outside at one of these x."""
