@@ -603,6 +603,15 @@ def test_a_verdict_over_a_part_says_that_the_whole_box_breaks_the_assumption(tmp
     assert "(over the whole box Assumption 2.1 fails)" in result["message"]
 
 
+def test_memory_can_be_said_on_the_command_line() -> None:
+    few = run("verify", "zoo:scalar", "--claims", "hess-Lipschitz", "--memory", "100MB", "--format", "json")
+    (result,) = json.loads(few.stdout)["results"]
+    assert (result["verdict"], "and memory is 100 MB" in result["message"]) == ("INCONCLUSIVE", True)
+    wrong = run("verify", "zoo:scalar", "--memory", "much")
+    assert wrong.returncode == 2
+    assert "'much' is not a size\ntry: '2GB', '500 MB' or a number of bytes" in wrong.stderr
+
+
 def test_formulas_that_would_fill_a_screen_are_shown_by_their_blocks(tmp_path: Path) -> None:
     loss = "softplus(-w1 - 2*w2) + softplus(2*w1 - w2) + softplus(x)*(w1**2 + w2**2)/2"
     path = write(tmp_path / "ridge.toml", "softplus(w2 - 2*w1) + softplus(w1 - 3*w2)", loss, y="w1 w2")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from bilevel_sym.budget import EFFORTS
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.memory import bytes_of
 from bilevel_sym.plain_text import named
 
 if TYPE_CHECKING:
     from bilevel_sym.problem import BilevelProblem
 
-__all__ = ["as_point", "check_names", "effort", "load_problem", "one_of", "positive", "whole"]
+__all__ = ["as_point", "check_names", "effort", "load_problem", "memory", "one_of", "positive", "whole"]
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -76,6 +77,18 @@ def effort(text: str) -> float:
     except ArgumentTypeError:
         names = ", ".join(EFFORTS)
         raise ArgumentTypeError(f"{text[:40]!r} is not an effort\ntry: {names}, or a multiple such as 2") from None
+
+
+def memory(text: str) -> int:
+    """A size, in bytes.
+
+    >>> memory("500 MB")
+    500000000
+    """
+    try:
+        return bytes_of(text)
+    except InvalidProblem as error:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a size\ntry: {error.hint}") from None
 
 
 def one_of(*names: str) -> Callable[[str], str]:

@@ -8,7 +8,7 @@ from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.coverage import show_coverage
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.screen import Screen, tell_interrupted
-from bilevel_sym.cli.values import effort, load_problem, one_of, positive, whole
+from bilevel_sym.cli.values import effort, load_problem, memory, one_of, positive, whole
 
 __all__ = ["COMMAND"]
 
@@ -32,6 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="quick, default (about half a minute), thorough, or a multiple of the default; the same everywhere",
     )  # fmt: skip
     add("--seconds", metavar="S", type=positive, help="a limit for people in a hurry; what it cuts is INCONCLUSIVE")
+    add("--memory", metavar="SIZE", type=memory, default="2GB", help="what may be taken (default 2GB)")
     add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
     add("--coverage", action="store_true", help="what computes each statement of the paper, and what that says of it")
 
@@ -56,7 +57,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         problem = load_problem(options.problem)
     report = run(
         problem, claims=options.claims, rng=options.seed, effort=options.effort, seconds=options.seconds,
-        variant=options.variant, progress=screen.progress,
+        variant=options.variant, memory=options.memory, progress=screen.progress,
     )  # fmt: skip
     if options.format == "text":
         screen.show(report.to_text(width=screen.width))
