@@ -25,6 +25,7 @@ from bilevel_sym import __version__
 from bilevel_sym.checks import count
 from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidProblem
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.plain_text import named
 from bilevel_sym.solvers.algorithm import Run
 from bilevel_sym.solvers.checkpoint_file import Arrays, Saved, read_checkpoint, same_layout, write_checkpoint
 from bilevel_sym.solvers.local_minimum import LocalMinimum
@@ -135,6 +136,7 @@ class Keeper:
 
     def __init__(self, path: str | os.PathLike[str] | None, every: int) -> None:
         self._path, self._every = path, count("checkpoint_every", every)
+        self._name = "" if path is None else named(path)
         self.saved: Saved | None = None
         self._parts: dict[str, Remembers] = {}
         self._copy: tuple[int, Arrays] | None = None
@@ -160,7 +162,7 @@ class Keeper:
         if k > steps:
             differing.append(f"it has made {k} steps, and steps is {steps}")
         if differing:
-            raise CheckpointFailure(f"{self._path} is a checkpoint of another run: {'; '.join(differing)}")
+            raise CheckpointFailure(f"{self._name} is a checkpoint of another run: {'; '.join(differing)}")
 
     def begin(self, **parts: Remembers | None) -> int:
         """Take back what the file holds; the step to go on from, 0 without one."""
@@ -179,7 +181,7 @@ class Keeper:
                 part.recall(_under(f"{name}.", arrays))
             self._ledger.recall_past(k, _under(PAST, arrays))
         except ValueError:
-            raise CheckpointFailure(f"{self._path} does not hold what this run remembers") from None
+            raise CheckpointFailure(f"{self._name} does not hold what this run remembers") from None
         self._written, self.saved = k, None
         return k
 

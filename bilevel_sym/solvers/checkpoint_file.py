@@ -23,7 +23,7 @@ from bilevel_sym.errors import CheckpointFailure
 from bilevel_sym.plain_text import named
 from bilevel_sym.writing import write
 
-__all__ = ["Arrays", "Saved", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Arrays", "Saved", "read_checkpoint", "same_layout", "write_checkpoint"]
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 About: TypeAlias = dict[str, Any]
