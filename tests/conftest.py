@@ -3,10 +3,16 @@
 import gc
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-# symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+# symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs; and to explain a failure
+# takes a hundred examples more, which ``find`` spends on every success
+_COMMON = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "print_blob": True,
+    "phases": [phase for phase in Phase if phase is not Phase.explain],
+}
 settings.register_profile("dev", max_examples=15, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("ci", max_examples=25, derandomize=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("thorough", max_examples=1000, **_COMMON)  # type: ignore[arg-type]

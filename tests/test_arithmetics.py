@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import settings
+from helpers import THOROUGH
 
 from bilevel_sym.tape import balls, intervals, multiprecision
 from bilevel_sym.tape.intervals import Array, Pair
@@ -173,7 +173,7 @@ def test_results_contain_the_true_values() -> None:
 
 @pytest.mark.slow
 def test_results_contain_the_true_values_at_length() -> None:
-    if settings().max_examples < 1000:
+    if not THOROUGH:
         pytest.skip("only with --hypothesis-profile=thorough")
     assert containment_checks(200_000, seed=1) >= 200_000
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import earned, random_problem
-from hypothesis import settings
+from helpers import THOROUGH, earned, random_problem
 
 import verify
 from bilevel_sym import BilevelProblem, zoo
@@ -30,7 +29,7 @@ FALSE_IN_THE_ZOO = {
     "tube": {"assu:bilevel", "eq: tube_f"},
     "tube_printed": {"assu:bilevel", "eq: tube_f", "unlabelled:tube-domain"},
 }
-RANDOM = 500 if settings().max_examples > 100 else 40  # all of them with --hypothesis-profile=thorough
+RANDOM = 500 if THOROUGH else 20
 TOY = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)}, name="toy")
 
 
