@@ -166,6 +166,7 @@ def test_what_is_not_in_the_grammar_is_refused(text: str) -> None:
         read()
 
 
+@pytest.mark.slow
 def test_norms_of_tensors_are_bounded_and_not_by_much() -> None:
     """Against the largest value over many directions, for tensors of every order that is used."""
     import numpy as np

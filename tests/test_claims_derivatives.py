@@ -154,6 +154,7 @@ def test_thin_boxes_and_boxes_in_x_alone(box: dict[str, Any]) -> None:
 # ---- misprints and sharper constants ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_print_bounds_the_lower_gradient_without_reason() -> None:
     assert one(zoo.get("scalar").problem, "pro:bounds", "lower gradient", variant="printed").verdict is Verdict.VIOLATED
     # where g = -f it follows

@@ -287,6 +287,7 @@ def test_orders_of_known_expressions() -> None:
     assert growth.Order.of(t**2 - t**2 / (1 + 1 / t)).kappa == sp.Rational(1, 2)  # where terms cancel
 
 
+@pytest.mark.slow
 def test_the_printed_count_of_products_is_too_small() -> None:
     printed = results("eq:stoc-sample-com", studied("stochastic_noise", "printed"))
     assert printed["HV_g"].verdict is Verdict.VIOLATED

@@ -178,6 +178,7 @@ def test_after_the_command_nothing_is_compiled_any_more(tmp_path: Path) -> None:
     assert run("-c", WORK, NUMBA_CACHE_DIR=str(tmp_path)) == "[]"
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_it() -> None:
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")

@@ -37,6 +37,7 @@ def test_the_binomial_tail_against_all_outcomes(rows: int, eps: Fraction) -> Non
     assert lemmas._off(rows, eps) == Fraction(off, 2**rows)
 
 
+@pytest.mark.slow
 def test_the_failure_of_many_entries_against_a_draw() -> None:
     """n = 2000 entries, 89 rows: the share of matrices with a bad entry, by the tail and by 4000 drawn matrices."""
     tail = float(lemmas._off(89, Fraction(1, 2)))
@@ -66,6 +67,7 @@ def test_chebyshev_is_enough_for_every_rare_sample() -> None:
         assert fails <= delta
 
 
+@pytest.mark.slow
 def test_the_matrix_of_a_tensor_has_at_most_the_root_of_the_dimension_times_its_norm() -> None:
     """In floats, for random symmetric tensors: the norm as a form by many starts, that of the matrix by its SVD."""
     rng = np.random.default_rng(1)
@@ -114,6 +116,7 @@ def test_too_few_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- counts and moments ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_step_that_shares_its_batch_with_the_check_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of(zoo.get("stochastic_noise").problem)
 

@@ -276,6 +276,7 @@ def test_a_box_in_x_alone_gets_the_range_of_the_solution() -> None:
     assert 2.0 <= certified.brackets["ell"].upper < 2.3
 
 
+@pytest.mark.slow
 def test_a_solution_that_is_not_enclosed_is_refused() -> None:
     problem = BilevelProblem("x*y", "y**4 - x*y", "x", "y")
     with pytest.raises(CertificateFailure, match="not enclosed"):

@@ -251,6 +251,7 @@ def test_a_box_of_one_value_says_so_where_a_run_would_need_room() -> None:
     assert "one value" in result.message
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_its_code_says_whether_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz"]) == 0
     assert "HOLDS" in capsys.readouterr().out

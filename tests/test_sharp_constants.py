@@ -374,6 +374,7 @@ def test_smaller_sharp_constants_are_refuted(
     assert judged(make(), label, part).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_the_formula_of_the_joint_reading_is_false_for_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted defect: kappa in place of 1 + kappa whatever the reading; the corner of the extremal problem refutes it."""
     monkeypatch.setattr(Constants, "stretch", property(lambda self: self.kappa))

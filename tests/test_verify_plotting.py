@@ -205,6 +205,7 @@ def overlaps(ax: Any) -> int:
     return sum(a.overlaps(b) for a, b in pairwise(boxes))
 
 
+@pytest.mark.slow
 def test_a_hundred_rows_can_be_read() -> None:
     import matplotlib as mpl
     from matplotlib import pyplot

@@ -476,6 +476,7 @@ def wanted_eigenvalues(spectrum: Any, n: int) -> list[Any]:
     return [1 + (spectrum - 1) * Fraction(i, n - 1) for i in range(n)] if n > 1 else [spectrum]
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(1, 4), SPECTRA, st.integers(0, 2**40))
 def test_quadratics_are_what_they_say(d: int, n: int, spectrum: Any, seed: int) -> None:
     n = len(spectrum) if isinstance(spectrum, tuple) else n
