@@ -247,7 +247,7 @@ def slopes(study: Study, saddle: Saddle, pace: Pace = PERTURBED) -> list[Saddle]
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("saddle", d=2).problem)
+    >>> study = study_of(zoo.get("minimax_wells").problem)
     >>> beside = slopes(study, saddles(study).found[0])
     >>> len(beside), all(0 < at.slope <= at.goal.eps for at in beside)
     (3, True)
