@@ -164,10 +164,27 @@ PIECES = (
 )  # fmt: skip
 
 
+SHAPES = (
+    "({a}) + ({b})", "({a}) - ({b})", "({a})*({b})", "({a})/({b})", "({a})**{k}", "({a})**(-{k})", "({a})**(1/{k})",
+    "exp({a})", "log({a})", "sqrt({a})", "sin({a})", "tan({a})", "tanh({a})", "cosh({a})", "abs({a})", "sign({a})",
+    "max({a}, {b})", "min({a}, {b})", "softplus({a})", "sigmoid({a})", "Piecewise(({a}, x < {b}), ({b}, True))",
+)  # fmt: skip
+LEAVES = ("x", "y", "0", "1", "-1", "1/3", "1e300", "1e-300", "0.1", "pi", "E", "(x - x)", "10**40")
+
+
+def _well_formed(rng: random.Random, depth: int) -> str:
+    """What the grammar can read, though it may mean nothing: divisions by zero, towers, domains without a point."""
+    if depth == 0:
+        return rng.choice(LEAVES)
+    a, b = (_well_formed(rng, rng.randrange(depth)) for _ in "ab")
+    return rng.choice(SHAPES).format(a=a, b=b, k=rng.choice((2, 3, 7, 40)))
+
+
 def texts(count: int, rng: random.Random) -> Iterator[Failure]:
     """Hostile texts: each is a problem, all of whose formulas are written, or one typed error."""
     for _ in range(count):
-        text = "".join(rng.choices(PIECES, k=rng.randint(1, 40)))
+        broken = "".join(rng.choices(PIECES, k=rng.randint(1, 40)))
+        text = broken if rng.random() < 0.25 else _well_formed(rng, rng.randint(1, 5))
         g = rng.choice([text, f"y**2/2 + ({text})", f"exp({text})*y**2"])
         try:
             found = derive(BilevelProblem(rng.choice(["x*y", text]), g, "x", "y"))

@@ -97,10 +97,7 @@ def _expand(expression: sp.Expr) -> sp.Expr:
 
 def _fractions(expression: sp.Expr) -> list[sp.Expr]:
     """The expression over one denominator, cancelled and factored, if both parts stay small."""
-    if any(
-        isinstance(node, sp.Pow) and node.exp.is_Integer and abs(node.exp) > MAX_DEGREE
-        for node in postorder(expression)
-    ):
+    if any(_of_high_degree(node) for node in postorder(expression)):
         return []
     together = sp.together(expression)
     numerator, denominator = sp.fraction(together)
@@ -114,6 +111,14 @@ def _fractions(expression: sp.Expr) -> list[sp.Expr]:
     top, bottom = sp.fraction(cancelled)
     small = expanded_terms(bottom) <= 12  # factoring long polynomials is the one step that can be slow
     return [together, cancelled, *([top / sp.factor(bottom)] if small else [])]
+
+
+def _of_high_degree(node: sp.Basic) -> bool:
+    """Whether polynomials would have a high degree in this power: exp(1000*y) is exp(y)**1000 to them."""
+    if not isinstance(node, (sp.Pow, sp.exp)):
+        return False
+    numbers = node.exp.atoms(sp.Rational)
+    return any(max(abs(number.p), number.q) > MAX_DEGREE for number in numbers)
 
 
 def _generators(expression: sp.Expr) -> set[sp.Expr]:

@@ -141,6 +141,14 @@ def test_long_maxima_and_high_powers_are_quick() -> None:
     assert work < 20_000_000
 
 
+@pytest.mark.parametrize("power", [10**40, sp.Rational(3602879701896397, 36028797018963968), 3000])
+def test_a_power_of_an_exponential_is_no_polynomial_of_that_degree(power: sp.Rational) -> None:
+    # DEFECT: exp(1e40*a) was exp(a)**(1e40) to SymPy's polynomials, which are lists of all their coefficients
+    expression = 1 / (sp.exp((power + b) / (1 + a)) * b**2 + 1)
+    assert calls_of(lambda: tidy(expression)) < 200_000
+    assert tidy(expression) == expression
+
+
 def test_tidy_leaves_bombs_alone() -> None:
     bomb = ((a + b + 1) ** 64 + 1) ** 64
     assert tidy(bomb) is bomb
