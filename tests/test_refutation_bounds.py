@@ -10,7 +10,7 @@ import sympy as sp
 import test_soundness as soundness
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.tape import intervals, seams
+from bilevel_sym.tape import crossing, intervals
 from bilevel_sym.tape.contact import LIMIT
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import Split
@@ -24,7 +24,7 @@ x, y = sp.symbols("x y", real=True)
 
 def test_edges_that_are_believed_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were every contact believed, |y|^3 would get a nu, which difference quotients of g_yyy refute."""
-    monkeypatch.setattr(seams, "contact", lambda *_: LIMIT)
+    monkeypatch.setattr(crossing, "contact", lambda *_: LIMIT)
     problem = BilevelProblem(x * y, y**2 - x * y + abs(y) ** 3 / 10, [x], [y], box={"x": (-1, 1), "y": (-1, 1)})
     claimed = float(constants(problem).valid.nu)
     third = sp.lambdify(y, sp.diff(y**3 / 10, y, 3))

@@ -17,7 +17,7 @@ from bilevel_sym.engine import Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.kernels.arguments import Shape, of_the_batch
 from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import orders_of
+from bilevel_sym.tape.patterns import needed_by
 from bilevel_sym.tape.scalars import BALLS
 
 __all__ = ["LOWER", "Kinks"]
@@ -50,7 +50,7 @@ class Kinks:
         """
         if self._patterns is None or not len(points):
             return {}
-        need, d = orders_of(names), self._model.d
+        need, d = needed_by(names), self._model.d
         lower, upper = points.copy(), points.copy()
         if solved:
             reach = NEAR * np.maximum(np.abs(points[:, d:]).max(axis=1, keepdims=True), 1.0)

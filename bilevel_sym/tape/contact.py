@@ -4,34 +4,27 @@ A formula D has contact r with the zeros of an edge e where D and all its deriva
 proofs are tried. D = e**(r + 1) q with polynomials in the variables and in the other functions that occur. And, where
 e is linear, e = a z + ..., the derivatives of D by z vanish identically once z is put in from e = 0: derivatives along
 the edge then vanish too, and z leads across it.
+
+All of this is said of points at which D and what it is made of exist. Where it is seen that a function in D has its
+pole, or the end of its domain, all over the edge, nothing is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from math import comb
-from typing import Any
-
-import flint
+from collections.abc import Iterable, Mapping
 
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.tape.autodiff import directional
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant, total
+from bilevel_sym.tape.polynomials import Ring, TooLarge, is_zero
 from bilevel_sym.tape.rewriting import again, as_it_is, rewritten
+from bilevel_sym.tape.signs import is_number, sign_of
 
-__all__ = ["LIMIT", "contact"]
+__all__ = ["LIMIT", "contact", "has_poles", "is_partial"]
 
 LIMIT = 5  # no question asks for more: fourth derivatives, their existence, and one to spare
-MAX_TERMS = 4_000  # of a polynomial
-MAX_GENERATORS = 60
 MAX_NODES = 20_000  # below a difference whose derivatives are taken
 SINGULAR = ("rpow", "log", "tan")
-
-Polynomial = Any  # flint.fmpq_mpoly, which has no type stubs
-
-
-class _TooLarge(Exception):
-    """The polynomial would have too many terms."""
 
 
 def contact(graph: Graph, difference: Form, edge: Form) -> int:
@@ -47,10 +40,28 @@ def contact(graph: Graph, difference: Form, edge: Form) -> int:
     difference, edge = _opened(graph, difference), _opened(graph, edge)
     if not difference.terms:
         return LIMIT if not difference.constant else -1
+    if _no_number(graph, difference):
+        return -1
     found = _by_division(graph, difference, edge)
-    if found < LIMIT and edge.terms and all(graph.op[node] == "var" for node in edge.terms):
-        found = max(found, _by_derivatives(graph, difference, edge))
+    if found < LIMIT and (solved := _solved(graph, edge)) is not None:
+        found = max(found, _by_derivatives(graph, difference, *solved))
     return found
+
+
+def is_partial(graph: Graph, node: int) -> bool:
+    """Whether an operation has poles, or an end of its domain.
+
+    >>> graph = Graph(1)
+    >>> [is_partial(graph, graph.atom(graph.power(graph.variables[0], k))) for k in (2, -2)]
+    [False, True]
+    """
+    return graph.op[node] in SINGULAR or (graph.op[node] == "ipow" and graph.parameter[node][0] < 0)
+
+
+def _no_number(graph: Graph, form: Form) -> bool:
+    """Whether a constant in the formula has no value: then it holds nowhere."""
+    partial = (n for n in graph.reachable(form.terms) if is_partial(graph, n) and not graph.support[n])
+    return any(not is_number(graph, node) for node in partial)
 
 
 def _opened(graph: Graph, form: Form) -> Form:
@@ -60,85 +71,16 @@ def _opened(graph: Graph, form: Form) -> Form:
     return form
 
 
-# ---- polynomials -------------------------------------------------------------------------------------------
-
-
-class _Ring:
-    """Polynomials in the variables and in all functions that are not sums, products or powers."""
-
-    def __init__(self, graph: Graph, forms: Iterable[Form]) -> None:
-        self.graph, self._done = graph, dict[int, Polynomial]()
-        self.opaque = [n for n in self._below(forms) if self._parts(n) is None]
-        if len(self.opaque) > MAX_GENERATORS:
-            raise _TooLarge
-        ring = flint.fmpq_mpoly_ctx.get([f"g{k}" for k in range(max(1, len(self.opaque)))], flint.Ordering.degrevlex)
-        self._one = ring.constant(1)
-        self._done |= dict(zip(self.opaque, ring.gens(), strict=False))
-
-    def _parts(self, node: int) -> tuple[int, ...] | None:
-        """The arguments of a sum, a product or a whole power; None for a generator."""
-        op = self.graph.op[node]
-        polynomial = op in ("lin", "mul") or (op == "ipow" and self.graph.parameter[node][0] > 0)
-        return self.graph.args[node] if polynomial else None
-
-    def _below(self, forms: Iterable[Form]) -> list[int]:
-        seen: set[int] = set()
-        stack = [node for form in forms for node in form.terms]
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                stack.extend(self._parts(node) or ())
-        return sorted(seen)
-
-    def __call__(self, form: Form) -> Polynomial:
-        for node in self._below([form]):
-            if node not in self._done:
-                self._done[node] = self._value(node)
-        return self._sum(form)
-
-    def _sum(self, form: Form) -> Polynomial:
-        result = self._one * form.constant
-        for node, c in form.terms.items():
-            result += self._done[node] * c
-        return result
-
-    def _value(self, node: int) -> Polynomial:
-        graph = self.graph
-        if graph.op[node] == "lin":
-            return self._sum(graph.form(node))
-        first = self._done[graph.args[node][0]]
-        if graph.op[node] == "mul":
-            second = self._done[graph.args[node][1]]
-            _afford(len(first) * len(second))
-            return first * second
-        (power,) = graph.parameter[node]
-        _afford(comb(len(first) + power - 1, power) if power < 100 or len(first) < 2 else MAX_TERMS + 1)
-        return first**power
-
-
-def _afford(terms: int) -> None:
-    if terms > MAX_TERMS:
-        raise _TooLarge
-
-
-def _is_zero(graph: Graph, form: Form) -> bool:
-    """Whether the form is zero as a polynomial in its generators."""
-    if not form.terms:
-        return not form.constant
-    try:
-        return bool(_Ring(graph, [form])(form).is_zero())
-    except _TooLarge:
-        return False
+# ---- by division -------------------------------------------------------------------------------------------
 
 
 def _by_division(graph: Graph, difference: Form, edge: Form) -> int:
     try:
-        ring = _Ring(graph, [difference, edge])
+        ring = Ring(graph, [difference, edge])
         left, divisor = ring(difference), ring(edge)
-        if _singular(graph, ring.opaque, edge):
-            return -1
-    except _TooLarge:
+    except TooLarge:
+        return -1
+    if has_poles(graph, ring.opaque, edge):
         return -1
     if left.is_zero():
         return LIMIT
@@ -151,28 +93,53 @@ def _by_division(graph: Graph, difference: Form, edge: Form) -> int:
     return LIMIT
 
 
-def _singular(graph: Graph, nodes: Sequence[int], edge: Form) -> bool:
-    """Whether one of the functions has its pole, or the end of its domain, on the edge: then a factor says nothing."""
+def has_poles(graph: Graph, nodes: Iterable[int], edge: Form) -> bool:
+    """Whether one of the functions, or one inside them, may have its pole or the end of its domain all over the edge.
+
+    >>> graph = Graph(2)
+    >>> x, y = graph.variables
+    >>> [has_poles(graph, graph.power(base, -1).terms, x) for base in (x, y, graph.apply("exp", x) - UNIT)]
+    [True, False, True]
+    """
     for node in graph.reachable(nodes):
-        op = graph.op[node]
-        if op not in SINGULAR and not (op == "ipow" and graph.parameter[node][0] < 0):
+        if not is_partial(graph, node):
             continue
-        argument = graph.form(graph.args[node][0])
-        ring = _Ring(graph, [argument, edge])
-        divisor = ring(edge)
-        if op == "tan" or divisor.is_constant() or divmod(ring(argument), divisor)[1].is_zero():
+        if not graph.support[node]:
+            if not is_number(graph, node):
+                return True
+        elif graph.op[node] == "tan" or _vanishes_on(graph, graph.form(graph.args[node][0]), edge):
             return True
     return False
+
+
+def _vanishes_on(graph: Graph, form: Form, edge: Form) -> bool:
+    """Whether the form is zero all over the edge; yes, where it is too large to tell."""
+    try:
+        ring = Ring(graph, [form, edge])
+        divisor = ring(edge)
+        if divisor.is_constant() or divmod(ring(form), divisor)[1].is_zero():
+            return True
+    except TooLarge:
+        return True
+    solved = _solved(graph, edge)
+    return solved is not None and _vanishes_at(graph, form, *solved, otherwise=True)
 
 
 # ---- across a linear edge ----------------------------------------------------------------------------------
 
 
-def _by_derivatives(graph: Graph, difference: Form, edge: Form) -> int:
-    across = min(edge.terms)
+def _solved(graph: Graph, edge: Form) -> tuple[int, Form] | None:
+    """A variable that leads across the edge, and what it is there; None where the edge is not linear."""
+    variables = [node for node in edge.terms if graph.op[node] == "var"]
+    if not variables or any(graph.support[node] for node in edge.terms.keys() - set(variables)):
+        return None
+    across = min(variables)
     slope = edge.terms[across]
     rest = {node: -c / slope for node, c in edge.terms.items() if node != across}
-    solved = Form(-edge.constant / slope, rest)
+    return across, Form(-edge.constant / slope, rest)
+
+
+def _by_derivatives(graph: Graph, difference: Form, across: int, solved: Form) -> int:
     form = difference
     for order in range(LIMIT + 1):
         if len(graph.reachable(form.terms)) > MAX_NODES or not _vanishes_at(graph, form, across, solved):
@@ -183,11 +150,11 @@ def _by_derivatives(graph: Graph, difference: Form, edge: Form) -> int:
     return LIMIT
 
 
-def _vanishes_at(graph: Graph, form: Form, variable: int, value: Form) -> bool:
+def _vanishes_at(graph: Graph, form: Form, variable: int, value: Form, *, otherwise: bool = False) -> bool:
     try:
-        return _is_zero(graph, _at(graph, form, variable, value))
+        return is_zero(graph, _at(graph, form, variable, value))
     except InvalidProblem:  # a division by zero all over the edge
-        return False
+        return otherwise
 
 
 def _at(graph: Graph, form: Form, variable: int, value: Form) -> Form:
@@ -206,16 +173,17 @@ def _at(graph: Graph, form: Form, variable: int, value: Form) -> Form:
 
 def _refuse_singular(graph: Graph, node: int, there: Mapping[int, Form]) -> None:
     """Nothing is said of a formula with a pole all over the edge, or beyond the domain: zero times it is no number."""
-    op = graph.op[node]
-    if op not in SINGULAR:
+    if not is_partial(graph, node):
         return
-    argument = there[graph.args[node][0]]
+    op, argument = graph.op[node], there[graph.args[node][0]]
     if op == "tan":
         turns = _half_turns(graph, argument)
         outside = turns is not None and turns % 2 == 1
+    elif any(graph.support[n] for n in argument.terms):
+        outside = is_zero(graph, argument)
     else:
-        closed = op == "rpow" and graph.parameter[node][0] > 0
-        outside = argument.is_constant and (argument.constant < 0 or (argument.constant == 0 and not closed))
+        sign, closed = sign_of(graph, argument), op == "rpow" and graph.parameter[node][0] > 0
+        outside = sign is None or (sign < 0 and op != "ipow") or (sign == 0 and not closed)
     if outside:
         raise InvalidProblem("the formula is not defined on the edge")
 

@@ -26,7 +26,7 @@ from bilevel_sym.tape.seams import Seams
 if TYPE_CHECKING:
     from bilevel_sym.tape.model import Model
 
-__all__ = ["PARTS", "Need", "PatternProgram", "Patterns", "Split", "orders_of", "parts_of"]
+__all__ = ["PARTS", "Need", "PatternProgram", "Patterns", "Split", "needed_by", "order_needed", "parts_of"]
 
 MOST_BOTH = 5  # edges of one box that are taken both ways; of more, the hull of both values is taken node by node
 
@@ -38,18 +38,19 @@ GUARD = "guard of "
 PARTS = tuple((function, axes) for function in "fg" for axes in ("", "x", "y", "xy"))
 """f and g, and the sums of those of their terms that depend on x, on y, and on both: derivatives see no others."""
 
-Need = Mapping[tuple[str, str], int]
+Need = Mapping[tuple[str, str], frozenset[str]]
+"""For each part that is asked for, the axes of its derivatives; none where the value alone is meant."""
 
 
-def orders_of(names: Iterable[str]) -> Need:
-    """How many derivatives of which parts of f and g the blocks take; 0 where the value alone is meant.
+def needed_by(names: Iterable[str]) -> Need:
+    """Which derivatives of which parts of f and g the blocks take.
 
-    >>> orders_of(["f_xx", "f_x", "g_xxy"])
-    {('f', 'x'): 2, ('g', 'xy'): 3}
-    >>> orders_of(["L_xx", "g"])
-    {('f', 'x'): 2, ('g', 'xy'): 3, ('g', ''): 0}
+    >>> {part: sorted(axes) for part, axes in needed_by(["f_xx", "f_x", "g_xxy"]).items()}
+    {('f', 'x'): ['x', 'xx'], ('g', 'xy'): ['xxy']}
+    >>> {part: sorted(axes) for part, axes in needed_by(["L_xx", "g"]).items()}
+    {('f', 'x'): ['xx'], ('g', 'xy'): ['xxy'], ('g', ''): ['']}
     """
-    need: dict[tuple[str, str], int] = {}
+    need: dict[tuple[str, str], frozenset[str]] = {}
     special = {"q": ("f_zzz", "g_zzzy"), "r": ("g_zzy",), "g_yy_v": ("g_yy",), "g_xy_v": ("g_xy",)}
     for name in names:
         function, _, axes = name.partition("_")
@@ -57,8 +58,28 @@ def orders_of(names: Iterable[str]) -> Need:
         for part in parts:
             function, _, axes = part.partition("_")
             key = function, "".join(axis for axis in "xy" if axis in axes)
-            need[key] = max(need.get(key, 0), len(axes))
+            need[key] = need.get(key, frozenset()) | {axes}
     return need
+
+
+def order_needed(function: str, axes: str, along: str, *, exists: bool) -> int:
+    """How often a function must be continuously differentiable across an edge, for one of its derivatives.
+
+    Only derivatives by variables that the edge depends on (``along``) lead across it: if two formulas agree up to some
+    order wherever x = 0, then so do their derivatives by y. That the derivative ``exists`` asks for as many as lead
+    across. As a bound of how fast those change that have one axis less it asks for as many as these have. Of g beyond
+    the second order only derivatives of g_y are ever meant: one y is not left out.
+
+    >>> order_needed("g", "xxy", "xy", exists=True), order_needed("g", "xxy", "x", exists=True)
+    (3, 2)
+    >>> order_needed("g", "xxy", "xy", exists=False), order_needed("g", "xxy", "x", exists=False)
+    (2, 1)
+    """
+    across = [axis in along or axis == "z" for axis in axes]
+    if exists:
+        return sum(across)
+    left_out = across[:-1] if function == "g" and len(axes) > 2 and axes[-1] == "y" else across
+    return sum(across) - all(left_out)
 
 
 def parts_of(graph: Graph, f: Form, g: Form, x: Sequence[int], y: Sequence[int]) -> list[Form]:
@@ -110,7 +131,7 @@ class Patterns:
     >>> from bilevel_sym.tape.model import Model
     >>> x, y = sp.symbols("x y")
     >>> patterns = Model(abs(x)**3 + y, y**2, [x], [y]).patterns
-    >>> need = orders_of(["f_xxx"])
+    >>> need = needed_by(["f_xxx"])
     >>> split = patterns.split(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([[2.0, 0.0], [1.0, 0.0]]), need)
     >>> split.owner.tolist(), split.lower[:, 2:].tolist()
     ([0, 1, 1], [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
@@ -133,14 +154,26 @@ class Patterns:
     def allowed(self, need: Need, *, exists: bool = False) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which edges matter, and at which the functions are smooth enough.
 
-        A derivative of order k as a bound of how fast those of order k - 1 change asks for k - 1 continuous ones;
-        that it ``exists`` at a point on the edge, for k.
+        For derivatives as bounds of how fast others change, or so that they exist (``exists``) at points on the edge.
         """
         involved, orders = self._tables
         wanted = np.array([part in need for part in PARTS])
-        least = np.array([need.get(part, 0) for part in PARTS]) - (0 if exists else 1)
-        matters = (involved & wanted).any(axis=1)
-        return matters, np.asarray(((orders >= least) | ~wanted).all(axis=1))
+        least = {along: [self._least(part, need, along, exists) for part in PARTS] for along in set(self._along)}
+        enough = orders >= np.array([least[along] for along in self._along])
+        return (involved & wanted).any(axis=1), np.asarray(enough.all(axis=1))
+
+    @staticmethod
+    def _least(part: tuple[str, str], need: Need, along: str, exists: bool) -> int:
+        orders = [order_needed(part[0], axes, along, exists=exists) for axes in need.get(part, ())]
+        return max(orders, default=-1)
+
+    @cached_property
+    def _along(self) -> list[str]:
+        """The axes that each edge depends on."""
+        axes = {"x": self.model.x, "y": self.model.y}
+        masks = {axis: sum(1 << v for v in variables) for axis, variables in axes.items()}
+        supports = [self.support([k]) for k in range(len(self.seams.edges))]
+        return ["".join(axis for axis, mask in masks.items() if bits & mask) for bits in supports]
 
     def support(self, edges: Iterable[int]) -> int:
         """The variables that these edges depend on, as bits."""
@@ -172,9 +205,15 @@ class Patterns:
         return np.where(low > 0, 1, np.where(high < 0, -1, 0))
 
     def touched(self, lower: Floats, upper: Floats, need: Need) -> NDArray[np.bool_]:
-        """The edges, (boxes, edges), that have no sign over a box and at which what is needed may not exist."""
-        matters, enough = self.allowed(need, exists=True)
-        return np.asarray((self._sides(lower, upper, False) == 0) & (matters & ~enough))
+        """The edges, (boxes, edges), that have no sign over a box and at which what is needed may not exist.
+
+        That the pieces agree says nothing where one of them has a pole, and the other is the one that counts.
+        """
+        _, enough = self.allowed(need, exists=True)
+        wanted = np.array([part in need for part in PARTS])
+        involved = self._tables[0] & wanted
+        hidden = (involved & np.array(self.seams.partial)).any(axis=1)
+        return np.asarray((self._sides(lower, upper, False) == 0) & (involved.any(axis=1) & ~enough | hidden))
 
     def rough(self, points: Floats, need: Need) -> NDArray[np.bool_]:
         """Which points (points, inputs) lie on an edge, or next to it, where what is needed may not exist."""
@@ -240,7 +279,7 @@ class PatternProgram(ScalarProgram):
 
     def __init__(self, patterns: Patterns, names: Sequence[str]) -> None:
         model = patterns.model
-        self._patterns, self._need, self._edges = patterns, orders_of(names), patterns.in_balls()
+        self._patterns, self._need, self._edges = patterns, needed_by(names), patterns.in_balls()
         outputs: dict[str, Any] = {name: model.block(name) for name in names}
         for function in "fg":
             guards = patterns.guards({part: order for part, order in self._need.items() if part[0] == function})

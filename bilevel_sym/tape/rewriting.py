@@ -73,8 +73,18 @@ def substituted(graph: Graph, forms: Sequence[Form], values: Mapping[int, Form])
     {0: 3}
     """
     wanted = sum(1 << v for v in values)
+    there = _Unless(graph)
+    for node in graph.reachable({k for form in forms for k in form.terms}, support=wanted):
+        there[node] = values[node] if node in values else again(graph, node, graph, there)
+    return [total([Form(form.constant, {}), *(there[k].scaled(c) for k, c in form.terms.items())]) for form in forms]
 
-    def rule(node: int, there: Mapping[int, Form]) -> Form | None:
-        return values.get(node) if graph.support[node] & wanted else as_it_is(graph, node)
 
-    return rewritten(graph, forms, graph, rule)
+class _Unless(dict[int, Form]):
+    """What stands for nodes: themselves, unless something is put in."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, node: int) -> Form:
+        return as_it_is(self._graph, node)

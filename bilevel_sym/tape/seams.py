@@ -5,30 +5,33 @@ gets two switches, numbers that are 0 or 1: [e < 0] and [e <= 0]. With them as f
 smooth formula for each way to set them. If the formulas on both sides of an edge agree up to order r wherever the edge
 is zero (whatever the other switches are, unless they are certain there), the function is r times continuously
 differentiable across it: the difference, cut off at the edge, is o(t^r). And its derivatives of order r + 1, which
-exist on both sides, bound how fast those of order r change.
+exist on both sides, bound how fast those of order r change. How closely they agree is found by ``crossing``.
+
+This holds wherever the formulas of both sides exist. A piece such as y**4/x may have its pole on the edge, hidden by
+the other piece: see ``partial``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from flint import fmpq
 
-from bilevel_sym.tape.contact import LIMIT, contact
+from bilevel_sym.tape.contact import LIMIT, is_partial
+from bilevel_sym.tape.crossing import Crossing, Layout, Parallels, switching
 from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, constant
-from bilevel_sym.tape.rewriting import rewritten, substituted
+from bilevel_sym.tape.rewriting import rewritten
+from bilevel_sym.tape.signs import is_number
 
 __all__ = ["Seams", "find_seams"]
 
-MAX_CASES = 256  # ways to set the other switches at one edge
 MAX_WORK = 2_000_000  # edges times nodes: beyond it nothing is proved of any edge
 SWITCHES = frozenset(("abs", "sign", "min", "max", "lt", "le"))
 CONTINUOUS = frozenset(("abs", "min", "max"))
 
 Key = tuple[tuple[int, str], ...]
-State = int  # the sign of an edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,7 @@ class Seams:
     graph: Graph
     functions: tuple[Form, ...]
     first: int
+    _given: Graph
     _moved: tuple[Form, ...]
     _proper: tuple[bool, ...]
 
@@ -65,80 +69,41 @@ class Seams:
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """For each function and edge, up to which order it is proved to be continuously differentiable there.
 
-        -1: perhaps a jump. The largest number that is ever given is LIMIT.
+        -1: perhaps a jump. The largest number that is ever given is LIMIT. Said of points of the edge at which the
+        formulas of both sides exist.
         """
         if len(self.edges) * len(self.graph) > MAX_WORK:
             return tuple(tuple(LIMIT if not hit else -1 for hit in map(bool, self._hits(f))) for f in self.functions)
-        known: dict[Key, tuple[int, ...]] = {}
-        rows = []
-        for form in self.functions:
-            key = tuple((n, str(c)) for n, c in sorted(form.terms.items()))
-            if key not in known:
-                known[key] = tuple(self._order(form, k) for k in range(len(self.edges)))
-            rows.append(known[key])
-        return tuple(rows)
+        known: dict[tuple[int, Key], int] = {}
+        return tuple(tuple(self._order(form, k, known) for k in range(len(self.edges))) for form in self.functions)
 
-    def _hits(self, form: Form) -> list[int]:
-        """For each edge, its switches among what the form depends on."""
-        support = 0
-        for node in form.terms:
-            support |= self.graph.support[node]
-        return [support >> self.switches(k)[0] & 3 for k in range(len(self.edges))]
-
-    def _order(self, form: Form, k: int) -> int:
-        form = self._switching(form, k)
+    def _order(self, form: Form, k: int, known: dict[tuple[int, Key], int]) -> int:
+        mask = sum(1 << v for v in self.switches(k))
+        form = switching(self.graph, form, mask)
         if not form.terms:
             return LIMIT
         if not self._proper[k]:
             return -1
-        below, above = (self._set([form, self._moved[k]], k, state) for state in (-1, 1))
-        least, cases = LIMIT, 0
-        questions = [(above[0] - below[0], below[1], LIMIT)]
-        if self._hits(form)[k] == 3:  # on the edge itself there may be a third value
-            on = self._set([form], k, 0)[0]
-            questions.append((on - below[0], below[1], 0))
-        for difference, edge, most in questions:
-            for leaf, at in self._cases([difference, edge], {k: 0}):
-                cases += 1
-                if cases > MAX_CASES:
-                    return -1
-                found = contact(self.graph, leaf, at)
-                least = min(least, found if found < most or most == LIMIT else LIMIT)
-                if least < 0:
-                    return -1
-        return least
+        key = k, tuple((n, str(c)) for n, c in sorted(form.terms.items()))
+        if key not in known:
+            known[key] = Crossing(self.graph, self._moved[k], k, self._layout).order(form)
+        return known[key]
 
-    def _switching(self, form: Form, k: int) -> Form:
-        """The terms that switch at an edge: the others are the same on both sides."""
-        mask = sum(1 << v for v in self.switches(k))
-        return Form(fmpq(0), {n: c for n, c in form.terms.items() if self.graph.support[n] & mask})
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout(self.first, len(self.edges), Parallels(self._given, self.edges))
 
-    def _set(self, forms: Sequence[Form], k: int, state: State) -> list[Form]:
-        below, at_most = self.switches(k)
-        values = {below: UNIT if state < 0 else NOTHING, at_most: UNIT if state <= 0 else NOTHING}
-        return substituted(self.graph, forms, values)
+    def _hits(self, form: Form) -> list[int]:
+        return self._layout.hits(self.graph, [form])
 
-    def _cases(self, forms: Sequence[Form], known: Mapping[int, State]) -> Iterator[Sequence[Form]]:
-        """The forms for all ways to set the switches that they still depend on, but for what ``known`` rules out."""
-        hits = [a | b for a, b in zip(*map(self._hits, forms), strict=True)]
-        other = next((k for k, hit in enumerate(hits) if hit and k not in known), None)
-        if other is None:
-            yield forms
-            return
-        certain = self._implied(other, known)
-        states = (1, -1, 0) if hits[other] == 3 else (1, -1)
-        for state in states if certain is None else (certain,):
-            yield from self._cases(self._set(forms, other, state), {**known, other: state})
+    @cached_property
+    def partial(self) -> tuple[bool, ...]:
+        """For each function, whether something in it has poles, or an end of its domain, where it may not exist."""
 
-    def _implied(self, k: int, known: Mapping[int, State]) -> State | None:
-        """The sign of an edge that is another one, of which the sign is known, plus a number."""
-        mine = self.edges[k]
-        for other, state in known.items():
-            theirs = self.edges[other]
-            gap = mine.constant - theirs.constant
-            if mine.terms == theirs.terms and gap * state >= 0 and (gap or state):
-                return 1 if gap + state > 0 else -1
-        return None
+        def hidden(node: int) -> bool:
+            return is_partial(self.graph, node) and bool(self.graph.support[node] or not is_number(self.graph, node))
+
+        return tuple(any(map(hidden, self.graph.reachable(form.terms))) for form in self.functions)
 
 
 def find_seams(graph: Graph, functions: Sequence[Form]) -> Seams | None:
@@ -167,7 +132,7 @@ def find_seams(graph: Graph, functions: Sequence[Form]) -> Seams | None:
     moved = rewritten(graph, [*functions, *found.edges], target, rule)
     count = len(functions)
     proper = tuple(_is_continuous(graph, edge) for edge in found.edges)
-    return Seams(tuple(found.edges), target, tuple(moved[:count]), first, tuple(moved[count:]), proper)
+    return Seams(tuple(found.edges), target, tuple(moved[:count]), first, graph, tuple(moved[count:]), proper)
 
 
 def _is_continuous(graph: Graph, edge: Form) -> bool:

@@ -21,7 +21,7 @@ from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
 from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
 from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import Split, orders_of
+from bilevel_sym.tape.patterns import Split, needed_by
 from bilevel_sym.tape.program import Program, build
 from verify.enclosures.block_size import TABLE, require_size
 from verify.enclosures.cover import middles
@@ -87,7 +87,7 @@ class Block(ABC):
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
         require_size([name], model.d, model.n, sys.maxsize)
-        self.patterns, self._need = model.patterns, orders_of([name])
+        self.patterns, self._need = model.patterns, needed_by([name])
         # the same model, with its switches as parameters where it has some
         self._whole = model if self.patterns is None else self.patterns.model
         self._size = model.d + model.n

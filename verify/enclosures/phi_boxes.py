@@ -28,7 +28,7 @@ from bilevel_sym.memory import DEFAULT
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.tape.patterns import Need, Split, orders_of
+from bilevel_sym.tape.patterns import Need, Split, needed_by
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
@@ -51,9 +51,9 @@ TO_FIRST = (*SMOOTH_F, "g", "g_y", "g_xy", "g_yy", "L_x")
 TO_SECOND = (*TO_FIRST, "hess")
 TO_THIRD = (*TO_SECOND, "turn", "outer", "inner")
 # what f and g must be smooth enough for: Krawczyk's test, Hess Phi as a bound of how fast grad Phi changes, and D^3 Phi
-NEED_LOWER = orders_of(("g_xy", "g_yy"))
-NEED_SECOND = orders_of(("f_xx", "f_xy", "f_yy", "g_xxy", "g_yyy"))
-NEED_THIRD = orders_of(("f_xxx", "f_xyy", "f_yyy", "g_xxxy", "g_yyyy"))
+NEED_LOWER = needed_by(("g_xy", "g_yy"))
+NEED_SECOND = needed_by(("f_xx", "f_xy", "f_yy", "g_xxy", "g_xyy", "g_yyy"))
+NEED_THIRD = needed_by(("f_xxx", "f_xxy", "f_xyy", "f_yyy", "g_xxxy", "g_xxyy", "g_xyyy", "g_yyyy"))
 
 
 @dataclass(frozen=True, eq=False)
