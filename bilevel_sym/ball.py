@@ -11,7 +11,7 @@ import mpmath
 from flint import arb, fmpq, fmpz
 from mpmath.libmp import from_man_exp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.exact import rational
 from bilevel_sym.tape.balls import precision
 
@@ -158,7 +158,7 @@ def _fmpq(value: Any) -> fmpq:
 def _exactly(value: object) -> Any:
     """The rational (fmpq) that a number means; None for NaN and infinities."""
     if isinstance(value, Ball):
-        raise InvalidProblem("a ball is compared with a number, not with another ball", hint="its .mid is a number")
+        raise InvalidArgument("a ball is compared with a number, not with another ball", hint="its .mid is a number")
     if isinstance(value, (float, mpmath.mpf)) and not mpmath.isfinite(value):
         return None
     number = rational(value)

@@ -126,7 +126,10 @@ def _interval(pair: Iterable[object], name: str) -> _Interval:
             f"the box wants two ends for {name}, but was given {pair!r:.60}",
             hint="write (low, high)",
         ) from None
-    return rational(low, f"the lower end of {name}"), rational(high, f"the upper end of {name}")
+    return tuple(
+        rational(end, f"the {side} end of {name}", error=InvalidProblem)
+        for end, side in ((low, "lower"), (high, "upper"))
+    )
 
 
 def _paired(lower: Iterable[object], upper: Iterable[object] | None) -> list[_Interval]:
@@ -136,7 +139,9 @@ def _paired(lower: Iterable[object], upper: Iterable[object] | None) -> list[_In
             hint="Box([-1, -1], [1, 1]) or Box({'x': (-1, 1)})",
         )
     try:
-        lows, highs = rational_vector(lower, "lower"), rational_vector(upper, "upper")
+        lows, highs = (
+            rational_vector(ends, side, error=InvalidProblem) for ends, side in ((lower, "lower"), (upper, "upper"))
+        )
     except TypeError:
         raise InvalidProblem("the ends of a box must be sequences", hint="Box([-1], [1])") from None
     if len(lows) != len(highs):

@@ -14,7 +14,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.errors import InvalidProblem, TimeIsUp
+from bilevel_sym.errors import InvalidArgument, TimeIsUp
 
 __all__ = ["EFFORTS", "Budget", "Deadline", "Effort", "Stopwatch", "deadline_of", "scale_of"]
 
@@ -30,14 +30,14 @@ def scale_of(effort: Effort) -> float:
     >>> scale_of("much")
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: effort='much'
+    bilevel_sym.errors.InvalidArgument: effort='much'
     try: 'quick', 'default', 'thorough', or a number from 0: 2 is twice the default
     """
     if isinstance(effort, str) and effort in EFFORTS:
         return EFFORTS[effort]
     if isinstance(effort, (int, float)) and not isinstance(effort, bool) and 0 <= effort < math.inf:
         return float(effort)
-    raise InvalidProblem(
+    raise InvalidArgument(
         f"effort={effort!r:.40}", hint="'quick', 'default', 'thorough', or a number from 0: 2 is twice the default"
     )
 
@@ -149,5 +149,5 @@ def _limit(seconds: object) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise InvalidProblem(f"seconds={seconds!r:.40}", hint="a positive number of seconds, or None for no limit")
+        raise InvalidArgument(f"seconds={seconds!r:.40}", hint="a positive number of seconds, or None for no limit")
     return float(seconds)

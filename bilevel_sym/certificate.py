@@ -24,7 +24,7 @@ from bilevel_sym.assumptions import check_values
 from bilevel_sym.ball import Ball
 from bilevel_sym.convexity import Convexity, convexity_at
 from bilevel_sym.engine import EXPANSION
-from bilevel_sym.errors import CertificateFailure, InvalidProblem, KernelError, LowerLevelFailure
+from bilevel_sym.errors import CertificateFailure, InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.frames import check_labels
 from bilevel_sym.krawczyk import LowerLevel
@@ -110,15 +110,15 @@ class PointCertificate:
         grad_phi: 3.9 correct digits; worst grad_phi[0] = 0.6421, truly 0.64218034556773146564
         """
         if len(candidates) != 1 or not set(candidates) <= {"y_star", "phi", "grad_phi", "hess_phi"}:
-            raise InvalidProblem("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
+            raise InvalidArgument("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
         ((name, candidate),) = candidates.items()
         truth: Any = np.array(getattr(self, name), dtype=object)
         try:
             given = np.asarray(candidate, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise InvalidProblem(f"{name} is not an array of {truth.shape or 'one'} real numbers") from None
+            raise InvalidArgument(f"{name} is not an array of {truth.shape or 'one'} real numbers") from None
         if given.shape != truth.shape:
-            raise InvalidProblem(f"{name} has shape {truth.shape}, but the candidate has shape {given.shape}")
+            raise InvalidArgument(f"{name} has shape {truth.shape}, but the candidate has shape {given.shape}")
         digits = {index: truth[index].correct_digits(float(given[index])) for index in np.ndindex(truth.shape)}
         worst = min(digits, key=digits.__getitem__)
         return Agreement(name, digits[worst], worst, float(given[worst]), truth[worst])
@@ -219,7 +219,7 @@ def _count(digits: object) -> int:
     except TypeError:
         count = -1
     if not 1 <= count <= MAX_DIGITS:
-        raise InvalidProblem(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
+        raise InvalidArgument(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
     return count
 
 
@@ -230,21 +230,23 @@ def _is_sequence(x: object) -> bool:
 
 def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
     names = [s.name for s in problem.x]
     if isinstance(x, Mapping):
         if set(x) != set(names):
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
                 hint=str({name: x.get(name, 0) for name in names}),
             )
         return _promised(problem, tuple(rational(x[name], name) for name in names))
     check_labels(x, names, "x")
     if not _is_sequence(x):
-        raise InvalidProblem("x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]')
+        raise InvalidArgument(
+            "x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]'
+        )
     point = rational_vector(x, "x")
     if len(point) != problem.d:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
             hint="one number for each, in this order, or a mapping from names to numbers",
         )

@@ -6,7 +6,7 @@ import math
 import numbers
 from typing import Any
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 MOST = 10**18  # well inside of 64 bits
 
@@ -21,16 +21,16 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     >>> count("D", 0)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: D must be a whole number of at least 1, but is 0
+    bilevel_sym.errors.InvalidArgument: D must be a whole number of at least 1, but is 0
     try: D=1
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"{name} must be a whole number of at least {least}, but is {value!r}", hint=f"{name}={max(least, 1)}"
         )
     number = int(value)
     if number > MOST:
-        raise InvalidProblem(f"{name} = {number} is more than anything can be counted to", hint="at most 10^18")
+        raise InvalidArgument(f"{name} = {number} is more than anything can be counted to", hint="at most 10^18")
     return number
 
 
@@ -42,14 +42,14 @@ def positive(name: str, value: Any) -> float:
     >>> positive("tau", -1)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: tau must be a positive finite number, but is -1
+    bilevel_sym.errors.InvalidArgument: tau must be a positive finite number, but is -1
     """
     try:
         number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise InvalidProblem(f"{name} must be a positive finite number, but is {value!r}")
+        raise InvalidArgument(f"{name} must be a positive finite number, but is {value!r}")
     return number
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["Constants", "MinimaxConstants", "Reading", "Variant"]
 
@@ -324,7 +324,7 @@ class MinimaxConstants:
         """
         bound = self.M_x if gradient_bound is None else gradient_bound
         if bound is None:
-            raise InvalidProblem(
+            raise InvalidArgument(
                 "the error of GDmax needs a bound on the norm of f_x",
                 hint="MinimaxConstants(..., M_x=...), or pass gradient_bound",
             )
@@ -356,21 +356,21 @@ def _conjugate_rate(mu: Any, ell: Any) -> float:
 
 def _check_curvature(mu: Any, ell: Any) -> None:
     if not mu > 0 or not ell >= mu:
-        raise InvalidProblem(f"constants need 0 < mu <= ell, but mu = {mu} and ell = {ell}")
+        raise InvalidArgument(f"constants need 0 < mu <= ell, but mu = {mu} and ell = {ell}")
 
 
 def _check_bounds(**bounds: Any) -> None:
     for name, value in bounds.items():
         if not value >= 0:
-            raise InvalidProblem(f"{name} is a bound on a norm and cannot be {value}", hint="a number, at least 0")
+            raise InvalidArgument(f"{name} is a bound on a norm and cannot be {value}", hint="a number, at least 0")
 
 
 def _check_reading(reading: object) -> None:
     if reading not in get_args(Reading):
-        raise InvalidProblem(f"reading must be 'block' or 'joint', but is {reading!r}")
+        raise InvalidArgument(f"reading must be 'block' or 'joint', but is {reading!r}")
 
 
 def _checked(variant: Variant) -> Variant:
     if variant not in get_args(Variant):
-        raise InvalidProblem(f"variant must be one of {', '.join(map(repr, get_args(Variant)))}, but is {variant!r}")
+        raise InvalidArgument(f"variant must be one of {', '.join(map(repr, get_args(Variant)))}, but is {variant!r}")
     return variant

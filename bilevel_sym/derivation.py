@@ -18,7 +18,7 @@ from bilevel_sym.blocks import Blocks
 from bilevel_sym.box import Box
 from bilevel_sym.calculus import derivative
 from bilevel_sym.closed_form import ClosedForm, solve_lower_level
-from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
+from bilevel_sym.errors import AssumptionViolated, InvalidArgument, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.expressions import substitute, symbols_in
 from bilevel_sym.formulas import MAX_EXPLICIT_N, Array, Entries, Matrix, Variant
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
@@ -244,7 +244,7 @@ class Derivation:
         [0, 0]]))
         """
         if form not in ("paper", "lagrangian") or variant not in ("corrected", "printed"):
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"no Hessian of form={form!r}, variant={variant!r}",
                 hint="form: 'paper' or 'lagrangian'; variant: 'corrected' or 'printed'",
             )
@@ -288,13 +288,13 @@ class Derivation:
         """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation."""
         forms = {"entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks}
         if form not in forms:
-            raise InvalidProblem(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms' or 'blocks'")
+            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms' or 'blocks'")
         return forms[form](self)
 
     def source(self, language: str = "numpy") -> str:
         """Readable Python that runs alone, with NumPy and nothing of ours."""
         if language != "numpy":
-            raise InvalidProblem(f"no source for {language!r}", hint="source('numpy')")
+            raise InvalidArgument(f"no source for {language!r}", hint="source('numpy')")
         return numpy_source(self)
 
     def _repr_latex_(self) -> str:
@@ -319,12 +319,12 @@ def derive(problem: BilevelProblem, *, closed_form: Literal["auto"] | bool = "au
     Matrix([[x*cos(x) + y]])
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"derive wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="derive(BilevelProblem(f, g, x, y))",
         )
     if not (closed_form == "auto" if isinstance(closed_form, str) else isinstance(closed_form, bool)):
-        raise InvalidProblem(f"closed_form={closed_form!r}", hint="'auto', True or False")
+        raise InvalidArgument(f"closed_form={closed_form!r}", hint="'auto', True or False")
     derivation = Derivation(
         problem.f, problem.g, problem.x, problem.y, problem.box, problem.name,
         is_minimax=isinstance(problem, MinimaxProblem), try_closed_form=closed_form is not False,
@@ -344,7 +344,7 @@ def derive_generic(d: int, n: int) -> Derivation:
     Matrix([[-Derivative(g(x1, y1), x1, y1)/Derivative(g(x1, y1), (y1, 2))]])
     """
     if not (_is_size(d) and _is_size(n)):
-        raise InvalidProblem(f"derive_generic wants d >= 1 and n >= 1, but was given {d!r}, {n!r}")
+        raise InvalidArgument(f"derive_generic wants d >= 1 and n >= 1, but was given {d!r}, {n!r}")
     x = tuple(sp.Symbol(f"x{i}", real=True) for i in range(1, d + 1))
     y = tuple(sp.Symbol(f"y{k}", real=True) for k in range(1, n + 1))
     f, g = (sp.Function(name, real=True)(*x, *y) for name in "fg")

@@ -16,6 +16,7 @@ __all__ = [
     "CertificateFailure",
     "CheckpointFailure",
     "ForeignPackage",
+    "InvalidArgument",
     "InvalidProblem",
     "KernelError",
     "LinearSystemFailure",
@@ -43,6 +44,21 @@ class BilevelError(Exception):
         self.message = visible(message)
         self.hint = None if hint is None else visible(hint)
         super().__init__(self.message if hint is None else f"{self.message}\ntry: {self.hint}")
+
+
+class InvalidArgument(BilevelError, ValueError):
+    """An argument of a call that it cannot take.
+
+    Cause: a word that is none of the choices, a number out of range, an array of another shape, an object of another
+    kind. Cure: the message names the argument and what it may be.
+
+    >>> from bilevel_sym import BilevelProblem, evaluate
+    >>> evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), [1], digits=0)
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidArgument: digits=0
+    try: a whole number from 1 to 10000
+    """
 
 
 class InvalidProblem(BilevelError, ValueError):

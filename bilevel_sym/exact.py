@@ -16,7 +16,7 @@ from numbers import Integral, Real
 import mpmath
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument, InvalidProblem
 
 __all__ = ["MAX_DIGITS", "MAX_EXPONENT", "decimal_rational", "rational", "rational_vector"]
 
@@ -49,31 +49,33 @@ def decimal_rational(text: str) -> sp.Rational:
     return sp.Rational(numerator, 10 ** max(-scale, 0))
 
 
-def rational(value: object, what: str = "the value") -> sp.Rational:
-    """The exact rational that ``value`` means; anything that is not a finite real number is refused.
+def rational(value: object, what: str = "the value", *, error: type[BilevelError] = InvalidArgument) -> sp.Rational:
+    """The exact rational that ``value`` means; anything that is not a finite real number is refused with ``error``.
 
     >>> rational("1/3"), rational(0.5), rational("0.1")
     (1/3, 1/2, 1/10)
     """
     try:
         number = _rational_or_none(value)
-    except InvalidProblem as error:
-        raise InvalidProblem(f"{what}: {error.message}", hint=error.hint) from None
+    except InvalidProblem as found:
+        raise error(f"{what}: {found.message}", hint=found.hint) from None
     if number is None:
-        raise InvalidProblem(
+        raise error(
             f"{what} must be a finite real number, but is {_short(value)}",
             hint="give an integer, a float, a Fraction, or text such as '1/3' or '0.2'",
         )
     return number
 
 
-def rational_vector(values: Iterable[object], what: str = "the values") -> tuple[sp.Rational, ...]:
+def rational_vector(
+    values: Iterable[object], what: str = "the values", *, error: type[BilevelError] = InvalidArgument
+) -> tuple[sp.Rational, ...]:
     """Each of ``values`` as an exact rational.
 
     >>> rational_vector(["1/3", 0.25])
     (1/3, 1/4)
     """
-    return tuple(rational(value, f"{what}[{i}]") for i, value in enumerate(values))
+    return tuple(rational(value, f"{what}[{i}]", error=error) for i, value in enumerate(values))
 
 
 def _rational_or_none(value: object) -> sp.Rational | None:

@@ -160,7 +160,7 @@ def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
     unsupported: sp.Basic | None = None
     for node in postorder(expression):
         if isinstance(node, sp.Float) and node.is_finite:
-            floats[node] = rational(node)
+            floats[node] = rational(node, error=InvalidProblem)
         elif isinstance(node, (*_NOT_REAL, sp.Float)):
             raise InvalidProblem(
                 f"{field} contains {node}, and only finite real constants make sense here",

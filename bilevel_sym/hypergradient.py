@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bilevel_sym import implicit
 from bilevel_sym.checks import settle_counts, settle_positive
 from bilevel_sym.engine import Floats, Lanes, in_halves
-from bilevel_sym.errors import InvalidProblem, LinearSystemFailure, LowerLevelFailure
+from bilevel_sym.errors import InvalidArgument, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.linear_algebra import NotPositiveDefinite
@@ -172,7 +172,7 @@ class Estimator(ABC):
 def require_estimator(value: object) -> None:
     """Refuse what is not an estimator, with a hint."""
     if not isinstance(value, Estimator):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"estimator must be AID, ITD, Neumann, GDmax or Exact, but is {value!r}", hint="AID(D=10, N=5, tau=0.1)"
         )
 
@@ -285,7 +285,7 @@ class ImplicitEstimator(_WithLowerLevel):
         if isinstance(found, Solved) and np.shape(found.v) == shape:
             return found
         what = f"v of shape {np.shape(found.v)}" if isinstance(found, Solved) else f"a {type(found).__name__}"
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"{type(self).__name__}.solve_system returned {what}, but v of shape {shape} in a Solved is expected",
             hint="return Solved.sound(v)",
         )
@@ -422,7 +422,7 @@ class GDmax(_WithLowerLevel):
     def check(self, problem: BilevelProblem) -> None:
         """GDmax drops the implicit term, which is right only where f_y vanishes at y*."""
         if not isinstance(problem, MinimaxProblem):
-            raise InvalidProblem("GDmax is for minimax problems", hint="AID(D, N, tau) for bilevel problems")
+            raise InvalidArgument("GDmax is for minimax problems", hint="AID(D, N, tau) for bilevel problems")
 
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         y = _descended(oracle, x, y, lanes, self.D, self.tau)
@@ -451,7 +451,7 @@ class Exact(Estimator):
 
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         if not isinstance(oracle, ExactOracle):
-            raise InvalidProblem("Exact() needs f and g themselves, not batches", hint="AID(D, N, tau) inside StocBiO")
+            raise InvalidArgument("Exact() needs f and g themselves, not batches", hint="AID(D, N, tau) inside StocBiO")
         engine, n = oracle.engine, len(y)
         size = x.shape[1]
         calls: dict[str, Any] = {"G_f": 2, "JV_g": n} | {k: np.zeros(size, dtype=np.int64) for k in ("G_g", "HV_g")}

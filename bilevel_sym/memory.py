@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.errors import InvalidArgument, TooLarge
 
 __all__ = ["DEFAULT", "FLOAT", "Memory", "bytes_of", "largest", "parts", "require", "shown"]
 
@@ -32,7 +32,7 @@ def bytes_of(memory: object) -> int:
     >>> bytes_of("much")
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: memory='much'
+    bilevel_sym.errors.InvalidArgument: memory='much'
     try: '2GB', '500 MB' or a number of bytes, at least 100 MB
     """
     size: float = -1
@@ -41,7 +41,7 @@ def bytes_of(memory: object) -> int:
     elif isinstance(memory, (int, float)) and not isinstance(memory, bool):
         size = memory
     if not LEAST <= size < math.inf:
-        raise InvalidProblem(f"memory={memory!r:.40}", hint=_MORE)
+        raise InvalidArgument(f"memory={memory!r:.40}", hint=_MORE)
     return int(size)
 
 

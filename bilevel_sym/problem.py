@@ -439,7 +439,7 @@ def _rows(data: Data, width: int, field: str) -> Rows:
         for i, row in enumerate(data):
             if isinstance(row, str):
                 raise TypeError
-            rows.append(tuple(rational(v, f"{field}[{i}][{j}]") for j, v in enumerate(row)))
+            rows.append(tuple(rational(v, f"{field}[{i}][{j}]", error=InvalidProblem) for j, v in enumerate(row)))
     except TypeError:
         raise InvalidProblem(
             f"{field} must be a table: rows of {width} numbers", hint="write [[1, 2], [3, 4]]"

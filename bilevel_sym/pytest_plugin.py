@@ -73,7 +73,7 @@ def _takes_ours(metafunc: pytest.Metafunc) -> bool:
 
 def _chosen(definition: pytest.Item) -> list[Any]:
     """The parameters of a test: a problem each, under its id."""
-    from bilevel_sym.errors import ForeignPackage, InvalidProblem
+    from bilevel_sym.errors import ForeignPackage, InvalidArgument
 
     mark = definition.get_closest_marker(MARKER) or pytest.mark.bilevel().mark
     try:
@@ -83,7 +83,7 @@ def _chosen(definition: pytest.Item) -> list[Any]:
         raise _mistake(definition, f"{told}\ntry: @pytest.mark.{USAGE}") from None
     try:
         found = list(params)
-    except (ForeignPackage, InvalidProblem) as error:
+    except (ForeignPackage, InvalidArgument) as error:
         raise _mistake(definition, str(error)) from None
     if not found:
         raise _mistake(definition, f"@pytest.mark.{MARKER} leaves no problem to run on")

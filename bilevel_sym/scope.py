@@ -48,7 +48,9 @@ class Scope:
         named = {_symbol(key, "parameter", known): value for key, value in (parameters or {}).items()}
         self._parameters = tuple(named)
         self.values: dict[str, sp.Rational | None] = {
-            symbol.name: None if value is None else rational(value, f"the parameter {symbol.name}")
+            symbol.name: None
+            if value is None
+            else rational(value, f"the parameter {symbol.name}", error=InvalidProblem)
             for symbol, value in named.items()
         }
         for symbol in self._parameters:
@@ -66,7 +68,11 @@ class Scope:
                 f"{field} must be a SymPy expression, text or a number, but is a {type(formula).__name__}",
                 hint=f"{field}='x1*y1' or an expression in sympy symbols",
             )
-        expression = check_structure(formula, field) if isinstance(formula, sp.Expr) else rational(formula, field)
+        expression = (
+            check_structure(formula, field)
+            if isinstance(formula, sp.Expr)
+            else rational(formula, field, error=InvalidProblem)
+        )
         for symbol in sorted(symbols_in(expression) - set(variables), key=str):
             raise _unknown_symbol(symbol, field, variables)
         return expression

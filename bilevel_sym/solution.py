@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats, in_halves
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.plain_text import as_html
 from bilevel_sym.status import Status
@@ -120,7 +120,7 @@ class Solution:
     def trajectory(self) -> Trajectory:
         """Everything recorded on the way."""
         if self.recorded is None:
-            raise InvalidProblem("no trajectory was recorded", hint='solve(..., record="all")')
+            raise InvalidArgument("no trajectory was recorded", hint='solve(..., record="all")')
         return self.recorded
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevel_sym.checks import count
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, Exact, GDmax
 from bilevel_sym.plotting import require_matplotlib
@@ -48,13 +48,13 @@ def _aid(problem: BilevelProblem, options: Options) -> Perturbed:
 
 def _gdmax(problem: BilevelProblem, options: Options) -> Perturbed:
     if not isinstance(problem, MinimaxProblem):
-        raise InvalidProblem("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
+        raise InvalidArgument("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
     return Perturbed.auto(problem, **options)
 
 
 def _stocbio(problem: BilevelProblem, options: Options) -> StocBiO:
     if not isinstance(problem, StochasticProblem):
-        raise InvalidProblem("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
+        raise InvalidArgument("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
     return StocBiO.auto(problem, **options)
 
 
@@ -221,7 +221,7 @@ def check_output(path: str | None, checkpoint: str | None = None) -> None:
     >>> check_output("run.txt")
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: --out 'run.txt': the ending says the format
+    bilevel_sym.errors.InvalidArgument: --out 'run.txt': the ending says the format
     try: run.csv or run.json or run.png
     """
     if path is None:
@@ -229,11 +229,13 @@ def check_output(path: str | None, checkpoint: str | None = None) -> None:
     ending = Path(path).suffix
     if ending not in WRITERS:
         stem = Path(path).stem.lstrip(".") or "run"
-        raise InvalidProblem(f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS))
+        raise InvalidArgument(
+            f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS)
+        )
     if ending == ".png":
         require_matplotlib()
     if checkpoint is not None and Path(path).absolute() == Path(checkpoint).absolute():
-        raise InvalidProblem(f"--out and --checkpoint are both {path}", hint="two files: --checkpoint run.checkpoint")
+        raise InvalidArgument(f"--out and --checkpoint are both {path}", hint="two files: --checkpoint run.checkpoint")
     check_target(path)
 
 

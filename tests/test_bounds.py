@@ -11,7 +11,7 @@ import sympy as sp
 
 import verify
 from bilevel_sym import Box, zoo
-from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem, UnsafeExpression
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument, InvalidProblem, UnsafeExpression
 from verify.expression_bounds import Bounds, bounds
 
 x, y, z = sp.symbols("x y z", real=True)
@@ -70,9 +70,9 @@ def test_some_symbols_only() -> None:
 
 def test_a_box_without_names() -> None:
     assert bounds(x**2, Box([0], [1]), symbols=[x]).value.upper == pytest.approx(1)
-    with pytest.raises(InvalidProblem, match="without names"):
+    with pytest.raises(InvalidArgument, match="without names"):
         bounds(x**2, Box([0], [1]))
-    with pytest.raises(InvalidProblem, match="2 symbols"):
+    with pytest.raises(InvalidArgument, match="2 symbols"):
         bounds(x**2, Box([0], [1]), symbols="x y")
 
 
@@ -136,15 +136,15 @@ def test_what_has_no_bound_says_where(expression: sp.Expr, box: dict[str, tuple[
         (lambda: bounds(x + z, BOX), InvalidProblem, "contains z"),
         (lambda: bounds("x + z", BOX), InvalidProblem, "z"),
         (lambda: bounds("__import__('os')", BOX), UnsafeExpression, "import"),
-        (lambda: bounds(x, None), InvalidProblem, "wants a box"),  # type: ignore[arg-type]
+        (lambda: bounds(x, None), InvalidArgument, "wants a box"),  # type: ignore[arg-type]
         (lambda: bounds(x, {}), InvalidProblem, "no variables"),
         (lambda: bounds(x, {"x": (1, 0)}), InvalidProblem, "empty"),
         (lambda: bounds(x, {"x": (0, math.inf)}), InvalidProblem, "upper end"),
         (lambda: bounds(x, {"x": (0, math.nan)}), InvalidProblem, "upper end"),
-        (lambda: bounds(x, BOX, symbols="w"), InvalidProblem, "no interval for w"),
+        (lambda: bounds(x, BOX, symbols="w"), InvalidArgument, "no interval for w"),
         (lambda: bounds(x, BOX, symbols="x x"), InvalidProblem, "twice"),
-        (lambda: bounds(x, BOX, effort="much"), InvalidProblem, "effort"),  # type: ignore[arg-type]
-        (lambda: bounds(x, BOX, rtol=-1), InvalidProblem, "rtol"),
+        (lambda: bounds(x, BOX, effort="much"), InvalidArgument, "effort"),  # type: ignore[arg-type]
+        (lambda: bounds(x, BOX, rtol=-1), InvalidArgument, "rtol"),
         (lambda: bounds([x], BOX), InvalidProblem, "SymPy expression"),
         (lambda: bounds(sp.zoo * x, BOX), BilevelError, "expression"),
     ],

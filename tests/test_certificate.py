@@ -25,7 +25,7 @@ from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
 from bilevel_sym.ball import Ball
 from bilevel_sym.calculus import derivative
 from bilevel_sym.certificate import PointCertificate
-from bilevel_sym.errors import CertificateFailure, InvalidProblem
+from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem
 from bilevel_sym.exact import rational
 from bilevel_sym.krawczyk import LowerLevel
 from bilevel_sym.tape.balls import precision
@@ -225,20 +225,20 @@ def test_a_float_means_its_exact_value() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_x_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         evaluate(PLANE, wrong)
 
 
 @pytest.mark.parametrize("digits", [0, -1, 10_001, 1.5, "30", True, None])
 def test_wrong_digits_are_refused(digits: Any) -> None:
-    with pytest.raises(InvalidProblem, match="digits"):
+    with pytest.raises(InvalidArgument, match="digits"):
         evaluate(PLANE, [1, 2], digits=digits)
 
 
 def test_only_problems_without_open_parameters_have_certificates() -> None:
     with pytest.raises(InvalidProblem, match="a has no value"):
         evaluate(BilevelProblem("a*x*y", "y**2/2 - x*y", "x", "y", parameters={"a": None}), [1])
-    with pytest.raises(InvalidProblem, match="BilevelProblem"):
+    with pytest.raises(InvalidArgument, match="BilevelProblem"):
         evaluate("x*y", [1])  # type: ignore[arg-type]
 
 
@@ -378,9 +378,9 @@ def test_contains_knows_the_last_point_from_the_next() -> None:
 
 def test_contains_refuses_what_is_no_number() -> None:
     for wrong in ("two", None, [1], "__import__('os')", 1j, True):
-        with pytest.raises((InvalidProblem, TypeError)):
+        with pytest.raises((InvalidArgument, TypeError)):
             ball(2, 1).contains(wrong)
-    with pytest.raises(InvalidProblem, match="another ball"):
+    with pytest.raises(InvalidArgument, match="another ball"):
         ball(2, 1).contains(ball(2, 1))
 
 
@@ -421,7 +421,7 @@ def test_compare_names_the_worst_entry() -> None:
     assert certificate.compare(phi=1 / 21 + 1 / 7).digits > 15
     assert certificate.compare(y_star=[float("nan")]).digits == 0
     for wrong in ({"grad_phi": [1.0]}, {"phi": [1.0]}, {}, {"phi": 1, "grad_phi": [1, 2]}, {"psi": 1}):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             certificate.compare(**wrong)
 
 
@@ -432,7 +432,7 @@ def test_precision_of_mpmath_and_flint_is_left_alone() -> None:
             str(evaluate(PLANE, ["1/3", 2], digits=digits))
             with pytest.raises(CertificateFailure):
                 evaluate(BilevelProblem("abs(x)*y", LOWER, "x", "y"), [0])
-            with pytest.raises(InvalidProblem):
+            with pytest.raises(InvalidArgument):
                 evaluate(PLANE, [1])
             assert (mpmath.mp.prec, flint.ctx.prec) == (bits, bits + 1)
 
@@ -560,7 +560,7 @@ def test_certificates_are_pickled_and_copied() -> None:
 
 @pytest.mark.parametrize("x", [np.array(1.0), b"1", {1}, "1", 1.0, None])
 def test_x_is_a_sequence(x: Any) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), x)
 
 
@@ -573,7 +573,7 @@ def test_x_and_digits_may_be_numbers_of_other_libraries() -> None:
 @pytest.mark.parametrize("candidate", ["abc", ["a"], [1j], [[1], [1, 2]], 10**400])
 def test_compare_refuses_what_is_no_array(candidate: Any) -> None:
     certificate = evaluate(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), [1])
-    with pytest.raises(InvalidProblem, match="grad_phi"):
+    with pytest.raises(InvalidArgument, match="grad_phi"):
         certificate.compare(grad_phi=candidate)
 
 

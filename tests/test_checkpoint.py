@@ -40,7 +40,7 @@ from bilevel_sym import (
     solve,
     zoo,
 )
-from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidProblem
+from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidArgument
 from bilevel_sym.kernels import Counts
 from bilevel_sym.solution import Best, Trajectory
 from bilevel_sym.solvers import EstimatedRun, Move
@@ -418,7 +418,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             solved(BASE, path)
     with pytest.raises(CannotWrite, match="there is no folder"):
         solved(BASE, tmp_path / "no" / "c")
-    with pytest.raises(InvalidProblem, match="checkpoint_every"):
+    with pytest.raises(InvalidArgument, match="checkpoint_every"):
         solved(BASE, tmp_path / "c", checkpoint_every=0)
 
 
@@ -484,14 +484,14 @@ def test_an_algorithm_of_ones_own_says_what_it_remembers(tmp_path: Path) -> None
     s, path = Setting(SADDLE, Telling(0.1), [[0.3, 0.1], [-1.0, 1.0]]), tmp_path / "c"
     solved(s, path, steps=17)
     assert bits(solved(s, path)) == bits(solved(s))
-    with pytest.raises(InvalidProblem, match="_HeavyRun does not say what it remembers"):
+    with pytest.raises(InvalidArgument, match="_HeavyRun does not say what it remembers"):
         solved(replace(s, algorithm=Heavy(0.1)), tmp_path / "other")
 
     class Opaque:
         def start(self, problem: BilevelProblem, kernels: Any) -> Any:
             return _TellingRun(0.1, problem, kernels)
 
-    with pytest.raises(InvalidProblem, match="does not show its parameters"):
+    with pytest.raises(InvalidArgument, match="does not show its parameters"):
         solved(replace(s, algorithm=Opaque()), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, StochasticProblem, zoo
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import CertificateFailure, InvalidProblem
+from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.expressions import substitute
 from bilevel_sym.schedules.batches import term_delta
 from bilevel_sym.tape.balls import precision
@@ -228,7 +228,7 @@ def test_rows_without_strong_convexity_are_found() -> None:
 
 
 def test_only_stochastic_problems_have_rows() -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         samples_of(study_of(zoo.get("scalar").problem))
     assert verdicts(zoo.get("scalar").problem, "le:first_m") == {"NOT_APPLICABLE"}
 

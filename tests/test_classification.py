@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.classification import classify
 
 SPECS = [
@@ -66,7 +66,7 @@ def test_points_are_read_as_certificates_read_them() -> None:
     "x", [[1], [1, 2, 3], [float("nan"), 0], [float("inf"), 0], "ab", 3.0, {"x1": 1}, [None, 1], [[1, 2]], [True, 0]]
 )
 def test_a_bad_point_is_refused(x: object) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         classify(zoo.get("saddle").problem, x)  # type: ignore[arg-type]
 
 
@@ -80,9 +80,9 @@ def test_other_bad_input_is_refused() -> None:
         {"eps": float("inf")},
         {"y": [1]},
     ):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             classify(problem, [0, 0], **more)
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         classify("saddle", [0, 0])  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 
 from bilevel_sym import zoo
 from bilevel_sym.constants import Constants, MinimaxConstants
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10), max_value=10)
 ANY = st.fractions(min_value=0, max_value=10)
@@ -125,7 +125,7 @@ def test_exact_numbers_stay_exact() -> None:
     ],
 )  # fmt: skip
 def test_impossible_constants_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         Constants(**({"mu": 1, "ell": 2, "rho": 1, "nu": 1, "M": 1} | bad))
 
 
@@ -133,14 +133,14 @@ def test_impossible_constants_are_refused(bad: dict[str, Any]) -> None:
     "bad", [{"mu": 0}, {"ell": 0.5}, {"rho": -1}, {"M_x": -1}, {"M_x": float("nan")}, {"reading": ""}]
 )
 def test_impossible_minimax_constants_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         MinimaxConstants(**({"mu": 1, "ell": 2, "rho": 1} | bad))
 
 
 @pytest.mark.parametrize("method", ["L_phi", "rho_phi"])
 @pytest.mark.parametrize("constants", [Constants(1, 2, 1, 1, 1), MinimaxConstants(1, 2, 1)])
 def test_an_unknown_variant_is_refused(constants: Any, method: str) -> None:
-    with pytest.raises(InvalidProblem, match="variant must be"):
+    with pytest.raises(InvalidArgument, match="variant must be"):
         getattr(constants, method)(variant="best")
 
 
@@ -208,7 +208,7 @@ def test_the_error_of_gdmax_is_the_bound_with_m_x(
 
 
 def test_the_error_of_gdmax_says_what_is_missing() -> None:
-    with pytest.raises(InvalidProblem, match="bound on the norm of f_x"):
+    with pytest.raises(InvalidArgument, match="bound on the norm of f_x"):
         MinimaxConstants(1, 2, 1).gdmax_error(3, eta=0.1, initial_error=1)
 
 

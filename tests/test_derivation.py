@@ -13,7 +13,7 @@ from hypothesis import given
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, softplus, zoo
 from bilevel_sym.blocks import BLOCK_NAMES
-from bilevel_sym.errors import AssumptionViolated, InvalidProblem, NoClosedForm, TooLarge
+from bilevel_sym.errors import AssumptionViolated, InvalidArgument, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.expressions import substitute, symbols_in
 from bilevel_sym.textbook import textbook_equations
 
@@ -289,24 +289,24 @@ def test_a_dense_quadratic_of_twenty_variables_is_derived() -> None:
 
 @pytest.mark.parametrize("bad", ["x*y", None, 3])
 def test_derive_wants_a_problem(bad: object) -> None:
-    with pytest.raises(InvalidProblem, match="derive wants a BilevelProblem"):
+    with pytest.raises(InvalidArgument, match="derive wants a BilevelProblem"):
         derive(bad)  # type: ignore[arg-type]
 
 
 def test_wrong_options_are_refused() -> None:
     problem = BilevelProblem("y", "y**2/2 - x*y", "x", "y")
-    with pytest.raises(InvalidProblem, match="closed_form='maybe'"):
+    with pytest.raises(InvalidArgument, match="closed_form='maybe'"):
         derive(problem, closed_form="maybe")  # type: ignore[arg-type]
     for odd in (0, 1, None, sp.true):
-        with pytest.raises(InvalidProblem, match="closed_form"):
+        with pytest.raises(InvalidArgument, match="closed_form"):
             derive(problem, closed_form=cast(Any, odd))
-    with pytest.raises(InvalidProblem, match="no Hessian"):
+    with pytest.raises(InvalidArgument, match="no Hessian"):
         derive(problem).hessian(form="fast")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="no LaTeX"):
+    with pytest.raises(InvalidArgument, match="no LaTeX"):
         derive(problem).latex(form="wide")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="no source"):
+    with pytest.raises(InvalidArgument, match="no source"):
         derive(problem).source("fortran")
-    with pytest.raises(InvalidProblem, match="d >= 1"):
+    with pytest.raises(InvalidArgument, match="d >= 1"):
         derive_generic(0, 1)
 
 

@@ -16,7 +16,7 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import Status, experiments, paper, solve, zoo
-from bilevel_sym.errors import CannotWrite, InvalidProblem
+from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.experiments import complexity, coupled, figure1, reporting, sensitivity, staircase, tube_panels
 
 SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
@@ -218,7 +218,7 @@ def test_the_parameters_of_the_panels_are_read_from_labels() -> None:
     assert {name.gamma for name in found} == {usual.gamma}
     assert {(name.d, name.L) for name in found} == {(d, L) for d in usual.dimensions for L in usual.curvatures}
     for bad in ("figure: 115a", "figure: 4110", "Figure: exp", "figure: 1130"):
-        with pytest.raises(InvalidProblem, match="not the label of a panel"):
+        with pytest.raises(InvalidArgument, match="not the label of a panel"):
             tube_panels.read_label(bad)
 
 
@@ -321,7 +321,7 @@ def test_a_power_law_has_its_exponent() -> None:
 
 
 def test_the_family_refuses_what_it_is_not_made_for() -> None:
-    with pytest.raises(InvalidProblem, match="kappa > 1"):
+    with pytest.raises(InvalidArgument, match="kappa > 1"):
         complexity.Family(3, sp.Integer(1))
 
 
@@ -329,7 +329,7 @@ def test_the_family_refuses_what_it_is_not_made_for() -> None:
 
 
 def test_an_unknown_experiment_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match="one of figure1, figure2, figure3"):
+    with pytest.raises(InvalidArgument, match="one of figure1, figure2, figure3"):
         experiments.reproduce("figure4", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 

@@ -23,7 +23,7 @@ from documentation import ROOT, blocks_of
 
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, compile_kernels, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.solvers.compiled import CompiledRun
 from verify import Verdict
 from verify.erratum import Erratum
@@ -123,7 +123,7 @@ def test_the_entry_passes_the_tests_of_the_zoo(in_the_zoo: str, tmp_path: Path) 
     test_zoo.test_examples_are_frozen_values(in_the_zoo)
     zoo_tests(in_the_zoo, tmp_path)
     zoo_tests(f"{in_the_zoo},depth=1/20", tmp_path)
-    with pytest.raises(InvalidProblem, match="depth must be positive"):
+    with pytest.raises(InvalidArgument, match="depth must be positive"):
         zoo.get(in_the_zoo, depth=-1)
 
 
@@ -212,7 +212,7 @@ def test_an_algorithm_that_breaks_the_rules_is_found(tmp_path: Path, change: tup
     [("return v", "returned a ndarray"), ("return Solved.sound(v[:1])", r"returned v of shape \(1, 16\)")],
 )
 def test_a_solve_system_that_returns_something_else_is_told(bad: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match=f"Richardson.solve_system {message}"):
+    with pytest.raises(InvalidArgument, match=f"Richardson.solve_system {message}"):
         changed("An estimator", tmp_path, ("return Solved.sound(v)", bad))
 
 
@@ -222,7 +222,7 @@ def test_a_solve_system_that_returns_something_else_is_told(bad: str, message: s
 )
 def test_a_move_that_returns_something_else_is_told(bad: str, message: str, tmp_path: Path) -> None:
     wrong = changed("An algorithm", tmp_path, ("return Move.to(x)", bad))["algorithm"]
-    with pytest.raises(InvalidProblem, match=f"move {message}"):
+    with pytest.raises(InvalidArgument, match=f"move {message}"):
         solve(SADDLE, wrong, [0.0, 0.0], steps=2)
 
 
@@ -277,7 +277,7 @@ def test_a_slip_in_the_arithmetic_of_a_claim_is_named() -> None:
 
 
 def test_an_own_label_is_told_to_be_passed_as_a_claim() -> None:
-    with pytest.raises(InvalidProblem, match="pass the claim itself"):
+    with pytest.raises(InvalidArgument, match="pass the claim itself"):
         verify.run(SADDLE, claims=["own:x"])
 
 
@@ -286,9 +286,9 @@ def test_labels_are_the_papers_or_ones_own() -> None:
         verify.claim("lem:decsent")
     with pytest.raises(KeyError, match="the paper has no label"):
         verify.claim("lem:own:descent")
-    with pytest.raises(InvalidProblem, match="no claim is registered for 'own:nothing'"):
+    with pytest.raises(InvalidArgument, match="no claim is registered for 'own:nothing'"):
         verify.run(SADDLE, claims=["own:nothing"])
-    with pytest.raises(InvalidProblem, match="no claim is registered for 3"):
+    with pytest.raises(InvalidArgument, match="no claim is registered for 3"):
         verify.run(SADDLE, claims=[3])  # type: ignore[list-item]
 
 

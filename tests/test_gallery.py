@@ -14,7 +14,7 @@ from helpers import FEW, random_problem
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, evaluate, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify import gallery
 from verify.gallery.plain import (
     conjugate_gradients,
@@ -370,7 +370,7 @@ def test_the_gallery_is_drawn_in_small_multiples() -> None:
     gap: Any = gallery.plot_gallery(items[:1], steps=3, gap=True)
     assert gap[0].get_yscale() == "log"
     pyplot.close("all")
-    with pytest.raises(InvalidProblem, match="nothing to draw"):
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
         gallery.plot_gallery([])
 
 

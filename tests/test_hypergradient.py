@@ -28,7 +28,7 @@ from bilevel_sym import (
     zoo,
 )
 from bilevel_sym.engine import Session
-from bilevel_sym.errors import BilevelError, InvalidProblem, KernelError, LinearSystemFailure
+from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.hypergradient import Estimator
 from bilevel_sym.oracle import ExactOracle, in_lanes
 
@@ -271,7 +271,7 @@ def test_gdmax_is_f_x_after_ascent() -> None:
 
 
 def test_gdmax_refuses_what_is_no_minimax_problem() -> None:
-    with pytest.raises(InvalidProblem, match="GDmax is for minimax problems"):
+    with pytest.raises(InvalidArgument, match="GDmax is for minimax problems"):
         GDmax(1, 0.1).estimate(problem("waves"), np.zeros(2))
 
 
@@ -423,18 +423,18 @@ def test_a_step_that_is_far_too_long_is_a_typed_failure(estimator: Estimator) ->
 
 
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError]]] = [
-    ("D = 0", lambda: AID(0, 1, 0.1), InvalidProblem),
-    ("D is a float", lambda: AID(1.0, 1, 0.1), InvalidProblem),  # type: ignore[arg-type]
-    ("D is True", lambda: ITD(True, 0.1), InvalidProblem),
-    ("N = 0", lambda: AID(1, 0, 0.1), InvalidProblem),
-    ("tau = 0", lambda: ITD(1, 0.0), InvalidProblem),
-    ("tau < 0", lambda: GDmax(1, -0.1), InvalidProblem),
-    ("tau is NaN", lambda: AID(1, 1, float("nan")), InvalidProblem),
-    ("tau is infinite", lambda: AID(1, 1, float("inf")), InvalidProblem),
-    ("tau is text", lambda: AID(1, 1, "0.1"), InvalidProblem),  # type: ignore[arg-type]
-    ("tau is complex", lambda: AID(1, 1, 1j), InvalidProblem),  # type: ignore[arg-type]
-    ("Q < 0", lambda: Neumann(-1, 0.1), InvalidProblem),
-    ("eta_neumann = 0", lambda: Neumann(1, 0.0), InvalidProblem),
+    ("D = 0", lambda: AID(0, 1, 0.1), InvalidArgument),
+    ("D is a float", lambda: AID(1.0, 1, 0.1), InvalidArgument),  # type: ignore[arg-type]
+    ("D is True", lambda: ITD(True, 0.1), InvalidArgument),
+    ("N = 0", lambda: AID(1, 0, 0.1), InvalidArgument),
+    ("tau = 0", lambda: ITD(1, 0.0), InvalidArgument),
+    ("tau < 0", lambda: GDmax(1, -0.1), InvalidArgument),
+    ("tau is NaN", lambda: AID(1, 1, float("nan")), InvalidArgument),
+    ("tau is infinite", lambda: AID(1, 1, float("inf")), InvalidArgument),
+    ("tau is text", lambda: AID(1, 1, "0.1"), InvalidArgument),  # type: ignore[arg-type]
+    ("tau is complex", lambda: AID(1, 1, 1j), InvalidArgument),  # type: ignore[arg-type]
+    ("Q < 0", lambda: Neumann(-1, 0.1), InvalidArgument),
+    ("eta_neumann = 0", lambda: Neumann(1, 0.0), InvalidArgument),
     ("x is too short", lambda: AID(1, 1, 0.1).estimate(problem("waves"), [1.0]), KernelError),
     ("x is a number", lambda: AID(1, 1, 0.1).estimate(problem("waves"), 1.0), KernelError),
     ("x is NaN", lambda: AID(1, 1, 0.1).estimate(problem("waves"), [np.nan, 0.0]), KernelError),
@@ -452,7 +452,7 @@ def test_what_makes_no_sense_is_refused(action: Callable[[], object], error: typ
 
 
 def test_a_step_beyond_float64_is_refused() -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         AID(1, 1, 10**400)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, GDmax, INeon, MinimaxProblem, Neumann, Status, solve, zoo
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import BilevelError, InvalidProblem, KernelError, LinearSystemFailure
+from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
 
@@ -299,19 +299,19 @@ def test_a_lower_level_that_is_not_convex_is_a_typed_failure() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError]]] = [
-    ("estimator", lambda: INeon(AID, 0.1, 0.1, 0.1, 5, 0.1), InvalidProblem),  # type: ignore[arg-type]
-    ("eta", lambda: INeon(AID(1, 1, 0.1), 0.0, 0.1, 0.1, 5, 0.1), InvalidProblem),
-    ("eps", lambda: INeon(AID(1, 1, 0.1), 0.1, -0.1, 0.1, 5, 0.1), InvalidProblem),
-    ("r", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, math.inf, 5, 0.1), InvalidProblem),
-    ("T_escape", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 0, 0.1), InvalidProblem),
-    ("F_escape", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, math.nan), InvalidProblem),
-    ("step", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, 0.1, step=0.0), InvalidProblem),
-    ("rho_phi", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, 0.1, rho_phi=-1.0), InvalidProblem),
+    ("estimator", lambda: INeon(AID, 0.1, 0.1, 0.1, 5, 0.1), InvalidArgument),  # type: ignore[arg-type]
+    ("eta", lambda: INeon(AID(1, 1, 0.1), 0.0, 0.1, 0.1, 5, 0.1), InvalidArgument),
+    ("eps", lambda: INeon(AID(1, 1, 0.1), 0.1, -0.1, 0.1, 5, 0.1), InvalidArgument),
+    ("r", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, math.inf, 5, 0.1), InvalidArgument),
+    ("T_escape", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 0, 0.1), InvalidArgument),
+    ("F_escape", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, math.nan), InvalidArgument),
+    ("step", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, 0.1, step=0.0), InvalidArgument),
+    ("rho_phi", lambda: INeon(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 5, 0.1, rho_phi=-1.0), InvalidArgument),
     ("a batch", lambda: NEON.direction(saddle(), np.zeros((2, 3))), KernelError),
     ("x too short", lambda: NEON.direction(saddle(), [0.0]), KernelError),
     ("x NaN", lambda: NEON.direction(saddle(), [math.nan, 0.0, 0.0]), KernelError),
-    ("rng", lambda: NEON.direction(saddle(), [0.0] * 3, rng="a"), InvalidProblem),  # type: ignore[arg-type]
-    ("GDmax", lambda: INeon(GDmax(1, 0.1), 0.1, 0.1, 0.1, 5, 0.1).direction(saddle(), [0.0] * 3), InvalidProblem),
+    ("rng", lambda: NEON.direction(saddle(), [0.0] * 3, rng="a"), InvalidArgument),  # type: ignore[arg-type]
+    ("GDmax", lambda: INeon(GDmax(1, 0.1), 0.1, 0.1, 0.1, 5, 0.1).direction(saddle(), [0.0] * 3), InvalidArgument),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, compile_kernels, evaluate, sigmoid, softplus, zoo
 from bilevel_sym.calculus import derivative
-from bilevel_sym.errors import InvalidProblem, KernelError
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, KernelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.kernels.choice import Backend
@@ -523,9 +523,9 @@ def test_the_tape_never_calls_lambdify(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unknown_backend_is_refused() -> None:
     for wrong in ("nonsense", "", None, 3):
-        with pytest.raises(InvalidProblem, match="backend"):
+        with pytest.raises(InvalidArgument, match="backend"):
             compile_kernels(PROBLEMS["d = 1, n = 1"], backend=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="BilevelProblem"):
+    with pytest.raises(InvalidArgument, match="BilevelProblem"):
         compile_kernels("x*y")  # type: ignore[arg-type]
 
 

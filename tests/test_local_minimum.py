@@ -14,7 +14,7 @@ from helpers import FEW, solved_problems
 from hypothesis import given
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, INeon, LocalMinimum, Perturbed, Status, solve, zoo
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.solvers import local_minimum
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.local_minimum import confirm, curvature_at
@@ -204,10 +204,10 @@ def test_with_exact_estimates_the_end_is_the_definitions() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError]]] = [
-    ("eps", lambda: LocalMinimum(0.0), InvalidProblem),
-    ("eps NaN", lambda: LocalMinimum(math.nan), InvalidProblem),
-    ("rho_phi", lambda: LocalMinimum(0.1, rho_phi=-1.0), InvalidProblem),
-    ("by", lambda: LocalMinimum(0.1, by=AID(1, 1, 0.1)), InvalidProblem),  # type: ignore[arg-type]
+    ("eps", lambda: LocalMinimum(0.0), InvalidArgument),
+    ("eps NaN", lambda: LocalMinimum(math.nan), InvalidArgument),
+    ("rho_phi", lambda: LocalMinimum(0.1, rho_phi=-1.0), InvalidArgument),
+    ("by", lambda: LocalMinimum(0.1, by=AID(1, 1, 0.1)), InvalidArgument),  # type: ignore[arg-type]
 ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bilevel_sym import AID, BilevelProblem, Descent, LocalMinimum, Perturbed, Solution, solve, zoo
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import (
     COLOURS,
     legend_below,
@@ -129,23 +129,23 @@ def test_new_axes_are_made_where_none_are_given() -> None:
 
 
 def test_nothing_recorded_is_a_typed_error() -> None:
-    with pytest.raises(InvalidProblem, match='record="all"'):
+    with pytest.raises(InvalidArgument, match='record="all"'):
         plot_solution(solve(PROBLEM, DESCENT, [1.0], steps=2, record="last"))
 
 
 def test_what_is_refused() -> None:
     solution = solve(PROBLEM, DESCENT, [1.0], steps=2)
-    with pytest.raises(InvalidProblem, match="against='time'"):
+    with pytest.raises(InvalidArgument, match="against='time'"):
         plot_solution(solution, against="time")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="is not the minimum"):
+    with pytest.raises(InvalidArgument, match="is not the minimum"):
         plot_solution(solution, phi_min=0.5)
 
 
 @pytest.mark.parametrize("draw", [plot_solution, plot_trajectories, plot_eigenvalues, partial(plot_moves, label="a")])
 def test_only_a_solution_with_a_run_is_drawn(draw: Any) -> None:
-    with pytest.raises(InvalidProblem, match="at least one row"):
+    with pytest.raises(InvalidArgument, match="at least one row"):
         draw(solve(PROBLEM, DESCENT, np.zeros((0, 1)), steps=2), axes())
-    with pytest.raises(InvalidProblem, match=r"a Solution, (but was given a str|or a problem)"):
+    with pytest.raises(InvalidArgument, match=r"a Solution, (but was given a str|or a problem)"):
         draw("x", axes())
 
 
@@ -238,6 +238,6 @@ def test_what_is_no_axes_is_told_so() -> None:
     draws: tuple[Any, ...] = (plot_solution, plot_trajectories, plot_eigenvalues, partial(plot_moves, label="run"))
     for draw in draws:
         for ax in (Figure(), several):
-            with pytest.raises(InvalidProblem, match=r"and should be matplotlib axes"):
+            with pytest.raises(InvalidArgument, match=r"and should be matplotlib axes"):
                 draw(solution, ax)
         assert draw(solution, several[0, 1]) is several[0, 1]

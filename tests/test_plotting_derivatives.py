@@ -10,7 +10,7 @@ import pytest
 
 import verify
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import plot_differences, plot_response, plot_terms
 from verify.plotting import plot_curvature, plot_looseness, plot_tightness
 
@@ -142,7 +142,7 @@ def test_curvature_of_two_variables_marks_where_the_worst_was_seen() -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw: object, words: str) -> None:
-    with pytest.raises(InvalidProblem, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         draw()  # type: ignore[operator]
 
 

@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, Perturbed, Solution, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import plot_eigenvalues
 
 pytest.importorskip("matplotlib")
@@ -93,7 +93,7 @@ def test_what_has_no_hessian_is_left_out() -> None:
     half = BilevelProblem("x*y", "x*y**2/2 - y", "x", "y")  # strongly convex for x > 0, and Phi = 1
     ax: Any = plot_eigenvalues(half, axes(), points=[[1.0], [-1.0], [2.0]])
     np.testing.assert_allclose(lines(ax)[r"$\lambda_{\min}$"].get_ydata(), [0.0, np.nan, 0.0], atol=1e-12)
-    with pytest.raises(InvalidProblem, match="no value at any of the points"):
+    with pytest.raises(InvalidArgument, match="no value at any of the points"):
         plot_eigenvalues(half, axes(), points=[[-1.0]])
 
 
@@ -115,6 +115,6 @@ def test_one_point_is_seen() -> None:
     ],
 )
 def test_what_is_refused(source: Any, points: Any, words: str) -> None:
-    with pytest.raises(InvalidProblem, match=words) as caught:
+    with pytest.raises(InvalidArgument, match=words) as caught:
         plot_eigenvalues(source, axes(), points=points)
     assert caught.value.hint

@@ -11,7 +11,7 @@ import pytest
 
 import verify
 from bilevel_sym import AID, BilevelProblem, Box, Descent, Exact, Perturbed, Solution, evaluate, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.plotting import plot_landscape, plot_trajectories
 from bilevel_sym.plotting.landscape import KINDS
 from bilevel_sym.plotting.values import on_grid, where_defined
@@ -301,6 +301,6 @@ def refusals() -> Sequence[tuple[str, Any]]:
 @pytest.mark.parametrize("k", range(15))
 def test_what_is_refused_says_why(k: int) -> None:
     words, draw = refusals()[k]
-    with pytest.raises(InvalidProblem, match=words) as caught:
+    with pytest.raises((InvalidArgument, InvalidProblem), match=words) as caught:
         draw()
     assert caught.value.hint or "empty" in words or "given a str" in words

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bilevel_sym import BilevelProblem, Box, Descent, GDmax, MinimaxProblem, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.estimates import plot_estimates
 from bilevel_sym.plotting.game import plot_game, plot_moves
 
@@ -57,7 +57,7 @@ def test_a_second_series_differs_in_colour_marker_and_style() -> None:
     [([1, 2], (3, 4, 1), "do not fit"), ([1, 2], (2, 4), "do not fit"), ([0, 2], (2, 4, 1), "positive")],
 )
 def test_estimates_that_cannot_be_drawn_are_refused(at: list[int], shape: tuple[int, ...], says: str) -> None:
-    with pytest.raises(InvalidProblem, match=says):
+    with pytest.raises(InvalidArgument, match=says):
         plot_estimates(at, np.ones(shape), [0.0], label="draws", along="Q")
 
 
@@ -106,11 +106,11 @@ def test_moves_are_the_pairs_of_a_run() -> None:
     ],
 )
 def test_only_a_plane_with_a_box_is_drawn(problem: Any, how: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidProblem, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         plot_game(problem, axes(), **how)
 
 
 def test_moves_want_a_run_in_the_plane() -> None:
     run = solve(zoo.get("saddle").problem, Descent.auto(zoo.get("saddle").problem), [1.0, 1.0], steps=2)
-    with pytest.raises(InvalidProblem, match="there are 2 and 2"):
+    with pytest.raises(InvalidArgument, match="there are 2 and 2"):
         plot_moves(run, None, label="saddle")  # type: ignore[arg-type]

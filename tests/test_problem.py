@@ -16,7 +16,7 @@ from helpers import calls_of
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, StochasticProblem, softplus, zoo
-from bilevel_sym.errors import BilevelError, InvalidProblem, UnsafeExpression
+from bilevel_sym.errors import BilevelError, InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.exact import rational
 from bilevel_sym.expressions import symbols_in
 
@@ -95,7 +95,7 @@ def test_decimal_text_is_the_decimal_itself(value: Decimal) -> None:
     ],
 )
 def test_what_is_no_finite_real_number_is_refused(bad: object) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         rational(bad)
 
 

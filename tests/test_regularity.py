@@ -17,7 +17,14 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from bilevel_sym import BilevelProblem, Box, Constants, MinimaxProblem, StochasticProblem, zoo
-from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, TooLarge
+from bilevel_sym.errors import (
+    AssumptionViolated,
+    BilevelError,
+    CertificateFailure,
+    InvalidArgument,
+    InvalidProblem,
+    TooLarge,
+)
 from verify.certificates.proof import recheck
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances
@@ -396,7 +403,7 @@ def test_boxes_that_are_no_boxes_are_refused() -> None:
     "wrong", [{"reading": "both"}, {"seconds": -1}, {"rtol": math.nan}, {"seconds": "soon"}, {"effort": "much"}]
 )
 def test_arguments_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidProblem, match=next(iter(wrong))):
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         constants(CURVED, **wrong)
 
 
@@ -412,7 +419,7 @@ def test_symbolic_parameters_are_refused() -> None:
     problem = BilevelProblem("a*x*y", "y**2 - x*y", "x", "y", parameters={"a": None}, box={"x": (0, 1), "y": (0, 1)})
     with pytest.raises(BilevelError):
         constants(problem)
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         constants("x*y")  # type: ignore[arg-type]
 
 

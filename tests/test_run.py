@@ -17,7 +17,7 @@ from helpers import THOROUGH, earned, random_problem
 import verify
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.cli import main
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument, InvalidProblem
 from verify import runner
 from verify.registry import Claim
 from verify.report import Report
@@ -93,14 +93,14 @@ def test_labels_of_formulas_find_the_claim_that_checks_them() -> None:
     ],
 )
 def test_bad_arguments_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidProblem, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         verify.run(TOY, **changes)
 
 
 def test_a_problem_without_a_box_is_refused() -> None:
     with pytest.raises(InvalidProblem, match="no box"):
         verify.run(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
-    with pytest.raises(InvalidProblem, match="problem"):
+    with pytest.raises(InvalidArgument, match="problem"):
         verify.run("zoo:scalar")  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 
 from bilevel_sym import BilevelProblem, solve
 from bilevel_sym.constants import Constants, MinimaxConstants
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.schedules import ScheduleWarning, ineon, perturbed_aid, perturbed_gdmax, stocbio
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms, term_delta
@@ -176,7 +176,7 @@ def test_smoothness_that_is_known_takes_the_place_of_the_formulas() -> None:
         s = quietly(theorem, constants, **ASKED, smoothness=known)
         assert (s.L_phi, s.rho_phi, s.eta) == (2.5, 7.0, 0.4)
         for bad in (Smoothness(0.0, 1.0), Smoothness(1.0, 0.0), Smoothness(math.inf, 1.0), 3):
-            with pytest.raises(InvalidProblem):
+            with pytest.raises(InvalidArgument):
                 quietly(theorem, constants, **ASKED, smoothness=bad)
 
 
@@ -819,7 +819,7 @@ def test_where_curvature_cannot_be_negative_enough_descent_is_all() -> None:
 def test_bad_questions_are_refused_with_a_hint(
     theorem: Callable[..., Any], constants: Any, bad: dict[str, Any]
 ) -> None:
-    with pytest.raises(InvalidProblem) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         quietly(theorem, constants, **(ASKED | bad))
     assert "variant" in bad or caught.value.hint
 
@@ -828,17 +828,17 @@ def test_bad_questions_are_refused_with_a_hint(
 def test_the_wrong_constants_are_refused(theorem: Callable[..., Any]) -> None:
     wrong = EASY if theorem is perturbed_gdmax else MINIMAX
     for constants in (wrong, None, 3):
-        with pytest.raises(InvalidProblem, match="this theorem needs"):
+        with pytest.raises(InvalidArgument, match="this theorem needs"):
             theorem(constants, **ASKED)
 
 
 def test_constants_without_a_scale_are_refused() -> None:
-    with pytest.raises(InvalidProblem, match="rho_phi = 0") as caught:
+    with pytest.raises(InvalidArgument, match="rho_phi = 0") as caught:
         perturbed_aid(Constants(1, 2, 0, 0, 1), **ASKED)
     assert "any positive upper bound" in str(caught.value)
-    with pytest.raises(InvalidProblem, match="rho_phi = 0"):
+    with pytest.raises(InvalidArgument, match="rho_phi = 0"):
         perturbed_gdmax(MinimaxConstants(1, 2, 0), **ASKED)
-    with pytest.raises(InvalidProblem, match="divides by rho = 0"):
+    with pytest.raises(InvalidArgument, match="divides by rho = 0"):
         quietly(ineon, Constants(1, 2, 0, 1, 1), **ASKED, variant="printed")
     assert quietly(ineon, Constants(1, 2, 0, 1, 1), **ASKED).rho_phi > 0
 
@@ -856,17 +856,17 @@ def test_constants_without_a_scale_are_refused() -> None:
 )
 def test_constants_beyond_float64_are_refused(constants: Constants) -> None:
     for theorem in (perturbed_aid, ineon, stocbio):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             quietly(theorem, constants, **ASKED)
 
 
 def test_stocbio_asks_for_sigma() -> None:
-    with pytest.raises(InvalidProblem, match="needs sigma"):
+    with pytest.raises(InvalidArgument, match="needs sigma"):
         stocbio(Constants(1, 2, 1, 1, 1), **ASKED)
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         quietly(stocbio, EASY, **ASKED, n=0)
     for M_g in (math.nan, -1):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             quietly(stocbio, EASY, **ASKED, M_g=M_g)
 
 
@@ -932,7 +932,7 @@ def test_extreme_numbers_give_a_schedule_or_a_refusal(
                 s = quietly(theorem, MinimaxConstants(mu, mu * kappa, rho, M_x=M), **options)
             else:
                 s = quietly(theorem, Constants(mu, mu * kappa, rho, nu, M, sigma=M), **options)
-        except InvalidProblem:
+        except InvalidArgument:
             continue
         assert all(math.isfinite(value) for name, value in asdict(s).items() if name != "variant")
         assert min(s.r, s.F_escape, s.S_escape, s.accuracy, s.eta, s.T_escape, s.D, s.K) > 0

@@ -15,7 +15,7 @@ from hypothesis import given
 
 import verify
 from bilevel_sym import BilevelProblem, Constants, MinimaxConstants, MinimaxProblem, schedules, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.measures import norm_calculus
 from verify.measures.norm_calculus import derived, follows
 from verify.verdict import CheckResult, Verdict
@@ -53,7 +53,7 @@ def test_the_sharp_minimax_formulas(mu: Fraction, kappa: Fraction, rho: Fraction
     assert MinimaxConstants(mu, mu * kappa, rho) == joint
     assert (joint.L_phi(variant="sharp"), joint.rho_phi(variant="sharp")) == (mu * kappa**2, rho * kappa**3)
     assert (block.L_phi(variant="sharp"), block.rho_phi(variant="sharp")) == (block.L_phi(), block.rho_phi())
-    with pytest.raises(InvalidProblem, match="reading must be"):
+    with pytest.raises(InvalidArgument, match="reading must be"):
         MinimaxConstants(1, 2, 3, reading="sideways")  # type: ignore[arg-type]
 
 

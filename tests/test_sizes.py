@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import verify
 from benchmarks.sizes import example
 from bilevel_sym import BilevelProblem, Constants, Descent, Exact, solve, zoo
-from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.errors import InvalidArgument, TooLarge
 from bilevel_sym.memory import bytes_of, largest, parts, require, shown
 from verify.enclosures.block_size import require_size
 from verify.enclosures.phi_boxes import PhiBoxes
@@ -50,9 +50,9 @@ def test_a_size_is_read_in_any_spelling(count: int, unit: str) -> None:
     "memory", ["", "2 elephants", "GB", "-2GB", 0, -1, True, None, float("nan"), float("inf"), "1kB"]
 )
 def test_what_is_no_size_is_refused(memory: object) -> None:
-    with pytest.raises(InvalidProblem, match="memory="):
+    with pytest.raises(InvalidArgument, match="memory="):
         bytes_of(memory)
-    with pytest.raises(InvalidProblem, match="memory="):
+    with pytest.raises(InvalidArgument, match="memory="):
         verify.smoothness(zoo.get("scalar").problem, memory=memory)  # type: ignore[arg-type]
 
 
@@ -239,5 +239,5 @@ def test_a_trajectory_is_checked_within_the_memory() -> None:
     run = solve(problem, Descent(Exact(), 0.1), [0.5], steps=5)
     report = verify.check_trajectory(run, problem, constants=Constants(1, 4, 4, 4, 4), memory="500MB")
     assert all(result.verdict is not Verdict.VIOLATED for result in report.results)
-    with pytest.raises(InvalidProblem, match="memory="):
+    with pytest.raises(InvalidArgument, match="memory="):
         verify.check_trajectory(run, problem, memory="none")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
-from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
+from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument, InvalidProblem
 from verify.enclosures.interval_matrix import Floats, Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
@@ -155,9 +155,9 @@ def test_refusals() -> None:
         smoothness(free, Box({"x": (1, 0)}))
     with pytest.raises(InvalidProblem):
         smoothness(free, Box({"x": (float("nan"), 1)}))
-    with pytest.raises(InvalidProblem, match="seconds"):
+    with pytest.raises(InvalidArgument, match="seconds"):
         smoothness(free, Box({"x": (0, 1)}), seconds=float("nan"))
-    with pytest.raises(InvalidProblem, match="wants a problem"):
+    with pytest.raises(InvalidArgument, match="wants a problem"):
         smoothness("x", Box({"x": (0, 1)}))  # type: ignore[arg-type]
 
 

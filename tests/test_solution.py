@@ -30,7 +30,7 @@ from bilevel_sym import (
     solve,
     zoo,
 )
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
 STEP = Descent(AID(1, 1, 1.0), 0.25)
@@ -103,7 +103,7 @@ def test_the_best_point_is_the_lowest_that_was_visited() -> None:
 
 
 def test_without_a_record_there_is_no_trajectory() -> None:
-    with pytest.raises(InvalidProblem, match="no trajectory was recorded"):
+    with pytest.raises(InvalidArgument, match="no trajectory was recorded"):
         _ = run("last").trajectory
 
 

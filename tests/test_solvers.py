@@ -47,7 +47,7 @@ from bilevel_sym import (
     zoo,
 )
 from bilevel_sym.constants import Constants, MinimaxConstants
-from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem, KernelError
+from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument, InvalidProblem, KernelError
 from bilevel_sym.hypergradient import Estimator
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.kernels.tape_engine import TapeEngine
@@ -966,7 +966,7 @@ def test_what_is_kept_of_the_last_point_does_not_grow_with_the_steps(tape_backen
 
 
 def test_more_than_memory_can_hold_is_refused() -> None:
-    with pytest.raises(InvalidProblem, match='record="last"'):
+    with pytest.raises(InvalidArgument, match='record="last"'):
         solve(TOY, STEP, [1.0], steps=10**10)
 
 
@@ -1005,57 +1005,57 @@ def test_a_newcomers_line_finds_a_minimum(name: str) -> None:
 MINIMAX = MinimaxProblem("x*y - y**2/2", "x", "y")
 UNKNOWN = BilevelProblem("a*x*y", "y**2/2 - x*y", "x", "y", parameters={"a": None})
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError], str]] = [
-    ("no problem", lambda: solve("x", STEP, [1.0]), InvalidProblem, "a problem first"),  # type: ignore[arg-type]
-    ("no algorithm", lambda: solve(TOY, None, [1.0]), InvalidProblem, "not an algorithm"),  # type: ignore[arg-type]
-    ("an estimator alone", lambda: solve(TOY, AID(1, 1, 0.1), [1.0]), InvalidProblem, "not an algorithm"),  # type: ignore[arg-type]
-    ("iNEON alone", lambda: solve(TOY, NEON, [1.0]), InvalidProblem, "not an algorithm"),  # type: ignore[arg-type]
-    ("a class", lambda: solve(TOY, Descent, [1.0]), InvalidProblem, "not an algorithm"),  # type: ignore[arg-type]
-    ("an estimator's class", lambda: Descent(AID, 0.1), InvalidProblem, "estimator must be"),  # type: ignore[arg-type]
+    ("no problem", lambda: solve("x", STEP, [1.0]), InvalidArgument, "a problem first"),  # type: ignore[arg-type]
+    ("no algorithm", lambda: solve(TOY, None, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
+    ("an estimator alone", lambda: solve(TOY, AID(1, 1, 0.1), [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
+    ("iNEON alone", lambda: solve(TOY, NEON, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
+    ("a class", lambda: solve(TOY, Descent, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
+    ("an estimator's class", lambda: Descent(AID, 0.1), InvalidArgument, "estimator must be"),  # type: ignore[arg-type]
     ("x0 too long", lambda: solve(TOY, STEP, [1.0, 2.0]), KernelError, "x0 has shape"),
     ("x0 a number", lambda: solve(TOY, STEP, 1.0), KernelError, "x0 has shape"),
-    ("x0 with three axes", lambda: solve(TOY, STEP, [[[1.0]]]), InvalidProblem, "x0 has shape"),
+    ("x0 with three axes", lambda: solve(TOY, STEP, [[[1.0]]]), InvalidArgument, "x0 has shape"),
     ("x0 NaN", lambda: solve(TOY, STEP, [np.nan]), KernelError, "x0 is nan"),
     ("x0 text", lambda: solve(TOY, STEP, ["1"]), KernelError, "x0 has dtype"),
     ("x0 ragged", lambda: solve(TOY, STEP, [[1.0], [1.0, 2.0]]), KernelError, "x0"),
-    ("y0 for another ensemble", lambda: solve(TOY, STEP, [1.0], y0=[[1.0], [2.0]]), InvalidProblem, "y0 has shape"),
+    ("y0 for another ensemble", lambda: solve(TOY, STEP, [1.0], y0=[[1.0], [2.0]]), InvalidArgument, "y0 has shape"),
     ("y0 too long", lambda: solve(TOY, STEP, [1.0], y0=[1.0, 2.0]), KernelError, "y0 has shape"),
     ("v0 infinite", lambda: solve(TOY, STEP, [1.0], v0=[np.inf]), KernelError, "v0 is inf"),
-    ("steps negative", lambda: solve(TOY, STEP, [1.0], steps=-1), InvalidProblem, "steps"),
-    ("steps a float", lambda: solve(TOY, STEP, [1.0], steps=2.5), InvalidProblem, "steps"),  # type: ignore[arg-type]
-    ("steps True", lambda: solve(TOY, STEP, [1.0], steps=True), InvalidProblem, "steps"),
-    ("record", lambda: solve(TOY, STEP, [1.0], record="first"), InvalidProblem, "record"),  # type: ignore[arg-type]
-    ("backend", lambda: solve(TOY, STEP, [1.0], backend="cuda"), InvalidProblem, "backend"),  # type: ignore[arg-type]
-    ("stop a number", lambda: solve(TOY, STEP, [1.0], stop=3), InvalidProblem, "cannot be called"),  # type: ignore[arg-type]
-    ("stop another text", lambda: solve(TOY, STEP, [1.0], stop="minimum"), InvalidProblem, "stop="),  # type: ignore[arg-type]
-    ("stop without eps", lambda: solve(TOY, STEP, [1.0], stop="local minimum"), InvalidProblem, "no eps"),
-    ("rng negative", lambda: solve(TOY, STEP, [1.0], rng=-1), InvalidProblem, "rng"),
-    ("rng a float", lambda: solve(TOY, STEP, [1.0], rng=0.5), InvalidProblem, "rng"),  # type: ignore[arg-type]
-    ("rng True", lambda: solve(TOY, STEP, [1.0], rng=True), InvalidProblem, "rng"),
-    ("rng too many", lambda: solve(TOY, STEP, [1.0], rng=[1, 2]), InvalidProblem, "rng"),
-    ("rng too few", lambda: solve(TOY, STEP, [[1.0], [2.0]], rng=[1]), InvalidProblem, "rng"),
-    ("rng with a negative", lambda: solve(TOY, STEP, [1.0], rng=[-1]), InvalidProblem, "rng"),
-    ("rng of the old kind", lambda: solve(TOY, STEP, [1.0], rng=np.random.RandomState(0)), InvalidProblem, "rng"),  # type: ignore[arg-type]
-    ("eta zero", lambda: Descent(AID(1, 1, 0.1), 0.0), InvalidProblem, "eta"),
-    ("eta beyond float64", lambda: Descent(AID(1, 1, 0.1), 10**400), InvalidProblem, "eta"),
-    ("eps negative", lambda: Perturbed(AID(1, 1, 0.1), 0.1, -1.0, 0.1, 3), InvalidProblem, "eps"),
-    ("r NaN", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, math.nan, 3), InvalidProblem, "r must be"),
-    ("T_escape zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 0), InvalidProblem, "T_escape"),
-    ("T_escape infinite", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, math.inf), InvalidProblem, "T_escape"),  # type: ignore[arg-type]
-    ("T_escape beyond int64", lambda: solve(TOY, Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 10**30), [1.0], steps=1), InvalidProblem, "T_escape"),
-    ("rho_phi zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 3, rho_phi=0.0), InvalidProblem, "rho_phi"),
-    ("escape by something else", lambda: Descent(AID(1, 1, 0.1), 0.1, escape=STEP), InvalidProblem, "escape"),  # type: ignore[arg-type]
-    ("GDmax for a bilevel problem", lambda: solve(TOY, Descent(GDmax(1, 0.1), 0.1), [1.0]), InvalidProblem, "GDmax"),
-    ("GDmax in the escape", lambda: solve(TOY, Descent(AID(1, 1, 0.1), 0.1, escape=INeon(GDmax(1, 0.1), 0.1, 0.1, 0.1, 3, 0.1)), [1.0], steps=1), InvalidProblem, "GDmax"),
-    ("StocBiO for a bilevel problem", lambda: solve(TOY, StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1), [1.0]), InvalidProblem, "stochastic"),
+    ("steps negative", lambda: solve(TOY, STEP, [1.0], steps=-1), InvalidArgument, "steps"),
+    ("steps a float", lambda: solve(TOY, STEP, [1.0], steps=2.5), InvalidArgument, "steps"),  # type: ignore[arg-type]
+    ("steps True", lambda: solve(TOY, STEP, [1.0], steps=True), InvalidArgument, "steps"),
+    ("record", lambda: solve(TOY, STEP, [1.0], record="first"), InvalidArgument, "record"),  # type: ignore[arg-type]
+    ("backend", lambda: solve(TOY, STEP, [1.0], backend="cuda"), InvalidArgument, "backend"),  # type: ignore[arg-type]
+    ("stop a number", lambda: solve(TOY, STEP, [1.0], stop=3), InvalidArgument, "cannot be called"),  # type: ignore[arg-type]
+    ("stop another text", lambda: solve(TOY, STEP, [1.0], stop="minimum"), InvalidArgument, "stop="),  # type: ignore[arg-type]
+    ("stop without eps", lambda: solve(TOY, STEP, [1.0], stop="local minimum"), InvalidArgument, "no eps"),
+    ("rng negative", lambda: solve(TOY, STEP, [1.0], rng=-1), InvalidArgument, "rng"),
+    ("rng a float", lambda: solve(TOY, STEP, [1.0], rng=0.5), InvalidArgument, "rng"),  # type: ignore[arg-type]
+    ("rng True", lambda: solve(TOY, STEP, [1.0], rng=True), InvalidArgument, "rng"),
+    ("rng too many", lambda: solve(TOY, STEP, [1.0], rng=[1, 2]), InvalidArgument, "rng"),
+    ("rng too few", lambda: solve(TOY, STEP, [[1.0], [2.0]], rng=[1]), InvalidArgument, "rng"),
+    ("rng with a negative", lambda: solve(TOY, STEP, [1.0], rng=[-1]), InvalidArgument, "rng"),
+    ("rng of the old kind", lambda: solve(TOY, STEP, [1.0], rng=np.random.RandomState(0)), InvalidArgument, "rng"),  # type: ignore[arg-type]
+    ("eta zero", lambda: Descent(AID(1, 1, 0.1), 0.0), InvalidArgument, "eta"),
+    ("eta beyond float64", lambda: Descent(AID(1, 1, 0.1), 10**400), InvalidArgument, "eta"),
+    ("eps negative", lambda: Perturbed(AID(1, 1, 0.1), 0.1, -1.0, 0.1, 3), InvalidArgument, "eps"),
+    ("r NaN", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, math.nan, 3), InvalidArgument, "r must be"),
+    ("T_escape zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 0), InvalidArgument, "T_escape"),
+    ("T_escape infinite", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, math.inf), InvalidArgument, "T_escape"),  # type: ignore[arg-type]
+    ("T_escape beyond int64", lambda: solve(TOY, Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 10**30), [1.0], steps=1), InvalidArgument, "T_escape"),
+    ("rho_phi zero", lambda: Perturbed(AID(1, 1, 0.1), 0.1, 0.1, 0.1, 3, rho_phi=0.0), InvalidArgument, "rho_phi"),
+    ("escape by something else", lambda: Descent(AID(1, 1, 0.1), 0.1, escape=STEP), InvalidArgument, "escape"),  # type: ignore[arg-type]
+    ("GDmax for a bilevel problem", lambda: solve(TOY, Descent(GDmax(1, 0.1), 0.1), [1.0]), InvalidArgument, "GDmax"),
+    ("GDmax in the escape", lambda: solve(TOY, Descent(AID(1, 1, 0.1), 0.1, escape=INeon(GDmax(1, 0.1), 0.1, 0.1, 0.1, 3, 0.1)), [1.0], steps=1), InvalidArgument, "GDmax"),
+    ("StocBiO for a bilevel problem", lambda: solve(TOY, StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1), [1.0]), InvalidArgument, "stochastic"),
     ("x0 of auto too short", lambda: Perturbed.auto(every_function(), x0=[1.0]), BilevelError, "x0"),
     ("x0 of auto NaN", lambda: Perturbed.auto(every_function(), x0=[math.nan, 0.0]), BilevelError, "nan"),
     ("smoothness a number", lambda: Perturbed.auto(TOY, 3.0), BilevelError, "smoothness"),
     ("rng of auto", lambda: Perturbed.auto(TOY, rng=-1), BilevelError, "rng"),
-    ("eps of auto", lambda: Perturbed.auto(TOY, eps=0.0), InvalidProblem, "eps"),
-    ("points of auto", lambda: Perturbed.auto(TOY, points=0), InvalidProblem, "points"),
-    ("auto of no problem", lambda: Perturbed.auto("x"), InvalidProblem, "BilevelProblem"),  # type: ignore[arg-type]
+    ("eps of auto", lambda: Perturbed.auto(TOY, eps=0.0), InvalidArgument, "eps"),
+    ("points of auto", lambda: Perturbed.auto(TOY, points=0), InvalidArgument, "points"),
+    ("auto of no problem", lambda: Perturbed.auto("x"), InvalidArgument, "BilevelProblem"),  # type: ignore[arg-type]
     ("auto without a lower level", lambda: Perturbed.auto(BilevelProblem("y", "-y**2 - x*y", "x", "y")), AssumptionViolated, "none of 64"),
-    ("StocBiO.auto", lambda: StocBiO.auto(TOY), InvalidProblem, "stochastic"),  # type: ignore[arg-type]
+    ("StocBiO.auto", lambda: StocBiO.auto(TOY), InvalidArgument, "stochastic"),  # type: ignore[arg-type]
     ("a parameter without a value", lambda: solve(UNKNOWN, STEP, [1.0]), InvalidProblem, "a has no value"),
 ]  # fmt: skip
 

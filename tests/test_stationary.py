@@ -15,7 +15,7 @@ from helpers import FEW, random_problem
 from hypothesis import given, settings
 
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
@@ -293,10 +293,10 @@ def test_bad_input_is_refused() -> None:
             search(problem, box)
     with pytest.raises(InvalidProblem):
         search(BilevelProblem("x*y", "y**2 - x*y", "x", "y"))
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         search("scalar")  # type: ignore[arg-type]
     for seconds in (0, -1, float("nan"), float("inf"), True):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             search(problem, seconds=seconds)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.bracket import Bracket
 from verify.statistics import (
     SequentialTest,
@@ -220,7 +220,7 @@ def test_holm_against_its_definition() -> None:
 def test_corrected_confidence() -> None:
     assert corrected(0.99, 1) == 0.99
     assert 1 - Fraction(repr(corrected(0.99, 7))) <= Fraction(1, 700)
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         corrected(0.99, 0)
 
 
@@ -266,5 +266,5 @@ def test_what_cannot_be_tested_says_so() -> None:
     ],
 )
 def test_nonsense_is_refused(call: Callable[[], object]) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         call()

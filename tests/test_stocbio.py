@@ -32,7 +32,7 @@ from bilevel_sym import (
     zoo,
 )
 from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.oracle import in_lanes
 
 Floats = NDArray[np.float64]
@@ -394,21 +394,21 @@ def test_a_run_that_diverges_has_a_typed_end_without_a_warning(a: StocBiO) -> No
 
 
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError], str]] = [
-    ("D", lambda: StocBiO(0, 1, 1, 0.1, 0.1, 0.1, 1, 1), InvalidProblem, "D must"),
-    ("Q", lambda: StocBiO(1, -1, 1, 0.1, 0.1, 0.1, 1, 1), InvalidProblem, "Q must"),
-    ("S", lambda: StocBiO(1, 1, 0, 0.1, 0.1, 0.1, 1, 1), InvalidProblem, "S must"),
-    ("alpha", lambda: StocBiO(1, 1, 1, 0.0, 0.1, 0.1, 1, 1), InvalidProblem, "alpha"),
-    ("beta", lambda: StocBiO(1, 1, 1, 0.1, -0.1, 0.1, 1, 1), InvalidProblem, "beta"),
-    ("eta_neumann", lambda: StocBiO(1, 1, 1, 0.1, 0.1, math.nan, 1, 1), InvalidProblem, "eta_neumann"),
-    ("batch_f", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 0, 1), InvalidProblem, "batch_f"),
-    ("batch_g", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1.5), InvalidProblem, "batch_g"),  # type: ignore[arg-type]
-    ("escape", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=STOC), InvalidProblem, "escape"),  # type: ignore[arg-type]
-    ("eps", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, eps=0.0), InvalidProblem, "eps"),
-    ("too few Neumann batches", lambda: StocBiO(1, 3, 1, 0.1, 0.1, 0.1, 1, 1, neumann_batches=(1, 2)), InvalidProblem, "neumann_batches"),
-    ("an empty Neumann batch", lambda: StocBiO(1, 2, 1, 0.1, 0.1, 0.1, 1, 1, neumann_batches=(1, 0)), InvalidProblem, "neumann_batches"),
-    ("a problem that is not stochastic", lambda: solve(noisy().mean, STOC, X0), InvalidProblem, "stochastic"),
-    ("GDmax in an escape", lambda: solve(stochastic_saddle(), StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=INeon(GDmax(1, 0.1), 0.1, 0.5, 0.1, 3, 0.1)), [3.0, 3.0], steps=0), InvalidProblem, "GDmax"),
-    ("Exact in an escape", lambda: solve(stochastic_saddle(), StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=INeon(Exact(), 0.1, 0.5, 0.1, 3, 0.1)), [3.0, 3.0], steps=0), InvalidProblem, "Exact"),
+    ("D", lambda: StocBiO(0, 1, 1, 0.1, 0.1, 0.1, 1, 1), InvalidArgument, "D must"),
+    ("Q", lambda: StocBiO(1, -1, 1, 0.1, 0.1, 0.1, 1, 1), InvalidArgument, "Q must"),
+    ("S", lambda: StocBiO(1, 1, 0, 0.1, 0.1, 0.1, 1, 1), InvalidArgument, "S must"),
+    ("alpha", lambda: StocBiO(1, 1, 1, 0.0, 0.1, 0.1, 1, 1), InvalidArgument, "alpha"),
+    ("beta", lambda: StocBiO(1, 1, 1, 0.1, -0.1, 0.1, 1, 1), InvalidArgument, "beta"),
+    ("eta_neumann", lambda: StocBiO(1, 1, 1, 0.1, 0.1, math.nan, 1, 1), InvalidArgument, "eta_neumann"),
+    ("batch_f", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 0, 1), InvalidArgument, "batch_f"),
+    ("batch_g", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1.5), InvalidArgument, "batch_g"),  # type: ignore[arg-type]
+    ("escape", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=STOC), InvalidArgument, "escape"),  # type: ignore[arg-type]
+    ("eps", lambda: StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, eps=0.0), InvalidArgument, "eps"),
+    ("too few Neumann batches", lambda: StocBiO(1, 3, 1, 0.1, 0.1, 0.1, 1, 1, neumann_batches=(1, 2)), InvalidArgument, "neumann_batches"),
+    ("an empty Neumann batch", lambda: StocBiO(1, 2, 1, 0.1, 0.1, 0.1, 1, 1, neumann_batches=(1, 0)), InvalidArgument, "neumann_batches"),
+    ("a problem that is not stochastic", lambda: solve(noisy().mean, STOC, X0), InvalidArgument, "stochastic"),
+    ("GDmax in an escape", lambda: solve(stochastic_saddle(), StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=INeon(GDmax(1, 0.1), 0.1, 0.5, 0.1, 3, 0.1)), [3.0, 3.0], steps=0), InvalidArgument, "GDmax"),
+    ("Exact in an escape", lambda: solve(stochastic_saddle(), StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=INeon(Exact(), 0.1, 0.5, 0.1, 3, 0.1)), [3.0, 3.0], steps=0), InvalidArgument, "Exact"),
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 
 import verify
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, evaluate, softplus
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.text import to_text
 from verify.strategies import (
     DEGENERATE,
@@ -447,7 +447,7 @@ def test_without_hypothesis_one_error_says_what_to_install() -> None:
     ],
 )
 def test_what_cannot_be_drawn_says_so_at_once(attempt: Any, message: str) -> None:
-    with pytest.raises(InvalidProblem, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         attempt()
 
 

@@ -14,7 +14,7 @@ from helpers import random_problem
 from hypothesis import given
 
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, evaluate, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.classification import classify
 from verify.testkit.local_minimum import check_local_minimum
 from verify.verdict import Verdict
@@ -149,13 +149,13 @@ def test_of_an_ensemble_a_violation_is_worse_than_a_doubt() -> None:
           [1j, 2], [True, 1], np.array([1, math.inf])],
 )  # fmt: skip
 def test_bad_points_are_one_clear_error(x: Any) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         check_local_minimum(x, BOWL, eps=0.1)
 
 
 @pytest.mark.parametrize("options", [{"eps": 0}, {"eps": -1}, {"eps": "no"}, {"eps": 0.1, "rho_phi": -1}])
 def test_bad_options_are_one_clear_error(options: Any) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         check_local_minimum([0, 0], BOWL, **options)
-    with pytest.raises(InvalidProblem, match="wants a problem"):
+    with pytest.raises(InvalidArgument, match="wants a problem"):
         check_local_minimum([0], "problem", eps=1)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import pytest
 
 import verify
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.report import Report
 from verify.strategies import DEGENERATE
 from verify.testkit.assertion import assert_ok
@@ -91,7 +91,7 @@ def test_a_report_that_decided_nothing_is_no_pass(results: tuple[CheckResult, ..
 
 @pytest.mark.parametrize("other", [True, None, "HOLDS", Verdict.HOLDS, [HOLDS], report_of])
 def test_anything_else_is_refused(other: Any) -> None:
-    with pytest.raises(InvalidProblem, match=f"but was given a {type(other).__name__}\ntry: assert_ok"):
+    with pytest.raises(InvalidArgument, match=f"but was given a {type(other).__name__}\ntry: assert_ok"):
         assert_ok(other)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym import AID, ITD, BilevelProblem, GDmax, Neumann, zoo
 from bilevel_sym.budget import Budget
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.convergence import convergence
@@ -129,7 +129,7 @@ def test_taylor_at_the_end_of_a_box_and_of_a_domain() -> None:
 def test_taylor_without_an_answer() -> None:
     at = some_points(problem_of("scalar"))
     assert "not finite" in str(taylor_test(at, 0, "grad_phi", np.array([math.nan])))
-    with pytest.raises(InvalidProblem, match="no Taylor test"):
+    with pytest.raises(InvalidArgument, match="no Taylor test"):
         taylor_test(at, 0, "y_star", np.zeros(1))
     linear = references(BilevelProblem("x + y", "y**2/2 - x*y", "x", "y"), [[0.3]])
     assert taylor_test(linear, 0, "grad_phi", np.array([2.0])).slope == math.inf
@@ -497,5 +497,5 @@ def test_what_the_candidate_raises_is_its_own() -> None:
 
 
 def test_a_candidate_without_knobs_has_no_convergence() -> None:
-    with pytest.raises(InvalidProblem, match="neither D, N, Q nor tol"):
+    with pytest.raises(InvalidArgument, match="neither D, N, Q nor tol"):
         converged(problem_of(4), lambda x: x)

@@ -25,7 +25,7 @@ from bilevel_sym import (
     solve,
     zoo,
 )  # fmt: skip
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import StochasticProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import StocBiO
@@ -409,14 +409,14 @@ def test_a_long_run_is_looked_at_in_part() -> None:
     ],
 )
 def test_bad_input_is_one_clear_error(given: Any, message: str) -> None:
-    with pytest.raises(InvalidProblem, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         check_trajectory(given, SADDLE)
 
 
 def test_bad_problems_and_constants() -> None:
-    with pytest.raises(InvalidProblem, match="wants a problem"):
+    with pytest.raises(InvalidArgument, match="wants a problem"):
         check_trajectory({"x": [[1.0]]}, "problem")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="constants="):
+    with pytest.raises(InvalidArgument, match="constants="):
         check_trajectory({"x": [[1.0, 1.0]]}, SADDLE, constants=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match="no trajectory was recorded"):
+    with pytest.raises(InvalidArgument, match="no trajectory was recorded"):
         check_trajectory(solve(SADDLE, ALGORITHM, [0.0, 0.0], steps=3, rng=0, record="last"), SADDLE)

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bilevel_sym import AID, BilevelProblem, budget, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify import gallery
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
@@ -383,7 +383,7 @@ def test_a_candidate_that_is_truly_slow_is_cut() -> None:
 @pytest.mark.parametrize("check", CHECKS.values())
 @pytest.mark.parametrize("bad", [{"effort": "much"}, {"effort": -1}, {"seconds": 0}, {"seconds": "9"}])
 def test_bad_efforts_and_seconds(check: Function, bad: dict[str, Any]) -> None:
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         check(TOY.kernels.grad_phi, TOY, **bad)
 
 
@@ -465,7 +465,7 @@ def test_a_run_that_is_cut_by_seconds_holds_nothing_that_was_not_looked_at(monke
     assert [r.verdict for r in cut.results if r.part == "update rule"] == [Verdict.HOLDS]
     wrong: list[dict[str, Any]] = [{"effort": "much"}, {"seconds": -1}]
     for bad in wrong:
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             check_trajectory(run, TOY, **bad)
 
 
@@ -483,5 +483,5 @@ def test_local_minima_that_were_not_looked_at_do_not_hold(monkeypatch: pytest.Mo
         if verdict is Verdict.INCONCLUSIVE:
             assert "undecided: cut by time" in result.message
             assert "left out: 2 of 5 points" in result.message
-    with pytest.raises(InvalidProblem):
+    with pytest.raises(InvalidArgument):
         check_local_minimum(near, problem, eps=0.01, effort=-1.0)

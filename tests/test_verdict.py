@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.bracket import Bracket
 from verify.report import Report
 from verify.verdict import CheckResult, Evidence, Verdict, by_definition, inconclusive, judged, not_applicable
@@ -94,7 +94,7 @@ def test_sampled_constants_refute_nothing() -> None:
 
 def test_a_bracket_refuses_what_is_none() -> None:
     for ends in ((2.0, 1.0), (math.nan, 1.0), (0.0, math.nan)):
-        with pytest.raises(InvalidProblem):
+        with pytest.raises(InvalidArgument):
             Bracket(*ends)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import verify
 from bilevel_sym import AID, ITD, BilevelProblem, Constants, Descent, Exact, GDmax, evaluate, solve, zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS
 from verify.bracket import Bracket
 from verify.plotting import plot_error, plot_looseness, plot_tightness
@@ -127,11 +127,11 @@ def test_a_run_of_one_step_has_an_error_and_a_bound() -> None:
 
 def test_errors_that_cannot_be_drawn_are_refused() -> None:
     run = solve(SQUARE, Descent(Exact(), eta=0.25), [1.0], steps=1)
-    with pytest.raises(InvalidProblem, match="no estimate"):
+    with pytest.raises(InvalidArgument, match="no estimate"):
         plot_error({"x": run.trajectory.x}, SQUARE, axes())
-    with pytest.raises(InvalidProblem, match="constants=3"):
+    with pytest.raises(InvalidArgument, match="constants=3"):
         plot_error(run, SQUARE, axes(), constants=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidProblem, match='record="all"'):
+    with pytest.raises(InvalidArgument, match='record="all"'):
         plot_error(solve(SQUARE, Descent(Exact(), eta=0.25), [1.0], steps=1, record="last"), SQUARE, axes())
 
 
@@ -243,9 +243,9 @@ def test_a_real_report_is_drawn_row_by_row() -> None:
 
 def test_what_is_no_report_is_refused() -> None:
     for reports in ((), (3,), (report(), "x")):
-        with pytest.raises(InvalidProblem, match="draws reports"):
+        with pytest.raises(InvalidArgument, match="draws reports"):
             plot_tightness(*reports, ax=axes())
-    with pytest.raises(InvalidProblem, match="no claim applies"):
+    with pytest.raises(InvalidArgument, match="no claim applies"):
         report(RESULTS[6]).plot(axes())
 
 
@@ -301,8 +301,8 @@ def test_a_truth_of_zero_stands_beside_the_scale() -> None:
 
 def test_what_has_no_looseness_is_refused() -> None:
     for found in ({}, {"toy": 3}, [smooth(Bracket(1.0, 1.0))]):
-        with pytest.raises(InvalidProblem, match="smoothness by name"):
+        with pytest.raises(InvalidArgument, match="smoothness by name"):
             plot_looseness(found, axes())  # type: ignore[arg-type]
     bare = replace(smooth(Bracket(1.0, 1.0), None), rho_phi_formula=None)
-    with pytest.raises(InvalidProblem, match="nothing to draw"):
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
         plot_looseness({"toy": bare}, axes())

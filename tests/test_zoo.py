@@ -24,7 +24,7 @@ from hypothesis import given
 from mpmath import mp
 
 from bilevel_sym import zoo
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.zoo.data import spread
 from bilevel_sym.zoo.entry import Entry
@@ -260,7 +260,7 @@ BAD = {
 
 @pytest.mark.parametrize(("spec", "message"), BAD.items())
 def test_bad_input_gets_one_clear_message(spec: str, message: str) -> None:
-    with pytest.raises(InvalidProblem) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         zoo.parse(spec)
     assert message in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 4
@@ -269,7 +269,7 @@ def test_bad_input_gets_one_clear_message(spec: str, message: str) -> None:
 @pytest.mark.parametrize("value", [None, True, [1], object(), float("nan"), 1j])
 @pytest.mark.parametrize("key", ["d", "L"])
 def test_ill_typed_values_are_refused(key: str, value: object) -> None:
-    with pytest.raises(InvalidProblem, match=rf"tube wants an? \w+ for {key}"):
+    with pytest.raises(InvalidArgument, match=rf"tube wants an? \w+ for {key}"):
         zoo.get("tube", **{key: value})
 
 

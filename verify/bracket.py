@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["Bracket"]
 
@@ -26,7 +26,7 @@ class Bracket:
 
     def __post_init__(self) -> None:
         if not self.lower <= self.upper:  # nan included
-            raise InvalidProblem(f"a bracket wants lower <= upper, but was given {self.lower} and {self.upper}")
+            raise InvalidArgument(f"a bracket wants lower <= upper, but was given {self.lower} and {self.upper}")
 
     @property
     def ratio(self) -> float:

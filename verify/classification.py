@@ -16,7 +16,7 @@ from bilevel_sym.ball import Ball
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Effort
 from bilevel_sym.certificate import PointCertificate, evaluate
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.memory import Memory
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
@@ -100,7 +100,7 @@ def classify(
     'not stationary'
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"classify wants a problem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"classify wants a problem, but was given a {type(problem).__name__}")
     exact = problem.mean
     given = _point(exact, x)
     reach = _positive(radius, "radius")
@@ -306,7 +306,7 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
     names = [s.name for s in problem.x]
     if isinstance(x, Mapping):
         if set(x) != set(names):
-            raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
+            raise InvalidArgument(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
         return tuple(rational(x[name], name) for name in names)
     return _vector(x, problem.d, "x")
 
@@ -314,17 +314,17 @@ def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) 
 def _vector(values: Iterable[object], size: int, what: str) -> tuple[sp.Rational, ...]:
     scalar = isinstance(values, (str, bytes, set, frozenset)) or not isinstance(values, Iterable)
     if scalar or getattr(values, "ndim", 1) != 1:
-        raise InvalidProblem(f"{what} must be a sequence of {size} numbers", hint='such as ["1/3", 0.2]')
+        raise InvalidArgument(f"{what} must be a sequence of {size} numbers", hint='such as ["1/3", 0.2]')
     point = rational_vector(values, what)
     if len(point) != size:
-        raise InvalidProblem(f"{what} has {len(point)} numbers, but the problem has {size} variables there")
+        raise InvalidArgument(f"{what} has {len(point)} numbers, but the problem has {size} variables there")
     return point
 
 
 def _positive(value: object, what: str) -> sp.Rational:
     number = rational(value, what)
     if number <= 0:
-        raise InvalidProblem(f"{what} must be positive, but is {number}")
+        raise InvalidArgument(f"{what} must be positive, but is {number}")
     return number
 
 
@@ -333,7 +333,7 @@ def _optional(value: object, what: str) -> sp.Rational | None:
         return None
     number = rational(value, what)
     if number < 0:
-        raise InvalidProblem(f"{what} must not be negative, but is {number}")
+        raise InvalidArgument(f"{what} must not be negative, but is {number}")
     return number
 
 

@@ -10,7 +10,7 @@ import sympy as sp
 
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Effort, scale_of
-from bilevel_sym.errors import CertificateFailure, InvalidProblem
+from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.scope import Formula, Scope, Variables
 from bilevel_sym.tape.model import Model
 from verify.bracket import Bracket
@@ -86,7 +86,7 @@ def bounds(
     try: if a pole, or the end of its domain, lies there, choose a box without it
     """
     if not _is_positive(rtol):
-        raise InvalidProblem(f"rtol={rtol!r:.40}", hint="a positive number: 0.01 is a hundredth of the width")
+        raise InvalidArgument(f"rtol={rtol!r:.40}", hint="a positive number: 0.01 is a hundredth of the width")
     budget = Budget(BOXES * scale_of(effort))
     named = _named(box, symbols)
     scope = Scope({"x": named.names or ()}, None, () if isinstance(expression, str) else (expression,))
@@ -127,7 +127,7 @@ def _result(formula: sp.Expr, box: Box, wanted: Sequence[sp.Symbol], found: Rang
 def _named(box: object, symbols: Variables | None) -> Box:
     """The box, its intervals with names: its own, or those of the symbols."""
     if not isinstance(box, (Box, Mapping)):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"bounds wants a box, but was given {box!r:.60}", hint="a Box, or {'x': (-1, 1)} for each variable"
         )
     given = box if isinstance(box, Box) else Box(box)
@@ -135,7 +135,7 @@ def _named(box: object, symbols: Variables | None) -> Box:
         return given
     names = [s.name for s in Scope({"symbols": symbols or ()}, None, ()).groups["symbols"]]
     if len(names) != len(given):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the box has {len(given)} intervals without names, and {len(names)} symbols are given",
             hint="symbols='x y', in the order of the intervals, or a box with names: {'x': (-1, 1)}",
         )
@@ -149,11 +149,11 @@ def _wanted(symbols: Variables | None, variables: Sequence[sp.Symbol]) -> tuple[
     names = [s.name for s in Scope({"symbols": symbols}, None, ()).groups["symbols"]]
     known = {s.name: s for s in variables}
     if unknown := [name for name in names if name not in known]:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the box has no interval for {', '.join(unknown)}", hint=f"it has one for {', '.join(known)}"
         )
     if len(set(names)) < len(names):
-        raise InvalidProblem("a symbol is given twice", hint="name each variable once")
+        raise InvalidArgument("a symbol is given twice", hint="name each variable once")
     return tuple(known[name] for name in names)
 
 

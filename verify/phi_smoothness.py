@@ -19,7 +19,7 @@ import numpy as np
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import MinimaxConstants
-from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidProblem, LowerLevelFailure
+from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidArgument, LowerLevelFailure
 from bilevel_sym.memory import Memory, bytes_of, parts
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from verify.bracket import Bracket
@@ -177,9 +177,9 @@ def _ratio(formula: float, upper: float) -> float:
 
 def _checked(problem: object, box: Box | None, rtol: object) -> tuple[BilevelProblem, ExactBox, Box]:
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"smoothness wants a problem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"smoothness wants a problem, but was given a {type(problem).__name__}")
     if not isinstance(rtol, (int, float)) or not 0 <= rtol < math.inf:
-        raise InvalidProblem(f"rtol must be a number, at least 0, but is {rtol!r}")
+        raise InvalidArgument(f"rtol must be a number, at least 0, but is {rtol!r}")
     exact = problem.mean
     given = chosen_box(problem, box, "the smoothness of Phi belongs")
     return exact, ExactBox(Box({s.name: given[s.name] for s in exact.x})), given

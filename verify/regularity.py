@@ -17,7 +17,7 @@ import numpy as np
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidProblem
+from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument
 from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.ties import first_largest
@@ -253,11 +253,11 @@ def objective_of(problem: BilevelProblem, constant: str, block: str, region: Exa
 
 def _check(problem: object, reading: object, rtol: object) -> None:
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"constants wants a problem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"constants wants a problem, but was given a {type(problem).__name__}")
     if reading not in get_args(Reading):
-        raise InvalidProblem(f"reading must be 'block' or 'joint', but is {reading!r}")
+        raise InvalidArgument(f"reading must be 'block' or 'joint', but is {reading!r}")
     if not isinstance(rtol, (int, float)) or not rtol >= 0:
-        raise InvalidProblem(f"rtol must be a number, at least 0, but is {rtol!r}")
+        raise InvalidArgument(f"rtol must be a number, at least 0, but is {rtol!r}")
 
 
 def _box_of(problem: BilevelProblem, box: Box | None) -> Box:

@@ -16,7 +16,7 @@ import numpy as np
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.constants import Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.memory import Memory
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
@@ -156,7 +156,7 @@ def _chosen(labels: Iterable[str | Claim] | Claim | None) -> tuple[Claim, ...]:
     if isinstance(labels, (str, Claim)):
         labels = [labels]
     if not isinstance(labels, Iterable):
-        raise InvalidProblem(f"claims={labels!r:.40}", hint="labels, such as ['lem:descent'], or None for all")
+        raise InvalidArgument(f"claims={labels!r:.40}", hint="labels, such as ['lem:descent'], or None for all")
     known = {label: item for item in _registry() for label in item.also}
     known |= {item.label: item for item in _registry()}  # what a claim is about comes before what it touches
     return tuple(dict.fromkeys(item if isinstance(item, Claim) else _registered(item, known) for item in labels))
@@ -167,7 +167,7 @@ def _registered(label: object, known: Mapping[str, Claim]) -> Claim:
         return known[label]
     near = ", ".join(get_close_matches(str(label)[:60], known, n=3, cutoff=0.0))
     own = str(label).startswith("own:")
-    raise InvalidProblem(
+    raise InvalidArgument(
         f"no claim is registered for {label!r:.60}",
         hint="pass the claim itself, run(problem, claims=[my_claim])" if own else f"one of {near}",
     )
@@ -175,5 +175,5 @@ def _registered(label: object, known: Mapping[str, Claim]) -> Claim:
 
 def _variant(variant: Variant) -> Variant:
     if variant not in ("corrected", "printed", "sharp"):
-        raise InvalidProblem(f"variant={variant!r:.40}", hint="'corrected', 'printed' or 'sharp'")
+        raise InvalidArgument(f"variant={variant!r:.40}", hint="'corrected', 'printed' or 'sharp'")
     return variant

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.memory import Memory, bytes_of, parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
@@ -149,7 +149,7 @@ def search(
       x = 2.414213562: local maximum, eigenvalue -0.0606602
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"a search wants a problem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"a search wants a problem, but was given a {type(problem).__name__}")
     exact, scale = problem.mean, scale_of(effort)
     chosen = chosen_box(problem, box, "the search belongs")
     inside = Box({s.name: chosen[s.name] for s in exact.x})

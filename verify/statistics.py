@@ -16,7 +16,7 @@ from typing import Literal
 from flint import arb, fmpq
 
 from bilevel_sym.constants import Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Verdict
@@ -53,7 +53,7 @@ def clopper_pearson(successes: int, runs: int, confidence: float = 0.99, side: S
     """
     _check_counts(successes, runs)
     if side not in ("two", "lower", "upper"):
-        raise InvalidProblem(f"side={side!r:.40}", hint="'two', 'lower' or 'upper'")
+        raise InvalidArgument(f"side={side!r:.40}", hint="'two', 'lower' or 'upper'")
     alpha = _alpha(confidence) / (2 if side == "two" else 1)
     lower = 0.0 if side == "upper" or successes == 0 else _lower_end(successes, runs, alpha)
     # a success the other way round is a failure: one formula serves both ends
@@ -90,7 +90,7 @@ def runs_needed(delta: float, confidence: float = 0.99) -> int:
         bound, base = arb(_fmpq(alpha)), arb(_fmpq(kept))
         quotient = _from_below(bound.log() / base.log())
         if not quotient <= HORIZON:  # nan too: 1 - delta is not told apart from 1
-            raise InvalidProblem(f"delta = {delta} needs more than {HORIZON:.0e} runs", hint="a larger delta")
+            raise InvalidArgument(f"delta = {delta} needs more than {HORIZON:.0e} runs", hint="a larger delta")
         least = max(1, math.ceil(quotient))
         # balls do not see a tie, which only short powers can have
         while not (kept**least <= alpha if least < 100 else bool(base**least <= bound)):
@@ -186,7 +186,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """
     for p in p_values:
         if not 0 <= p <= 1:
-            raise InvalidProblem(f"a p-value lies between 0 and 1, but {p!r:.40} was given")
+            raise InvalidArgument(f"a p-value lies between 0 and 1, but {p!r:.40} was given")
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, running = [0.0] * len(order), 0.0
     for rank, index in enumerate(order):
@@ -202,7 +202,7 @@ def corrected(confidence: float, claims: int) -> float:
     0.999
     """
     if isinstance(claims, bool) or claims < 1:
-        raise InvalidProblem(f"claims={claims!r:.40}", hint="how many there are, at least 1")
+        raise InvalidArgument(f"claims={claims!r:.40}", hint="how many there are, at least 1")
     # rounded up to a float whose shortest decimal is what counts
     exact = 1 - _alpha(confidence) / claims
     found = float(exact)
@@ -238,7 +238,7 @@ def judged_probability(
     ['INCONCLUSIVE', 'VIOLATED']
     """
     if not 0 <= delta <= 1:
-        raise InvalidProblem(f"delta={delta!r:.40}", hint="a probability")
+        raise InvalidArgument(f"delta={delta!r:.40}", hint="a probability")
     upper = clopper_pearson(failures + undecided, runs, confidence, "upper").upper if runs else 1.0
     lower = clopper_pearson(failures, runs, confidence, "lower").lower if runs else 0.0
     counted = f"{failures} failures in {runs} runs" + (f", of which {undecided} decide nothing" if undecided else "")
@@ -354,18 +354,18 @@ def _decimal(value: float) -> Fraction:
 
 def _alpha(confidence: float) -> Fraction:
     if isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise InvalidProblem(f"confidence={confidence!r:.40}", hint="between 0 and 1, such as 0.99")
+        raise InvalidArgument(f"confidence={confidence!r:.40}", hint="between 0 and 1, such as 0.99")
     return 1 - _decimal(confidence)
 
 
 def _check_counts(successes: int, runs: int) -> None:
     if isinstance(runs, bool) or runs != int(runs) or successes != int(successes) or not 0 <= successes <= runs:
-        raise InvalidProblem(f"{successes!r:.40} of {runs!r:.40} runs", hint="whole numbers, 0 <= successes <= runs")
+        raise InvalidArgument(f"{successes!r:.40} of {runs!r:.40} runs", hint="whole numbers, 0 <= successes <= runs")
 
 
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise InvalidProblem(f"delta={delta!r:.40}", hint="a probability strictly between 0 and 1")
+        raise InvalidArgument(f"delta={delta!r:.40}", hint="a probability strictly between 0 and 1")
 
 
 def _fmpq(value: Fraction) -> fmpq:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.constants import Variant
-from bilevel_sym.errors import BilevelError, InvalidProblem, TimeIsUp
+from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
@@ -224,7 +224,7 @@ def study_of(
     try: [box] in the problem file, or BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)})
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"a study wants a problem, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"a study wants a problem, but was given a {type(problem).__name__}")
     exact, room = problem.mean, bytes_of(memory)
     chosen = chosen_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
@@ -247,7 +247,7 @@ def seed_of(rng: np.random.Generator | int | None) -> int:
     if rng is None:
         return 0
     if not _is_seed(rng):
-        raise InvalidProblem(f"rng={rng!r:.40}", hint="a numpy Generator, a whole number from 0, or None")
+        raise InvalidArgument(f"rng={rng!r:.40}", hint="a numpy Generator, a whole number from 0, or None")
     return int(rng)
 
 

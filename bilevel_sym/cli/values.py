@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bilevel_sym.budget import EFFORTS
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.memory import bytes_of
 from bilevel_sym.plain_text import named
 
@@ -87,7 +87,7 @@ def memory(text: str) -> int:
     """
     try:
         return bytes_of(text)
-    except InvalidProblem as error:
+    except InvalidArgument as error:
         raise ArgumentTypeError(f"{text[:40]!r} is not a size\ntry: {error.hint}") from None
 
 
@@ -118,9 +118,11 @@ def as_point(text: str, option: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
-            raise InvalidProblem(f"{option}: {part.strip()[:60]!r} is not NAME=VALUE", hint=f'{option} "x1=1/3,x2=0.2"')
+            raise InvalidArgument(
+                f"{option}: {part.strip()[:60]!r} is not NAME=VALUE", hint=f'{option} "x1=1/3,x2=0.2"'
+            )
         if name in point:
-            raise InvalidProblem(f"{option}: {name[:60]} is given twice", hint="one value for each variable of x")
+            raise InvalidArgument(f"{option}: {name[:60]} is given twice", hint="one value for each variable of x")
         point[name] = value
     return point
 
@@ -134,9 +136,9 @@ def check_names(point: Mapping[str, str], problem: BilevelProblem, option: str) 
     example = ",".join(f"{name}={point.get(name, 0)}" for name in names)
     hint = f'{option} "{example}"' if len(example) < 200 else f"x is {names[0]}, ..., {names[-1]}"
     if unknown := [name for name in point if name not in names]:
-        raise InvalidProblem(f"{option}: {unknown[0][:60]} is not a variable of x", hint=hint)
+        raise InvalidArgument(f"{option}: {unknown[0][:60]} is not a variable of x", hint=hint)
     if absent := [name for name in names if name not in point]:
-        raise InvalidProblem(f"{option}: no value for {', '.join(absent)[:200]}", hint=hint)
+        raise InvalidArgument(f"{option}: no value for {', '.join(absent)[:200]}", hint=hint)
 
 
 def load_problem(text: str) -> BilevelProblem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.experiments import complexity, coupled, figure1
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.writing import check_target, make_folder
@@ -37,11 +37,11 @@ def reproduce(name: str, out: Path, *, progress: bool = False) -> Iterator[str]:
     >>> reproduce("figure9", Path("."))
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: there is no experiment 'figure9'
+    bilevel_sym.errors.InvalidArgument: there is no experiment 'figure9'
     try: one of figure1, figure2, figure3
     """
     if name not in _BY_NAME:
-        raise InvalidProblem(f"there is no experiment {name!r:.60}", hint=f"one of {', '.join(names())}")
+        raise InvalidArgument(f"there is no experiment {name!r:.60}", hint=f"one of {', '.join(names())}")
     require_matplotlib()  # before the work, not after it
     check_target(make_folder(out) / f"{name}.json")
     return _BY_NAME[name](out, progress=progress)

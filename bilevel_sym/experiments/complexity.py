@@ -16,7 +16,7 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.experiments import reporting
 from bilevel_sym.experiments.reporting import Provenance
 from bilevel_sym.hypergradient import AID
@@ -81,7 +81,7 @@ class Family:
 
     def __post_init__(self) -> None:
         if self.d < 2 or self.kappa <= 1:
-            raise InvalidProblem(f"the family wants d >= 2 and kappa > 1, but was given {self.d} and {self.kappa}")
+            raise InvalidArgument(f"the family wants d >= 2 and kappa > 1, but was given {self.d} and {self.kappa}")
 
     @property
     def eigenvalues(self) -> tuple[sp.Rational, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["PanelName", "in_printed_domain", "read_label"]
 
@@ -35,7 +35,7 @@ def read_label(label: str) -> PanelName:
     """
     found = re.fullmatch(r"figure: (15|1|2|3)(1)(5|10|20)", label)
     if found is None:
-        raise InvalidProblem(f"{label!r:.60} is not the label of a panel of the figure", hint="such as 'figure: 1110'")
+        raise InvalidArgument(f"{label!r:.60} is not the label of a panel of the figure", hint="such as 'figure: 1110'")
     L, gamma, d = found.groups()
     return PanelName(1.5 if L == "15" else float(L), float(gamma), int(d))
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from bilevel_sym import implicit
 from bilevel_sym.assumptions import assumed_sign, rebuild
 from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
-from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure
+from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.expressions import may_switch
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
@@ -362,12 +362,12 @@ def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Ke
     array(0.)
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"compile_kernels wants a BilevelProblem, but was given a {type(problem).__name__}",
             hint="compile_kernels(BilevelProblem(f, g, x, y))",
         )
     if not _is_backend(backend):
-        raise InvalidProblem(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
+        raise InvalidArgument(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
     return _compiled(problem, backend)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import numbers, one_by_one, recorded
 from bilevel_sym.plotting.spread import spread
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
@@ -53,7 +53,7 @@ def plot_eigenvalues(
     """
     spectra = _spectra(source, points)
     if np.isnan(spectra.values).all():
-        raise InvalidProblem("Hess Phi has no value at any of the points", hint="points where g is strongly convex")
+        raise InvalidArgument("Hess Phi has no value at any of the points", hint="points where g is strongly convex")
     ax = axes_or_new(ax)
     ax.axhline(0.0, color="0.5", linewidth=0.8, linestyle=":", zorder=0)
     if len(spectra.values) == 1:
@@ -78,9 +78,9 @@ def _spectra(source: object, points: ArrayLike | None) -> _Spectra:
         x = _rows(points, exact.d)[None]
         return _Spectra(_eigenvalues(exact.kernels, x), np.zeros(x.shape[:2], dtype=np.bool_), "point")
     if not isinstance(source, Solution):
-        raise InvalidProblem(f"eigenvalues of a {type(source).__name__}", hint="a Solution, or a problem and points=")
+        raise InvalidArgument(f"eigenvalues of a {type(source).__name__}", hint="a Solution, or a problem and points=")
     if points is not None:
-        raise InvalidProblem("points belong to a problem; a solution has its own", hint="leave points out")
+        raise InvalidArgument("points belong to a problem; a solution has its own", hint="leave points out")
     path = recorded(source)
     return _Spectra(_eigenvalues(source.kernels, one_by_one(path.x)), np.atleast_2d(path.perturbed), "iteration k")
 
@@ -88,10 +88,10 @@ def _spectra(source: object, points: ArrayLike | None) -> _Spectra:
 def _rows(points: ArrayLike | None, d: int) -> Floats:
     hint = f"points= an array of shape (K, {d})"
     if points is None:
-        raise InvalidProblem("eigenvalues of a problem want points", hint=hint)
+        raise InvalidArgument("eigenvalues of a problem want points", hint=hint)
     rows = numbers("points", points, hint)
     if rows.ndim != 2 or rows.shape[1] != d or not len(rows):
-        raise InvalidProblem(f"points have shape {rows.shape}", hint=hint)
+        raise InvalidArgument(f"points have shape {rows.shape}", hint=hint)
     return rows
 
 

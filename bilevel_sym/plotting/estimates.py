@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import numbers
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
@@ -39,9 +39,9 @@ def plot_estimates(
     """
     where, values, exact = (numbers("at, estimates and truth", part, HINT) for part in (at, estimates, truth))
     if values.ndim != 3 or where.shape != values.shape[:1] or exact.shape != values.shape[2:]:
-        raise InvalidProblem(f"shapes {where.shape}, {values.shape} and {exact.shape} do not fit", hint=HINT)
+        raise InvalidArgument(f"shapes {where.shape}, {values.shape} and {exact.shape} do not fit", hint=HINT)
     if not (where > 0).all():
-        raise InvalidProblem(f"{along} must be positive on a logarithmic axis", hint="leave out 0")
+        raise InvalidArgument(f"{along} must be positive on a logarithmic axis", hint="leave out 0")
     ax = axes_or_new(ax)
     count = sum(line.get_gid() == GROUP for line in ax.get_lines()) % len(STYLES)
     errors = spread(np.linalg.norm(values - exact, axis=-1).T)

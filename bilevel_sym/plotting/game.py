@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.given import Region, box_ends, exact_problem, one_by_one, recorded
 from bilevel_sym.plotting.landscape import KINDS, mark_of
@@ -48,7 +48,7 @@ def plot_game(
     >>> plot_game(zoo.get("saddle").problem)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: the plane of a game has one x and one y, but there are 2 and 2
+    bilevel_sym.errors.InvalidArgument: the plane of a game has one x and one y, but there are 2 and 2
     try: plot_landscape draws Phi over two variables x
     """
     exact = _plane(problem)
@@ -85,7 +85,7 @@ def plot_moves(solution: Solution, ax: Axes, *, label: str, colour: str | None =
     """
     path = recorded(solution)
     if (path.x.shape[-1], path.y.shape[-1]) != (1, 1):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"moves in the plane want one x and one y, but there are {path.x.shape[-1]} and {path.y.shape[-1]}"
         )
     ax = axes_or_new(ax)
@@ -111,7 +111,7 @@ def _draw_point(ax: Axes, exact: BilevelProblem, at: Floats, kind: str) -> None:
 def _plane(problem: BilevelProblem) -> BilevelProblem:
     exact = exact_problem(problem)
     if (exact.d, exact.n) != (1, 1):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the plane of a game has one x and one y, but there are {exact.d} and {exact.n}",
             hint="plot_landscape draws Phi over two variables x",
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from bilevel_sym.box import Box
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.style import Floats
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution, Trajectory
@@ -29,7 +29,7 @@ def exact_problem(problem: object) -> BilevelProblem:
     True
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"this picture wants a problem, but was given a {type(problem).__name__}", hint="BilevelProblem(f, g, x, y)"
         )
     return problem.mean
@@ -44,16 +44,16 @@ def box_ends(problem: BilevelProblem, box: Region, names: Sequence[str]) -> tupl
     """
     example = ", ".join(f'"{name}": (-1, 1)' for name in names)
     if box is None and problem.box is None:
-        raise InvalidProblem("the problem has no box to draw", hint=f"box={{{example}}}")
+        raise InvalidArgument("the problem has no box to draw", hint=f"box={{{example}}}")
     chosen = problem.box if box is None else box if isinstance(box, Box) else Box(box)
     assert chosen is not None
     bound = dict(chosen.bind(tuple(s.name for s in problem.x), tuple(s.name for s in problem.y)).items())
     if missing := [name for name in names if name not in bound]:
-        raise InvalidProblem(f"the box misses {', '.join(missing)}", hint=f"box={{{example}}}")
+        raise InvalidArgument(f"the box misses {', '.join(missing)}", hint=f"box={{{example}}}")
     ends = np.array([[float(end) for end in bound[name]] for name in names])
     for name, (low, high) in zip(names, ends, strict=True):
         if not low < high:
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"the box has no width: {name} is {low:g}", hint=f'"{name}": ({low - 1:g}, {low + 1:g})'
             )
     return ends[:, 0], ends[:, 1]
@@ -68,7 +68,7 @@ def numbers(what: str, values: ArrayLike, hint: str) -> Floats:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidProblem(f"{what} are not numbers", hint=hint) from None
+        raise InvalidArgument(f"{what} are not numbers", hint=hint) from None
 
 
 def recorded(solution: object) -> Trajectory:
@@ -80,13 +80,13 @@ def recorded(solution: object) -> Trajectory:
     (3, 1)
     """
     if not isinstance(solution, Solution):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"this picture wants a Solution, but was given a {type(solution).__name__}",
             hint="solve(problem, algorithm, x0)",
         )
     path = solution.trajectory
     if not path.x.size:
-        raise InvalidProblem("there is no trajectory to draw", hint="x0 with at least one row")
+        raise InvalidArgument("there is no trajectory to draw", hint="x0 with at least one row")
     return path
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.given import Region, box_ends, exact_problem
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below
@@ -75,7 +75,7 @@ def plot_landscape(
     >>> plot_landscape(zoo.get("saddle", d=3).problem)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: a landscape has one or two variables, but x has 3
+    bilevel_sym.errors.InvalidArgument: a landscape has one or two variables, but x has 3
     try: plot_solution and plot_eigenvalues draw runs in any dimension
     """
     exact = exact_problem(problem)
@@ -103,7 +103,7 @@ def require_few(d: int) -> None:
     >>> require_few(2)
     """
     if d > 2:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"a landscape has one or two variables, but x has {d}",
             hint="plot_solution and plot_eigenvalues draw runs in any dimension",
         )
@@ -113,7 +113,7 @@ def _count(resolution: object, d: int) -> int:
     if resolution is None:
         return CURVE if d == 1 else SURFACE
     if isinstance(resolution, bool) or not isinstance(resolution, int) or not 2 <= resolution <= 5000:
-        raise InvalidProblem(f"resolution={resolution!r:.40}", hint="a whole number of grid points, from 2 to 5000")
+        raise InvalidArgument(f"resolution={resolution!r:.40}", hint="a whole number of grid points, from 2 to 5000")
     return resolution
 
 
@@ -127,11 +127,11 @@ def mark_of(point: Any, d: int) -> tuple[Floats, str]:
     try:
         x, kind = np.array([float(value) for value in point.x]), str(point.kind)
     except (AttributeError, TypeError, ValueError):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"a point without x and kind: {point!r:.60}", hint="verify.stationary_points(problem)"
         ) from None
     if len(x) != d or kind not in KINDS:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"a point with {len(x)} coordinates and kind {kind!r}", hint=f"{d}, and one of: {', '.join(KINDS)}"
         )
     return x, kind

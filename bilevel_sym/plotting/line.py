@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import Region, box_ends
 from bilevel_sym.plotting.style import Floats
 from bilevel_sym.problem import BilevelProblem
@@ -22,7 +22,7 @@ def line_over(problem: BilevelProblem, box: Region) -> Floats:
     ((201, 1), np.float64(-1.0), np.float64(3.0))
     """
     if problem.d != 1:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"this picture has one variable, but x has {problem.d}", hint="plot_landscape draws Phi over two"
         )
     (low,), (high,) = box_ends(problem, box, [problem.x[0].name])

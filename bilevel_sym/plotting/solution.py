@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import recorded
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
@@ -55,7 +55,7 @@ def plot_solution(
     'log'
     """
     if against not in ("iteration", "calls"):
-        raise InvalidProblem(f"against={against!r}", hint='"iteration" or "calls"')
+        raise InvalidArgument(f"against={against!r}", hint='"iteration" or "calls"')
     curves = _curves(solution, against, phi_min)
     ax = axes_or_new(ax)
     (_draw_one if len(curves.height) == 1 else _draw_many)(ax, curves)
@@ -85,7 +85,7 @@ def _gap(phi: Floats, phi_min: float) -> Floats:
     rounding = ROUNDING * max(1.0, abs(phi_min))
     gap = phi - phi_min
     if np.fmin.reduce(gap, axis=None, initial=0.0) < -1e6 * rounding:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"phi_min = {phi_min:.6g} is not the minimum: Phi fell to {np.nanmin(phi):.6g}", hint="a lower phi_min"
         )
     return np.maximum(gap, rounding)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,13 +43,13 @@ def require_matplotlib() -> None:
 
     >>> try:
     ...     require_matplotlib()
-    ... except InvalidProblem as error:
+    ... except InvalidArgument as error:
     ...     assert error.hint == "pip install matplotlib"
     """
     try:
         import matplotlib  # noqa: F401
     except ImportError as missing:
-        raise InvalidProblem("drawing wants matplotlib", hint="pip install matplotlib") from missing
+        raise InvalidArgument("drawing wants matplotlib", hint="pip install matplotlib") from missing
 
 
 def axes_or_new(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
@@ -67,7 +67,7 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     if isinstance(ax, Axes):
         return ax
     if ax is not None:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"ax is a {type(ax).__name__}, and should be matplotlib axes",
             hint="figure.subplots(), or one of the axes of plt.subplots(2, 2), such as axes[0, 0]",
         )

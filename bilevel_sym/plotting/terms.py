@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import Region, exact_problem
 from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
@@ -50,7 +50,7 @@ def plot_terms(
     ['cross, and once more as cross transposed', 'curvature']
     """
     if of not in WHOLE:
-        raise InvalidProblem(f"of={of!r:.40}", hint="one of: grad_phi, hess_phi")
+        raise InvalidArgument(f"of={of!r:.40}", hint="one of: grad_phi, hess_phi")
     exact = exact_problem(problem)
     x = line_over(exact, box)
     curves = {name: where_defined(_carrier(exact, term[0]).kernels.phi, x) for name, term in _alive(exact, of).items()}

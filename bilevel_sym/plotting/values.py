@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import in_halves
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting.style import Floats
 
 __all__ = ["on_grid", "where_defined"]
@@ -45,7 +45,7 @@ def on_grid(function: Callable[[Floats], Floats], low: Floats, high: Floats, cou
     """
     axes, values = _filled(function, low, high, count)
     if np.isnan(values).all():
-        raise InvalidProblem("there is no value at any point of the box", hint="another box")
+        raise InvalidArgument("there is no value at any point of the box", hint="another box")
     return axes, values
 
 

@@ -218,7 +218,7 @@ class _Reader:
 
     def _number(self, where: str, value: object) -> sp.Rational:
         try:
-            number = rational(value, where)
+            number = rational(value, where, error=InvalidProblem)
         except InvalidProblem as error:
             place = "" if error.message.startswith(where) else f"{where}: "
             raise self._error(f"{place}{error.message}", error.hint) from None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.schedules.escape import PERTURBED, Count, Escape, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
 from bilevel_sym.schedules.inner import aid_steps
@@ -194,5 +194,5 @@ def episodes_bound(rest: float, goal: Goal, escape: Escape, *, decrease: float, 
     iterations = escape.T_escape + (0 if variant == "printed" else 1)
     total = rest if escape.straightforward else rest + goal.gap * (iterations / decrease)
     if not math.isfinite(total):
-        raise InvalidProblem("the bound on the number of iterations is beyond float64", hint="a larger eps")
+        raise InvalidArgument("the bound on the number of iterations is beyond float64", hint="a larger eps")
     return math.ceil(total)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = [
     "Term",
@@ -153,7 +153,7 @@ def _squared(value: float) -> float:
 
 def _rounded(size: float) -> int:
     if not math.isfinite(size):
-        raise InvalidProblem("a batch size is beyond float64", hint="a larger eps")
+        raise InvalidArgument("a batch size is beyond float64", hint="a larger eps")
     return max(1, math.ceil(size))
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from bilevel_sym.checks import count
 from bilevel_sym.constants import Constants, MinimaxConstants, Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "require_chance", "smoothness_of"]
 
@@ -70,7 +70,7 @@ def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episo
     >>> goal_of(eps=1, delta=1.5, d=3, initial_error=1, gap=1, episodes=1)
     Traceback (most recent call last):
       ...
-    bilevel_sym.errors.InvalidProblem: delta is a probability and must lie in (0, 1), but is 1.5
+    bilevel_sym.errors.InvalidArgument: delta is a probability and must lie in (0, 1), but is 1.5
     try: delta=0.1
     """
     goal = Goal(
@@ -82,16 +82,16 @@ def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episo
         episodes=None if episodes is None else count("episodes", episodes),
     )
     if not goal.eps > 0:
-        raise InvalidProblem(f"eps is an accuracy and must be positive, but is {goal.eps}", hint="eps=0.01")
+        raise InvalidArgument(f"eps is an accuracy and must be positive, but is {goal.eps}", hint="eps=0.01")
     if not 0 < goal.delta < 1:
-        raise InvalidProblem(f"delta is a probability and must lie in (0, 1), but is {goal.delta}", hint="delta=0.1")
+        raise InvalidArgument(f"delta is a probability and must lie in (0, 1), but is {goal.delta}", hint="delta=0.1")
     require_chance(goal)
     if not goal.initial_error >= 0:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"initial_error is a distance and cannot be {goal.initial_error}", hint="|y0 - y*(x0)| + |v0 - v*(x0)|"
         )
     if not goal.gap > 0:
-        raise InvalidProblem(f"gap must be positive, but is {goal.gap}", hint="a bound on Phi(x0) - inf Phi")
+        raise InvalidArgument(f"gap must be positive, but is {goal.gap}", hint="a bound on Phi(x0) - inf Phi")
     return goal
 
 
@@ -101,7 +101,7 @@ def require_chance(goal: Goal) -> None:
     >>> require_chance(Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1.0, episodes=10**6))
     """
     if goal.episode_delta < _LEAST_CHANCE:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"delta/episodes = {goal.episode_delta:.3g} is no probability that anybody could tell from 0",
             hint="a larger delta, or fewer episodes",
         )
@@ -115,9 +115,9 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
     MinimaxConstants(mu=1.0, ell=2.0, rho=0.5, M_x=None, reading='joint')
     """
     if variant not in get_args(Variant):
-        raise InvalidProblem(f"variant must be one of {', '.join(map(repr, get_args(Variant)))}, but is {variant!r}")
+        raise InvalidArgument(f"variant must be one of {', '.join(map(repr, get_args(Variant)))}, but is {variant!r}")
     if not isinstance(constants, kind):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"this theorem needs {kind.__name__}, but was given {type(constants).__name__}",
             hint="Constants for bilevel problems, MinimaxConstants for minimax ones (perturbed_gdmax);"
             " those of verify.constants(problem) are in its .valid",
@@ -127,7 +127,7 @@ def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> 
     as_floats: dict[str, Any] = {k: None if value is None else float_of(value, k) for k, value in values.items()}
     converted = kind(**as_floats, reading=constants.reading)
     if converted.ell > _LARGEST * converted.mu:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the condition number {converted.kappa:.3g} is beyond what float64 can count with", hint="a larger mu"
         )
     return converted
@@ -149,7 +149,7 @@ def smoothness_of(constants: Constants | MinimaxConstants, variant: Variant, kno
     else:
         smoothness = Smoothness(*(_known(known, name) for name in ("L_phi", "rho_phi")))
     if not smoothness.rho_phi > 0:
-        raise InvalidProblem(
+        raise InvalidArgument(
             "rho_phi = 0: Phi is quadratic, and the theorem has no scale for its curvature",
             hint="any positive upper bound is allowed: pass constants with a small rho > 0",
         )
@@ -160,7 +160,7 @@ def _known(smoothness: Any, name: str) -> float:
     value = getattr(smoothness, name, None)
     number = float_of(getattr(value, "upper", value), name)
     if number < 0 or (name == "L_phi" and number == 0):
-        raise InvalidProblem(f"{name} bounds a norm and cannot be {number}", hint="verify.smoothness(problem)")
+        raise InvalidArgument(f"{name} bounds a norm and cannot be {number}", hint="verify.smoothness(problem)")
     return number
 
 
@@ -178,9 +178,9 @@ def float_of(value: Any, what: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidProblem(f"{what} must be a finite real number, but is {value!r}", hint="a number such as 0.1")
+        raise InvalidArgument(f"{what} must be a finite real number, but is {value!r}", hint="a number such as 0.1")
     if abs(number) > _LARGEST or (what in _DIVISORS and 0 < number < _SMALLEST):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"{what} = {number:.3g} is beyond the sizes that schedules work with ({_SMALLEST:.0e} to {_LARGEST:.0e})",
             hint="rescale the problem: other units for x, y or f",
         )

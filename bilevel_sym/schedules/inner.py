@@ -6,7 +6,7 @@ import math
 from decimal import Context, Decimal, localcontext
 
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["aid_steps", "conjugate_rate", "descent_rate", "least_steps", "sgd_rate"]
 
@@ -23,7 +23,7 @@ def least_steps(factor: float, target: float, rate: Decimal, *, per_step: Decima
     (3, 4, 1)
     """
     if not math.isfinite(factor):
-        raise InvalidProblem("an error bound is beyond float64", hint="rescale the problem, or a larger eps")
+        raise InvalidArgument("an error bound is beyond float64", hint="rescale the problem, or a larger eps")
     with localcontext(_EXACT):
         wanted = Decimal(target)
         if rate == 0 or factor <= target:

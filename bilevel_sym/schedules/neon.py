@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.schedules.aid import PRINTED_N, descent_iterations
 from bilevel_sym.schedules.escape import NEON, Count, Escape, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
@@ -157,7 +157,7 @@ def neon_escape(
     printed = None
     if variant == "printed":
         if not constants.rho > 0:
-            raise InvalidProblem("the printed condition on iota divides by rho = 0", hint='variant="corrected"')
+            raise InvalidArgument("the printed condition on iota divides by rho = 0", hint='variant="corrected"')
         printed = Smoothness(constants.ell, constants.rho)
     return escape_of(smoothness, goal, NEON, iota_from=printed, count=count)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bilevel_sym.constants import Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.schedules.escape import Escape
 from bilevel_sym.schedules.goal import Goal
 
@@ -93,11 +93,11 @@ def positive_accuracy(accuracy: float, iota: float) -> float:
     >>> positive_accuracy(0.0, iota=1100.0)
     Traceback (most recent call last):
       ...
-    bilevel_sym.errors.InvalidProblem: with iota = 1.1e+03 the hypergradient accuracy is below the smallest float
+    bilevel_sym.errors.InvalidArgument: with iota = 1.1e+03 the hypergradient accuracy is below the smallest float
     try: a larger eps or delta
     """
     if not accuracy > 0:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"with iota = {iota:.3g} the hypergradient accuracy is below the smallest float",
             hint="a larger eps or delta",
         )

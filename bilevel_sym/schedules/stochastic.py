@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.checks import count
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.schedules.aid import PRINTED_N, episodes_bound
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
 from bilevel_sym.schedules.escape import Count
@@ -184,7 +184,7 @@ def stocbio(
     dimension = goal.d if n is None else max(goal.d, count("n", n))
     floats = floats_of(constants, Constants, variant)
     if floats.sigma is None:
-        raise InvalidProblem(
+        raise InvalidArgument(
             "stocbio needs sigma, the standard deviation of the gradient of G", hint="Constants(..., sigma=0.1)"
         )
     smoothness = smoothness_of(constants, variant)
@@ -203,7 +203,7 @@ def stocbio(
     steps = stocbio_steps(floats, smoothness, goal, longest=0.0 if printed else step, rise=rise)
     bound_of_g = floats.M if M_g is None else float_of(M_g, "M_g")
     if bound_of_g < 0:
-        raise InvalidProblem(f"M_g is a bound on a norm and cannot be {bound_of_g}", hint="a number, at least 0")
+        raise InvalidArgument(f"M_g is a bound on a norm and cannot be {bound_of_g}", hint="a number, at least 0")
     batch_f, batch_g = _batches(
         (gradient_terms(floats, bound_of_g), goal.eps / 60),
         (hessian_terms(floats, bound_of_g, variant), smoothness.curvature(goal.eps) / (880 * escape.iota)),
@@ -296,7 +296,7 @@ def _square(value: float) -> float:
 
 def _size(samples: float) -> int:
     if not math.isfinite(samples):
-        raise InvalidProblem("a batch size is beyond float64", hint="a larger eps")
+        raise InvalidArgument("a batch size is beyond float64", hint="a larger eps")
     return max(1, math.ceil(samples))
 
 

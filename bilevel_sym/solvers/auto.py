@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bilevel_sym.checks import count, positive
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidProblem
+from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument
 from bilevel_sym.hypergradient import AID, Estimator, Exact, GDmax
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
@@ -135,7 +135,7 @@ def _region(problem: BilevelProblem, x0: ArrayLike | None, radius: float) -> _Re
         return _Region((low + high) / 2, (high - low) / 2)
     centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.x)})[0]
     if len(centre) != 1:
-        raise InvalidProblem(f"x0 must be one point of shape ({problem.d},)")
+        raise InvalidArgument(f"x0 must be one point of shape ({problem.d},)")
     return _Region(centre[0], np.full(problem.d, radius))
 
 
@@ -183,7 +183,7 @@ def _given(smoothness: Any) -> tuple[float, float, float | None]:
     try:
         L_phi, rho_phi = smoothness.L_phi, smoothness.rho_phi
     except AttributeError:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"smoothness={smoothness!r} has no L_phi and rho_phi", hint="verify.smoothness(problem)"
         ) from None
     known = float(getattr(rho_phi, "lower", rho_phi))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym import __version__
 from bilevel_sym.checks import count
-from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidProblem
+from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidArgument
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.plain_text import named
 from bilevel_sym.solvers.algorithm import Run
@@ -62,7 +62,7 @@ class RunMemory:
     def of(cls, run: Run, size: int) -> RunMemory:
         """Refuses a run that does not say what it remembers."""
         if not hasattr(run, "memory") or not hasattr(run, "recall"):
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"{type(run).__name__} does not say what it remembers from step to step, so it has no checkpoints",
                 hint="give it memory(size) -> {name: array} and recall(arrays), or leave checkpoint out",
             )
@@ -94,7 +94,7 @@ def identity(
     """
     told = repr(algorithm)
     if " object at 0x" in told:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"{type(algorithm).__name__} does not show its parameters, so nothing tells it from another",
             hint="make it a dataclass, or leave checkpoint out",
         )

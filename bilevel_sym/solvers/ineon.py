@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.checks import settle_positive, settle_rounded_up
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem, KernelError, LinearSystemFailure
+from bilevel_sym.errors import InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.arguments import joined
@@ -205,7 +205,7 @@ class INeon:
 def require_escape(value: object) -> None:
     """Refuse as an escape what is neither iNEON nor nothing."""
     if value is not None and not isinstance(value, INeon):
-        raise InvalidProblem(f"escape must be an INeon, but is {value!r}")
+        raise InvalidArgument(f"escape must be an INeon, but is {value!r}")
 
 
 def _more(calls: Calls, lanes: NDArray[np.intp], found: Any, width: int) -> Calls:

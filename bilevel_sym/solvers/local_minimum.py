@@ -11,7 +11,7 @@ import numpy as np
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.checks import settle_positive
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.ineon import INeon
@@ -98,7 +98,7 @@ class LocalMinimum:
         settle_positive(self, "eps")
         settle_positive(self, "rho_phi", optional=True)
         if self.by is not None and not isinstance(self.by, INeon):
-            raise InvalidProblem(f"by must be an INeon, or None for the exact Hessian, but is {self.by!r}")
+            raise InvalidArgument(f"by must be an INeon, or None for the exact Hessian, but is {self.by!r}")
 
     def holds(self, kernels: Kernels, x: Floats, y: Floats | None = None, *, rng: int = 0) -> bool:
         """Whether the point passes the check; a point at which it cannot be made does not."""

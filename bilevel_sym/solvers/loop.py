@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.checks import count
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import Estimate
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
@@ -95,18 +95,18 @@ def solve(
     ([[0.25], [0.5]], [[1.0, 0.25, 0.0625], [4.0, 1.0, 0.25]])
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"solve wants a problem first, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"solve wants a problem first, but was given a {type(problem).__name__}")
     if isinstance(algorithm, type) or not hasattr(algorithm, "start"):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"{algorithm!r} is not an algorithm",
             hint="Perturbed.auto(problem), or Descent(AID(D=10, N=5, tau=0.1), eta=0.1)",
         )
     if record not in ("all", "last"):
-        raise InvalidProblem(f"record={record!r}", hint='"all" or "last"')
+        raise InvalidArgument(f"record={record!r}", hint='"all" or "last"')
     steps = count("steps", steps, least=0)
     x, shape = joined({"x0": (x0, problem.x)})
     if len(shape) > 1:
-        raise InvalidProblem(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
+        raise InvalidArgument(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
     size = len(x)
     y, v = (_starts(name, given, problem.y, size) for name, given in (("y0", y0), ("v0", v0)))
     keeper = Keeper(checkpoint, checkpoint_every)
@@ -147,7 +147,7 @@ def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], siz
         return np.zeros((size, n))
     rows, shape = joined({name: (given, variables)})
     if shape not in ((), (size,)):
-        raise InvalidProblem(f"{name} has shape {(*shape, n)}, but ({n},) or ({size}, {n}) is expected")
+        raise InvalidArgument(f"{name} has shape {(*shape, n)}, but ({n},) or ({size}, {n}) is expected")
     return np.ascontiguousarray(np.broadcast_to(rows, (size, n)))
 
 
@@ -193,7 +193,7 @@ def _checked(move: object, team: Team) -> Move:
     if isinstance(move, Move) and np.shape(move.x) == team.x.shape:
         return move
     what = f"x of shape {np.shape(move.x)}" if isinstance(move, Move) else f"a {type(move).__name__}"
-    raise InvalidProblem(
+    raise InvalidArgument(
         f"the algorithm's move returned {what}, but x of shape {team.x.shape} in a Move is expected",
         hint="return Move.to(x), where x is (d, lanes) as team.x is",
     )
@@ -229,17 +229,17 @@ def _rule(stop: Any, algorithm: Any, kernels: Kernels, size: int) -> Ends | None
         return None
     if isinstance(stop, str):
         if stop != "local minimum":
-            raise InvalidProblem(f"stop={stop!r}", hint='stop="local minimum", or a function of the state')
+            raise InvalidArgument(f"stop={stop!r}", hint='stop="local minimum", or a function of the state')
         eps = getattr(algorithm, "eps", None)
         if eps is None:
-            raise InvalidProblem(
+            raise InvalidArgument(
                 "this algorithm has no eps to judge a local minimum by", hint="stop=LocalMinimum(eps=1e-3)"
             )
         stop = LocalMinimum(eps, getattr(algorithm, "rho_phi", None))
     if isinstance(stop, LocalMinimum):
         return _Checked(stop, kernels, size)
     if not callable(stop):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"stop={stop!r} cannot be called", hint="a function of the state that returns True or False"
         )
 

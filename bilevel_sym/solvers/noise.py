@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = ["Seeds", "Streams", "seeds_for", "uniform_in_ball"]
 
@@ -37,7 +37,7 @@ def seeds_for(rng: Seeds, size: int) -> tuple[int, ...]:
         return seeds_for(np.random.default_rng(), size)
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
         if rng < 0:
-            raise InvalidProblem(f"rng must not be negative, but is {rng}")
+            raise InvalidArgument(f"rng must not be negative, but is {rng}")
         if size == 1:
             return (int(rng),)
         return tuple(int(seed) for seed in np.random.SeedSequence(int(rng)).generate_state(size, np.uint64))
@@ -46,7 +46,7 @@ def seeds_for(rng: Seeds, size: int) -> tuple[int, ...]:
     except TypeError:
         given = ()
     if len(given) != size or not all(_is_seed(s) for s in given):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"rng must be a numpy Generator, a whole number, or a list of {size} of them",
             hint="rng=0, or rng=numpy.random.default_rng(0)",
         )

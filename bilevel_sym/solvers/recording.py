@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.implicit import GRADIENT
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.solution import COUNTERS, Best, Solution, Trajectory
@@ -54,7 +54,7 @@ class History:
 
 def _require_room(size: int, steps: int, d: int, n: int) -> None:
     if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_BYTES:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"recording {size} trajectories of {steps} steps could take more than {MAX_BYTES >> 30} GB",
             hint='record="last", fewer steps, or fewer trajectories at a time',
         )

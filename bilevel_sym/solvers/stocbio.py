@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.checks import count, settle_counts, settle_positive
 from bilevel_sym.engine import Floats
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import AID, Estimate, Exact, judged
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import neumann_series
@@ -100,7 +100,7 @@ class StocBiO:
         given = self.batch_g if self.neumann_batches is None else self.neumann_batches
         sizes = (given,) * self.Q if isinstance(given, int) else tuple(given)
         if len(sizes) != self.Q:
-            raise InvalidProblem(f"neumann_batches has {len(sizes)} sizes, but Q = {self.Q} are needed")
+            raise InvalidArgument(f"neumann_batches has {len(sizes)} sizes, but Q = {self.Q} are needed")
         for size in sizes:
             count("neumann_batches", size)
         object.__setattr__(self, "neumann_batches", sizes)
@@ -119,7 +119,7 @@ class StocBiO:
         16
         """
         if not isinstance(problem, StochasticProblem):
-            raise InvalidProblem("StocBiO is for stochastic problems", hint="Perturbed.auto(problem)")
+            raise InvalidArgument("StocBiO is for stochastic problems", hint="Perturbed.auto(problem)")
         p = practical(problem, smoothness, **options)
         escape = INeon.of(p)
         if isinstance(escape.estimator, Exact):  # which has no meaning on a batch
@@ -154,13 +154,13 @@ class StocBiO:
     def start(self, problem: BilevelProblem, kernels: Kernels) -> Run:
         """Set to work on a stochastic problem."""
         if not isinstance(problem, StochasticProblem):
-            raise InvalidProblem(
+            raise InvalidArgument(
                 "StocBiO is for stochastic problems", hint="StochasticProblem(F, G, x, y, xi, zeta, ...)"
             )
         if self.escape is not None:
             self.escape.estimator.check(problem)
             if isinstance(self.escape.estimator, Exact):
-                raise InvalidProblem("an escape on batches cannot be Exact()", hint="AID(D, N, tau) in the escape")
+                raise InvalidArgument("an escape on batches cannot be Exact()", hint="AID(D, N, tau) in the escape")
         return _StocBiORun(self, Data(problem), kernels)
 
 

@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.zoo import extremal, learning, minimax, quadratic, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry
@@ -81,7 +81,7 @@ def parse(spec: str) -> Example:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not key or not equals or not value or key in given:
             problem = "is given twice" if key in given else "is not of the form name=value"
-            raise InvalidProblem(f"{setting!r:.60} {problem}", hint=f"write {_example_spec(name)}")
+            raise InvalidArgument(f"{setting!r:.60} {problem}", hint=f"write {_example_spec(name)}")
         given[key] = value
     return get(name, **given)
 
@@ -91,7 +91,7 @@ def _find(name: object) -> Entry:
         return _ENTRIES[name]
     near = difflib.get_close_matches(str(name)[:60], _ENTRIES, n=1)
     hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(_ENTRIES)}"
-    raise InvalidProblem(f"the zoo has no problem called {name!r:.60}", hint=hint)
+    raise InvalidArgument(f"the zoo has no problem called {name!r:.60}", hint=hint)
 
 
 def _example_spec(name: str) -> str:

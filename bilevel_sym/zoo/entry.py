@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.zoo.example import Example
 
@@ -60,7 +60,7 @@ class Entry:
         defaults = self.defaults
         for key in given:
             if key not in defaults:
-                raise InvalidProblem(f"{self.name} has no parameter {key!r:.60}", hint=self._accepted())
+                raise InvalidArgument(f"{self.name} has no parameter {key!r:.60}", hint=self._accepted())
         values = {key: self._read(key, given.get(key, value)) for key, value in defaults.items()}
         example = self.build(**values)
         return replace(example, summary=example.summary or self.summary, parameters=values)
@@ -71,8 +71,8 @@ class Entry:
             if isinstance(default, int):
                 return _integer(value)
             return rational(value) if isinstance(default, sp.Rational) else _word_or_numbers(value)
-        except (InvalidProblem, TypeError):
-            raise InvalidProblem(
+        except (InvalidArgument, TypeError):
+            raise InvalidArgument(
                 f"{self.name} wants {_wanted(default)} for {key}, but was given {value!r:.60}",
                 hint=self._accepted(),
             ) from None
@@ -100,7 +100,7 @@ def require_range(name: str, value: int, low: int, high: int) -> None:
     >>> require_range("d", 3, 1, 100)
     """
     if not low <= value <= high:
-        raise InvalidProblem(f"{name} must be between {low} and {high}, but is {value!s:.40}")
+        raise InvalidArgument(f"{name} must be between {low} and {high}, but is {value!s:.40}")
 
 
 def require_positive(**values: sp.Rational) -> None:
@@ -110,13 +110,13 @@ def require_positive(**values: sp.Rational) -> None:
     """
     for name, value in values.items():
         if value <= 0:
-            raise InvalidProblem(f"{name} must be positive, but is {value!s:.40}")
+            raise InvalidArgument(f"{name} must be positive, but is {value!s:.40}")
 
 
 def _integer(value: object) -> int:
     number = rational(value)
     if not number.is_Integer:
-        raise InvalidProblem(f"{number} is not an integer")
+        raise InvalidArgument(f"{number} is not an integer")
     return int(number)
 
 

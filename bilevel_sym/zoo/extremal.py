@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.zoo.entry import entry, require_positive
 from bilevel_sym.zoo.example import Example, exact_constants
@@ -82,4 +82,4 @@ def _require_corner(
     )
     for holds, complaint in conditions:
         if not holds:
-            raise InvalidProblem(f"block_extremal: {complaint}", hint="a smaller width, or ell nearer to mu")
+            raise InvalidArgument(f"block_extremal: {complaint}", hint="a smaller width, or ell nearer to mu")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 
 __all__ = [
     "eigenvalues_between",
@@ -32,7 +32,7 @@ def eigenvalues_between(low: sp.Rational, high: sp.Rational, n: int) -> tuple[sp
     (1, 4, 7, 10)
     """
     if high < low:
-        raise InvalidProblem(f"the condition number must be at least 1, but is {high / low}")
+        raise InvalidArgument(f"the condition number must be at least 1, but is {high / low}")
     if n == 1:
         return (high,)
     return tuple(low + (high - low) * sp.Rational(i, n - 1) for i in range(n))

@@ -11,7 +11,7 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.zoo.entry import entry, require_range
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
@@ -193,7 +193,7 @@ def _eigenvalues(spectrum: object, n: int) -> tuple[sp.Rational, ...]:
         return eigenvalues_between(sp.Integer(1), spectrum, n)
     if isinstance(spectrum, tuple) and len(spectrum) == n and all(v > 0 for v in spectrum):
         return spectrum
-    raise InvalidProblem(
+    raise InvalidArgument(
         f"the spectrum {spectrum!s:.60} does not give {n} positive eigenvalues",
         hint='"isotropic", "two", a condition number, or n numbers as in (1, 2, 5) or "1:2:5"',
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.zoo.entry import entry, require_positive, require_range
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
@@ -128,7 +128,7 @@ def lphi_witness(*, rho: sp.Rational = _FORTY, delta: sp.Rational = _MILLIONTH) 
     require_positive(rho=rho, delta=delta)
     slack = rho * delta
     if slack > sp.Rational(1, 5):
-        raise InvalidProblem(f"rho*delta must be at most 1/5, but is {slack}", hint="a smaller delta")
+        raise InvalidArgument(f"rho*delta must be at most 1/5, but is {slack}", hint="a smaller delta")
     x, y = sp.symbols("x y")
     g = y**2 / 2 + x * y + rho * delta**3 * sp.sin((y - x) / delta)
     witness = -rho * delta**2 / 2

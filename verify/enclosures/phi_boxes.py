@@ -23,7 +23,7 @@ from itertools import combinations_with_replacement as multisets
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.memory import DEFAULT
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
@@ -83,7 +83,7 @@ class PhiEnclosure:
     def third(self) -> Matrices:
         """D^3 Phi over the boxes, (lanes, d, d d); to be asked for with ``third=True``."""
         if self.third_forms is None:
-            raise InvalidProblem("third derivatives were not asked for", hint="enclose(..., third=True)")
+            raise InvalidArgument("third derivatives were not asked for", hint="enclose(..., third=True)")
         return self.third_forms.hull
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below, require_matplotlib
 from bilevel_sym.problem import BilevelProblem
 from verify.gallery.defect import Defect, Kind
@@ -83,12 +83,12 @@ def plot_gallery(
     >>> plot_gallery([])
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: there is nothing to draw
+    bilevel_sym.errors.InvalidArgument: there is nothing to draw
     try: plot_gallery(defects())
     """
     shown = list(items)
     if not shown:
-        raise InvalidProblem("there is nothing to draw", hint="plot_gallery(defects())")
+        raise InvalidArgument("there is nothing to draw", hint="plot_gallery(defects())")
     require_matplotlib()
     from matplotlib import pyplot
 

@@ -21,7 +21,7 @@ from flint import arb, arb_mat, fmpq
 from bilevel_sym.budget import Budget
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.constants import Constants
-from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidProblem
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from bilevel_sym.expressions import substitute
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.tape.autodiff import tangents
@@ -100,7 +100,7 @@ class Samples:
     def __init__(self, study: Study) -> None:
         problem = study.problem
         if not isinstance(problem, StochasticProblem):
-            raise InvalidProblem("only a stochastic problem has data rows")
+            raise InvalidArgument("only a stochastic problem has data rows")
         self.study, self.problem = study, problem
         self._tables = {"f": problem.xi_data or ((),), "g": problem.zeta_data or ((),)}
         self.sizes = {level: len(table) for level, table in self._tables.items()}

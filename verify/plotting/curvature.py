@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid
 from verify.phi_smoothness import Smoothness
@@ -33,13 +33,13 @@ def plot_curvature(found: Smoothness, ax: Axes | None = None) -> Axes:
     'x'
     """
     if not isinstance(found, Smoothness):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"this picture wants a smoothness, but was given a {type(found).__name__}",
             hint="verify.smoothness(problem)",
         )
     exact = found.problem.mean
     if exact.d > 2:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the curvature is drawn over one or two variables, but x has {exact.d}",
             hint="plot_eigenvalues draws Hess Phi along points in any dimension",
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym import paper
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
 from bilevel_sym.problem import BilevelProblem
 from verify.enclosures.interval_matrix import Floats
@@ -48,7 +48,7 @@ def plot_error(
     """
     truth = truth_of(record_of(solution, problem), given_of(constants))
     if not np.isfinite(truth.error).any():
-        raise InvalidProblem("there is no estimate beside an exact gradient to draw", hint="grad_phi_hat of the run")
+        raise InvalidArgument("there is no estimate beside an exact gradient to draw", hint="grad_phi_hat of the run")
     found, reason = _bounds(truth)
     ax = axes_or_new(ax)
     floor = ROUNDING * max(1.0, float(np.nanmax(np.linalg.norm(truth.grad_phi, axis=-1))))

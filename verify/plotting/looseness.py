@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from verify.phi_smoothness import Smoothness
 
@@ -58,10 +58,10 @@ def plot_looseness(found: Mapping[str, Smoothness], ax: Axes | None = None) -> A
     """
     given: object = found
     if not isinstance(given, Mapping) or not found or not all(isinstance(one, Smoothness) for one in found.values()):
-        raise InvalidProblem("plot_looseness draws smoothness by name", hint='{"toy": verify.smoothness(problem)}')
+        raise InvalidArgument("plot_looseness draws smoothness by name", hint='{"toy": verify.smoothness(problem)}')
     ratios = {name: _ratios(found, name, shift) for name, (_, _, _, shift) in CONSTANTS.items()}
     if not any(ratios.values()):
-        raise InvalidProblem("no formula is known, so there is nothing to draw", hint="a box in which g is smooth")
+        raise InvalidArgument("no formula is known, so there is nothing to draw", hint="a box in which g is smooth")
     ax = axes_or_new(ax, (6.0, HEAD + ROW * len(found)))
     edge = _frame(ax, list(found), [ratio for some in ratios.values() for ratio in some])
     for name, (_, marker, colour, _) in CONSTANTS.items():

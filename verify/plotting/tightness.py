@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym import paper
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from verify.report import Report
@@ -92,7 +92,7 @@ def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
 
 def _rows(reports: Sequence[Report]) -> list[_Row]:
     if not reports or not all(isinstance(report, Report) for report in reports):
-        raise InvalidProblem("plot_tightness draws reports", hint="plot_tightness(verify.run(problem), ax=ax)")
+        raise InvalidArgument("plot_tightness draws reports", hint="plot_tightness(verify.run(problem), ax=ax)")
     rows: dict[str, _Row] = {}
     for k, report in enumerate(reports):
         for result in report.results:
@@ -100,7 +100,7 @@ def _rows(reports: Sequence[Report]) -> list[_Row]:
                 name = f"{paper.cite(result.label)} {result.part}".strip()
                 rows.setdefault(name, _Row(name, [])).members.append((k, result))
     if not rows:
-        raise InvalidProblem("no claim applies, so there is nothing to draw", hint="verify.run(problem)")
+        raise InvalidArgument("no claim applies, so there is nothing to draw", hint="verify.run(problem)")
     return list(rows.values())
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from bilevel_sym.constants import Constants, Variant
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.neon import neon_escape
@@ -312,7 +312,7 @@ def _with_probability(
             continue
         try:
             batch, allowed = sizes(region.constants, samples.gradient_of_g(region.lower, region.upper))
-        except InvalidProblem as error:
+        except InvalidArgument as error:
             reason = error.message
             continue
         if max(batch) > MOST:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.strategies.recipe import Family
 
 __all__ = ["DEGENERATE", "KINDS", "Size", "Style", "shapes", "style_of"]
@@ -81,13 +81,13 @@ KINDS: Mapping[str, Style] = MappingProxyType(
 
 
 def style_of(kind: object) -> Style:
-    """The row of the table, or InvalidProblem.
+    """The row of the table, or InvalidArgument.
 
     >>> style_of("n = 1").shape(3, 1)
     True
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidProblem(f"there is no kind of problem called {kind!r:.60}", hint=f"one of {', '.join(KINDS)}")
+        raise InvalidArgument(f"there is no kind of problem called {kind!r:.60}", hint=f"one of {', '.join(KINDS)}")
     return KINDS[kind]
 
 
@@ -104,5 +104,5 @@ def shapes(style: Style, d: Size, n: Size) -> tuple[tuple[int, int], ...]:
 def _sizes(name: str, size: object) -> range:
     low, high = size if isinstance(size, tuple) and len(size) == 2 else (size, size)
     if not isinstance(low, int) or not isinstance(high, int) or not 1 <= low <= high:
-        raise InvalidProblem(f"{name} = {size!r:.60} is no size", hint=f"{name}=2, or {name}=(1, 3) for 1 to 3")
+        raise InvalidArgument(f"{name} = {size!r:.60} is no size", hint=f"{name}=2, or {name}=(1, 3) for 1 to 3")
     return range(low, high + 1)

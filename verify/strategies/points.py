@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem
 
 __all__ = ["points"]
@@ -27,9 +27,11 @@ def points(problem: BilevelProblem) -> st.SearchStrategy[NDArray[np.float64]]:
     np.float64(1.0)
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"points belong to a problem, but this is a {type(problem).__name__}")
+        raise InvalidArgument(f"points belong to a problem, but this is a {type(problem).__name__}")
     if problem.box is None:
-        raise InvalidProblem("the problem has no box to draw points from", hint="give it one: box={'x1': (-1, 1), ...}")
+        raise InvalidArgument(
+            "the problem has no box to draw points from", hint="give it one: box={'x1': (-1, 1), ...}"
+        )
     ends = (problem.box[s] for s in problem.x)
     return st.tuples(*(_coordinates(*pair) for pair in ends)).map(lambda x: np.array(x, dtype=np.float64))
 

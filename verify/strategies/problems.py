@@ -6,7 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from verify.strategies.drawing import draw_recipe
 from verify.strategies.kinds import DEGENERATE, KINDS, Size, shapes, style_of
@@ -87,14 +87,14 @@ def degenerate(kind: str | None = None, *, d: Size = _SMALL, n: Size = _SMALL) -
         fitting = [each for each in DEGENERATE if shapes(KINDS[each], d, n)]
         return st.sampled_from(fitting).flatmap(lambda each: _problems(each, d, n))
     if kind not in DEGENERATE:
-        raise InvalidProblem(f"{kind!r:.60} is no degenerate kind", hint=f"one of {', '.join(DEGENERATE)}")
+        raise InvalidArgument(f"{kind!r:.60} is no degenerate kind", hint=f"one of {', '.join(DEGENERATE)}")
     _require_shape(kind, d, n)
     return _problems(kind, d, n)
 
 
 def _require_shape(kind: str, d: Size, n: Size) -> None:
     if not shapes(style_of(kind), d, n):
-        raise InvalidProblem(f"no problem of kind {kind!r} has d = {d} and n = {n}", hint="allow other sizes")
+        raise InvalidArgument(f"no problem of kind {kind!r} has d = {d} and n = {n}", hint="allow other sizes")
 
 
 @st.composite

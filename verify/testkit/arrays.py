@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.enclosures.interval_matrix import Floats
 
 __all__ = ["norms", "real_array", "unit_of"]
@@ -20,7 +20,7 @@ def real_array(value: Any, what: str) -> tuple[Floats, float]:
     >>> real_array(["a"], "x")
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: x is not an array of real numbers
+    bilevel_sym.errors.InvalidArgument: x is not an array of real numbers
     """
     # a tensor that carries a graph or lives on another device has to be asked for its numbers
     for step in ("detach", "cpu"):
@@ -31,7 +31,7 @@ def real_array(value: Any, what: str) -> tuple[Floats, float]:
             raise TypeError
         return array.astype(np.float64), unit_of(array.dtype)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidProblem(f"{what} is not an array of real numbers") from None
+        raise InvalidArgument(f"{what} is not an array of real numbers") from None
 
 
 def norms(array: Floats) -> Floats:

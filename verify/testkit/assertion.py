@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.report import Report
 from verify.verdict import CheckResult, Verdict
 
@@ -32,7 +32,7 @@ def assert_ok(result: CheckResult | Report) -> None:
     elif isinstance(result, CheckResult):
         complaint = _about_result(result)
     else:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"assert_ok wants a CheckResult or a Report, but was given a {type(result).__name__}",
             hint="assert_ok(check_hypergradient(my_function, problem))",
         )

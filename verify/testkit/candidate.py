@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from verify.testkit.arrays import real_array
 
 __all__ = ["KNOBS", "STEPS", "Answer", "Candidate", "WrongKind"]
@@ -77,7 +77,7 @@ class Candidate:
 
     def __init__(self, function: Callable[..., object], shape: tuple[int, ...], budget: Budget | None = None) -> None:
         if not callable(function):
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"the candidate is a {type(function).__name__}, which cannot be called",
                 hint="a function of one point x of shape (d,), such as lambda x: my_hypergradient(x)",
             )
@@ -133,7 +133,7 @@ class Candidate:
             raise WrongKind("it returned None; is there a return statement?")
         try:
             value, unit = real_array(returned, "the answer")
-        except InvalidProblem:
+        except InvalidArgument:
             raise WrongKind(f"it returned a {type(returned).__name__} that is not an array of real numbers") from None
         if value.shape != self.shape:
             raise WrongKind(f"it returned an array of shape {value.shape}, but the shape is {self.shape}")

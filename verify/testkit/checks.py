@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
-from bilevel_sym.errors import InvalidProblem, TimeIsUp
+from bilevel_sym.errors import InvalidArgument, TimeIsUp
 from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
 from verify.study import seed_of
@@ -141,7 +141,7 @@ def _check(
     progress: bool,
 ) -> CandidateCheck:
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"the second argument is a {type(problem).__name__}, and should be a problem",
             hint="check_hypergradient(my_function, BilevelProblem(f, g, x, y))",
         )

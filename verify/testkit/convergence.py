@@ -6,7 +6,7 @@ plateau; a step above 2/ell diverges; conjugate gradients without a guard divide
 
 from __future__ import annotations
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.progress import Meter
 from verify.testkit.candidate import Candidate
 from verify.testkit.knob_causes import told
@@ -36,7 +36,7 @@ def convergence(
     'plateau'
     """
     if not candidate.knobs:
-        raise InvalidProblem("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
+        raise InvalidArgument("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
     sweep = Sweep(candidate, at, quantity, least_tolerance(at), at.floor(quantity))
     with Meter("raising " + ", ".join(candidate.knobs), shown=progress) as meter:
         sweep, found = sweep.joint(meter, least)

@@ -12,7 +12,7 @@ import sympy as sp
 
 from bilevel_sym.ball import Ball
 from bilevel_sym.budget import Deadline, Effort, scale_of
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.exact import rational, rational_vector
 from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
@@ -64,15 +64,15 @@ def check_local_minimum(
       the direction (0, 1) has curvature -2: perturb and go on
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"check_local_minimum wants a problem second, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"check_local_minimum wants a problem second, but was given a {type(problem).__name__}")
     exact = problem.mean
     points = _points(x, exact)
     accuracy = rational(eps, "eps")
     if accuracy <= 0:
-        raise InvalidProblem(f"eps must be positive, but is {accuracy}", hint="eps=1e-3")
+        raise InvalidArgument(f"eps must be positive, but is {accuracy}", hint="eps=1e-3")
     given = None if rho_phi is None else rational(rho_phi, "rho_phi")
     if given is not None and given < 0:
-        raise InvalidProblem(f"rho_phi bounds a norm and must not be negative, but is {given}")
+        raise InvalidArgument(f"rho_phi bounds a norm and must not be negative, but is {given}")
     room = bytes_of(memory)
     require_references(exact.d, exact.n, len(points), room)
     judgements = _judged(exact, points, accuracy, given, scale_of(effort), Deadline(seconds), room)
@@ -263,14 +263,14 @@ def _points(x: Any, problem: BilevelProblem) -> list[tuple[sp.Rational, ...]]:
         x = x.x
     elif isinstance(x, Mapping):
         if "x" not in x:
-            raise InvalidProblem(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
+            raise InvalidArgument(f"x gives {', '.join(map(str, x))}, but the variables are {', '.join(names)}")
         x = x["x"]
     rows = _rows(x, problem)
     if not rows:
-        raise InvalidProblem("x holds no point", hint=f"{problem.d} numbers, or rows of them")
+        raise InvalidArgument("x holds no point", hint=f"{problem.d} numbers, or rows of them")
     for row in rows:
         if len(row) != problem.d:
-            raise InvalidProblem(
+            raise InvalidArgument(
                 f"x has {len(row)} numbers, but the problem has {problem.d} variables: {', '.join(names)}"
             )
     return rows
@@ -279,14 +279,14 @@ def _points(x: Any, problem: BilevelProblem) -> list[tuple[sp.Rational, ...]]:
 def _rows(x: Any, problem: BilevelProblem) -> list[tuple[sp.Rational, ...]]:
     scalar = isinstance(x, (str, bytes, set, frozenset)) or not isinstance(x, Iterable) or getattr(x, "ndim", 1) == 0
     if scalar:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"x is {x!r:.40}, but a point of {problem.d} numbers is expected", hint='such as [0.5, "1/3"]'
         )
     if isinstance(x, (list, tuple)) and not any(np.ndim(entry) for entry in x):
         return [rational_vector([_scalar(entry) for entry in x], "x")]  # may hold text and fractions
     table, _ = real_array(x, "x")
     if table.ndim not in (1, 2):
-        raise InvalidProblem(f"x has shape {table.shape}, but ({problem.d},) or (S, {problem.d}) is expected")
+        raise InvalidArgument(f"x has shape {table.shape}, but ({problem.d},) or (S, {problem.d}) is expected")
     rows = np.atleast_2d(table)
     return [rational_vector(row.tolist(), "x" if table.ndim == 1 else f"x[{k}]") for k, row in enumerate(rows)]
 

@@ -12,7 +12,7 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym import zoo
-from bilevel_sym.errors import CertificateFailure, InvalidProblem
+from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.problem import BilevelProblem
 from verify.testkit.reference import QUANTITIES, references
 from verify.testkit.sites import sites
@@ -92,7 +92,7 @@ class GeneratedCase:
             collect.hypothesis.fuzz_one_input(choices.randbytes(_BYTES))  # type: ignore[attr-defined]
             if found and _telling(problem := found.pop().problem):
                 return problem
-        raise InvalidProblem(f"no problem of kind {self.kind!r} was found for seed {self.seed}", hint="another seed")
+        raise InvalidArgument(f"no problem of kind {self.kind!r} was found for seed {self.seed}", hint="another seed")
 
     def code(self) -> str:
         """What to paste to have the problem."""
@@ -167,11 +167,11 @@ def _words(field: str, given: object, wanted: str) -> tuple[str, ...]:
     """A word or several, each once."""
     words = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple, set)) else ()
     if not words or not all(isinstance(word, str) for word in words):
-        raise InvalidProblem(f"{field} is {given!r:.60}", hint=f"{field}={wanted}")
+        raise InvalidArgument(f"{field} is {given!r:.60}", hint=f"{field}={wanted}")
     return tuple(dict.fromkeys(words))
 
 
 def _integer(field: str, given: object, low: int, high: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
-        raise InvalidProblem(f"{field} is {given!r:.60}", hint=f"{field} is an integer from {low} to {high}")
+        raise InvalidArgument(f"{field} is {given!r:.60}", hint=f"{field} is an integer from {low} to {high}")
     return given

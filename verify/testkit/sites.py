@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.frames import check_labels, is_frame
 from bilevel_sym.problem import BilevelProblem
 
@@ -70,8 +70,8 @@ def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:
         rows = [[row[name] for name in names] if isinstance(row, Mapping) else row for row in listed]
         array = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError, KeyError, OverflowError):
-        raise InvalidProblem(f"points={points!r:.60} are not points of x", hint=hint) from None
+        raise InvalidArgument(f"points={points!r:.60} are not points of x", hint=hint) from None
     array = array[None] if array.ndim == 1 and array.shape == (problem.d,) else array
     if array.ndim != 2 or array.shape[1] != problem.d or not len(array) or not np.isfinite(array).all():
-        raise InvalidProblem(f"points of shape {array.shape} are not finite points of x", hint=hint)
+        raise InvalidArgument(f"points of shape {array.shape} are not finite points of x", hint=hint)
     return array

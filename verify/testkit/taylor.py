@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.tape.balls import precision
 from verify.testkit.reference import Quantity, References
 from verify.testkit.sites import x_ends
@@ -90,7 +90,7 @@ def taylor_test(
     2.0
     """
     if quantity not in _NAMES:
-        raise InvalidProblem(f"no Taylor test of {quantity}", hint="grad_phi or hess_phi")
+        raise InvalidArgument(f"no Taylor test of {quantity}", hint="grad_phi or hess_phi")
     error = np.asarray(value, dtype=np.float64) - at.truth(quantity)[k]
     line = _Line(at, k, _direction(error))
     if not np.isfinite(value).all():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solution import Solution
@@ -111,16 +111,16 @@ def record_of(solution: Any, problem: BilevelProblem) -> Record:
     >>> record_of({"x": [1.0, 0.5]}, problem)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: x has shape (2,), but iterates of shape (K+1, 1) or (S, K+1, 1) are expected
+    bilevel_sym.errors.InvalidArgument: x has shape (2,), but iterates of shape (K+1, 1) or (S, K+1, 1) are expected
     try: x[:, None], or np.stack of all the iterates
     """
     if not isinstance(problem, BilevelProblem):
-        raise InvalidProblem(f"check_trajectory wants a problem second, but was given a {type(problem).__name__}")
+        raise InvalidArgument(f"check_trajectory wants a problem second, but was given a {type(problem).__name__}")
     exact = problem.mean
     known = _fields(solution)
     x, unit = real_array(known["x"], "x")
     if x.ndim not in (2, 3) or x.shape[-1] != exact.d or not x.shape[-2]:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"x has shape {x.shape}, but iterates of shape (K+1, {exact.d}) or (S, K+1, {exact.d}) are expected",
             hint="x[:, None], or np.stack of all the iterates" if exact.d == 1 else "np.stack of all the iterates",
         )
@@ -152,7 +152,7 @@ def _fields(solution: Any) -> dict[str, Any]:
     else:
         found = {name: getattr(solution, name, None) for name in NAMES}
     if found["x"] is None:
-        raise InvalidProblem(
+        raise InvalidArgument(
             f"a {type(solution).__name__} without iterates x is no trajectory",
             hint='{"x": iterates, "grad_phi_hat": estimates, "eta": 0.1}, or solve(..., record="all")',
         )
@@ -169,7 +169,7 @@ def _column(value: Any, what: str, shape: tuple[int, ...], width: int, single: b
     if array.ndim != 3 or array.shape[0] != runs or array.shape[1] not in (stop, stop - 1) or array.shape[2] != width:
         given = array.shape[1:] if single else array.shape
         wanted = (stop, width) if single else (runs, stop, width)
-        raise InvalidProblem(f"{what} has shape {given}, but {wanted} is expected: a row for each iterate")
+        raise InvalidArgument(f"{what} has shape {given}, but {wanted} is expected: a row for each iterate")
     full = np.full((runs, stop, width), np.nan)
     full[:, : array.shape[1]] = array
     return full, unit
@@ -185,7 +185,7 @@ def _flags(value: Any, shape: tuple[int, int], single: bool) -> Flags | None:
     except (TypeError, ValueError):
         good = False
     if not good or array.shape[1] not in (shape[1], shape[1] - 1):
-        raise InvalidProblem("perturbed must say True or False for each iterate", hint="np.zeros(K + 1, dtype=bool)")
+        raise InvalidArgument("perturbed must say True or False for each iterate", hint="np.zeros(K + 1, dtype=bool)")
     full = np.zeros(shape, dtype=np.bool_)
     full[:, : array.shape[1]] = array.astype(np.bool_)
     return full
@@ -196,7 +196,7 @@ def _starts(value: Any, what: str, runs: int, width: int) -> Floats | None:
         return None
     array, _ = real_array(value, what)
     if array.shape not in ((width,), (runs, width)):
-        raise InvalidProblem(f"{what} has shape {array.shape}, but ({width},) or ({runs}, {width}) is expected")
+        raise InvalidArgument(f"{what} has shape {array.shape}, but ({width},) or ({runs}, {width}) is expected")
     return np.array(np.broadcast_to(array, (runs, width)))
 
 
@@ -205,7 +205,7 @@ def _lengths(value: Any, shape: tuple[int, int]) -> NDArray[np.int64]:
         return np.full(shape[0], shape[1], dtype=np.int64)
     array = np.atleast_1d(np.asarray(value))
     if array.dtype.kind not in "iu" or array.shape != (shape[0],) or not ((array >= 1) & (array <= shape[1])).all():
-        raise InvalidProblem(f"length must be a whole number from 1 to {shape[1]} for each trajectory")
+        raise InvalidArgument(f"length must be a whole number from 1 to {shape[1]} for each trajectory")
     return array.astype(np.int64)
 
 
@@ -241,7 +241,7 @@ def _estimator(known: Mapping[str, Any], tau: float | None, problem: BilevelProb
             return AID(D, N, tau)
         return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else None
     except BilevelError as error:
-        raise InvalidProblem(f"the estimator's parameters: {error.message}", hint=error.hint) from None
+        raise InvalidArgument(f"the estimator's parameters: {error.message}", hint=error.hint) from None
 
 
 def _number(value: Any, what: str) -> float | None:
@@ -252,5 +252,5 @@ def _number(value: Any, what: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number < math.inf:
-        raise InvalidProblem(f"{what} must be a positive number, but is {value!r:.40}")
+        raise InvalidArgument(f"{what} must be a positive number, but is {value!r:.40}")
     return number

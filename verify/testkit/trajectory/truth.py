@@ -13,7 +13,7 @@ from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.engine import in_halves
-from bilevel_sym.errors import BilevelError, InvalidProblem
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.memory import DEFAULT, parts
 from verify.bracket import Bracket
@@ -187,12 +187,12 @@ def given_of(constants: object) -> Given | None:
     >>> given_of(3)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.InvalidProblem: constants=3
+    bilevel_sym.errors.InvalidArgument: constants=3
     try: Constants(mu, ell, rho, nu, M), verify.constants(problem) or verify.smoothness(problem)
     """
     if constants is None or isinstance(constants, Given):
         return constants
-    raise InvalidProblem(
+    raise InvalidArgument(
         f"constants={constants!r:.60}",
         hint="Constants(mu, ell, rho, nu, M), verify.constants(problem) or verify.smoothness(problem)",
     )
