@@ -11,17 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
 from bilevel_sym import BilevelProblem
+from bilevel_sym.typing import Floats
 
-__all__ = ["Array", "Case", "Scalar", "dot", "dyadic", "exact"]
+__all__ = ["Case", "Scalar", "dot", "dyadic", "exact"]
 
-Array = NDArray[np.float64]
 Scalar = Callable[[Any, Any], Any]  # f(x, y) or g(x, y) on JAX arrays
 
 
-def dyadic(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, parts: int = 16) -> Array:
+def dyadic(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, parts: int = 16) -> Floats:
     """Random multiples of 1/parts between low and high, both ends included; parts is a power of two."""
     return np.asarray(rng.integers(int(low * parts), int(high * parts) + 1, shape) / parts)
 
@@ -31,7 +30,7 @@ def exact(number: float) -> sp.Rational:
     return sp.Rational(float(number))
 
 
-def dot(weights: Array, variables: Sequence[sp.Expr]) -> sp.Expr:
+def dot(weights: Floats, variables: Sequence[sp.Expr]) -> sp.Expr:
     """Σ weights[k] variables[k] in SymPy, exactly."""
     return sp.Add(*(exact(w) * v for w, v in zip(weights, variables, strict=True)))
 
@@ -76,7 +75,7 @@ class Case(ABC):
         x, y = sp.symbols(f"x1:{self.n + 1}"), sp.symbols(f"y1:{self.n + 1}")
         return BilevelProblem(*self.formulas(x, y), x, y)
 
-    def points(self, count: int) -> tuple[Array, Array]:
+    def points(self, count: int) -> tuple[Floats, Floats]:
         """``count`` points (x, y), each of shape (count, n)."""
         draws = np.random.default_rng([self.seed, self.n, count]).uniform(-self.span, self.span, (2, count, self.n))
         return np.ascontiguousarray(draws[0]), np.ascontiguousarray(draws[1])

@@ -5,21 +5,22 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol
 
-from benchmarks.case import Array, Case
+from benchmarks.case import Case
+from bilevel_sym.typing import Floats
 
 __all__ = ["Competitor", "Kernel", "Triple"]
 
-Triple = tuple[Array, Array, Array]  # phi (...), grad (..., d), hess (..., d, d)
+Triple = tuple[Floats, Floats, Floats]  # phi (...), grad (..., d), hess (..., d, d)
 
 
 class Kernel(Protocol):
     """A compiled problem: NumPy arrays in, NumPy arrays out."""
 
-    def one(self, x: Array, y: Array) -> Triple:
+    def one(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at one point."""
         ...
 
-    def many(self, x: Array, y: Array) -> Triple:
+    def many(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at each row of x and y."""
         ...
 

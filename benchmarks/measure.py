@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Array, Case
+from benchmarks.case import Case
 from benchmarks.competitor import Competitor, Kernel, Triple
 from benchmarks.families import make
 from benchmarks.ours import Compiled, Tape
 from benchmarks.peers import Casadi, Jax
+from bilevel_sym.typing import Floats
 
 __all__ = ["BATCH", "CHUNKS", "COMPETITORS", "Plan", "measure", "per_call", "set_up_time", "sweep"]
 
@@ -54,7 +55,7 @@ def seconds(action: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def per_call(kernel: Kernel, x: Array, y: Array, duration: float) -> float:
+def per_call(kernel: Kernel, x: Floats, y: Floats, duration: float) -> float:
     """Seconds a call at one point, over as many calls as fill the duration."""
     calls = max(1, int(duration / max(seconds(lambda: kernel.one(x, y)), 1e-6)))
 
@@ -65,17 +66,17 @@ def per_call(kernel: Kernel, x: Array, y: Array, duration: float) -> float:
     return seconds(repeat) / calls
 
 
-def in_chunks(kernel: Kernel, x: Array, y: Array, chunk: int) -> list[Triple]:
+def in_chunks(kernel: Kernel, x: Floats, y: Floats, chunk: int) -> list[Triple]:
     """The whole batch, chunk by chunk; all results are kept."""
     return [kernel.many(x[i : i + chunk], y[i : i + chunk]) for i in range(0, len(x), chunk)]
 
 
-def per_point(kernel: Kernel, x: Array, y: Array, chunk: int) -> float:
+def per_point(kernel: Kernel, x: Floats, y: Floats, chunk: int) -> float:
     """Seconds a point of the batch."""
     return seconds(lambda: in_chunks(kernel, x, y, chunk)) / len(x)
 
 
-def sweep(kernel: Kernel, x: Array, y: Array) -> dict[int, float]:
+def sweep(kernel: Kernel, x: Floats, y: Floats) -> dict[int, float]:
     """Seconds a point for each size of chunk: the better of two, after one to warm up."""
     times = {}
     for chunk in CHUNKS:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import ClassVar, Literal
 
-from benchmarks.case import Array, Case
+from benchmarks.case import Case
 from benchmarks.competitor import Competitor, Kernel, Triple
 from bilevel_sym import BilevelProblem, compile_kernels
+from bilevel_sym.typing import Floats
 
 __all__ = ["Compiled", "OurKernel", "Tape", "program_size"]
 
@@ -20,7 +21,7 @@ class OurKernel:
     def __init__(self, problem: BilevelProblem, backend: Engine) -> None:
         self._kernels = compile_kernels(problem, backend=backend)
 
-    def one(self, x: Array, y: Array) -> Triple:
+    def one(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at one point, or at each row of x and y."""
         e = self._kernels.expansion(x, y)
         return e.phi, e.grad, e.hess

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Array, Case, Scalar
+from benchmarks.case import Case, Scalar
 from benchmarks.competitor import Competitor, Kernel, Triple
+from bilevel_sym.typing import Floats
 
 __all__ = ["Casadi", "CasadiKernel", "Jax", "JaxKernel"]
 
@@ -26,12 +27,12 @@ class JaxKernel:
         self._one = jax.jit(expansion)
         self._many = jax.jit(jax.vmap(expansion))
 
-    def one(self, x: Array, y: Array) -> Triple:
+    def one(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at one point."""
         phi, grad, hess = self._one(x, y)
         return np.asarray(phi), np.asarray(grad), np.asarray(hess)  # waits for the result; copies nothing on a CPU
 
-    def many(self, x: Array, y: Array) -> Triple:
+    def many(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at each row of x and y; compiled once for each number of rows."""
         phi, grad, hess = self._many(x, y)
         return np.asarray(phi), np.asarray(grad), np.asarray(hess)
@@ -94,14 +95,14 @@ class CasadiKernel:
     def __init__(self, function: Any, n: int) -> None:
         self._function = function
         self._n = n
-        self._calls: dict[int, tuple[Any, Any, Array, Array]] = {}
+        self._calls: dict[int, tuple[Any, Any, Floats, Floats]] = {}
 
-    def one(self, x: Array, y: Array) -> Triple:
+    def one(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at one point."""
         phi, grad, hess = self.many(x[None], y[None])
         return phi[0], grad[0], hess[0]
 
-    def many(self, x: Array, y: Array) -> Triple:
+    def many(self, x: Floats, y: Floats) -> Triple:
         """(phi, grad, hess) at each row of x and y, written by CasADi straight into the arrays returned."""
         rows, n = len(x), self._n
         buffer, evaluate, x_in, y_in = self._calls.get(rows) or self._connect(rows)
@@ -112,7 +113,7 @@ class CasadiKernel:
         evaluate()
         return out
 
-    def _connect(self, rows: int) -> tuple[Any, Any, Array, Array]:
+    def _connect(self, rows: int) -> tuple[Any, Any, Floats, Floats]:
         function = self._function if rows == 1 else self._function.map(rows)
         buffer, evaluate = function.buffer()
         x_in, y_in = np.empty((rows, self._n)), np.empty((rows, self._n))

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.special import expit
 
-from benchmarks.case import Array, Scalar
+from benchmarks.case import Scalar
 from benchmarks.families import Logistic, SparseQuartic
 from bilevel_sym import AID, BilevelProblem, Perturbed, zoo
+from bilevel_sym.typing import Floats
 
 __all__ = ["CASES", "ByHand", "Setting", "SolverCase", "TubeByHand"]
 
@@ -41,19 +42,19 @@ class Setting:
 class ByHand(Protocol):
     """A problem as a careful person writes it in NumPy for one trajectory: nothing is computed twice."""
 
-    def at(self, x: Array) -> None:
+    def at(self, x: Floats) -> None:
         """Compute what depends on x alone."""
 
-    def g_y(self, y: Array) -> Array:
+    def g_y(self, y: Floats) -> Floats:
         """The gradient of the lower level."""
 
-    def upper(self, y: Array) -> tuple[float, Array | float, Array]:
+    def upper(self, y: Floats) -> tuple[float, Floats | float, Floats]:
         """f, f_x and f_y; prepares the products at y."""
 
-    def g_yy_v(self, v: Array) -> Array:
+    def g_yy_v(self, v: Floats) -> Floats:
         """The Hessian-vector product."""
 
-    def g_xy_v(self, v: Array) -> Array:
+    def g_xy_v(self, v: Floats) -> Floats:
         """The Jacobian-vector product."""
 
 
@@ -84,7 +85,7 @@ class SolverCase:
         """For a loop in NumPy."""
         raise NotImplementedError
 
-    def starts(self, count: int) -> Array:
+    def starts(self, count: int) -> Floats:
         """Where ``count`` trajectories start."""
         return np.random.default_rng([self.d, self.n]).uniform(-0.5, 0.5, (count, self.d))
 
@@ -109,7 +110,7 @@ class Tube(SolverCase):
         """From the zoo."""
         return zoo.get("tube", d=self.d).problem
 
-    def starts(self, count: int) -> Array:
+    def starts(self, count: int) -> Floats:
         """Around the first saddle point."""
         return super().starts(count) / 10
 
@@ -142,7 +143,7 @@ class Tube(SolverCase):
 class TubeByHand:
     """f = y, g = y²/2 − T(x) y."""
 
-    def at(self, x: Array) -> None:
+    def at(self, x: Floats) -> None:
         """T and its gradient: the pieces vectorised, the recursion in floats."""
         c = np.abs(x)
         t = c - TAU
@@ -164,21 +165,21 @@ class TubeByHand:
         self.value = float(square.sum()) + below
         self.gradient = 2 * x + np.sign(x) * np.array(factors) * (own_slope + slope * np.array(belows[::-1]))
 
-    def g_y(self, y: Array) -> Array:
+    def g_y(self, y: Floats) -> Floats:
         """Of y²/2 − T y."""
         return y - self.value
 
-    def upper(self, y: Array) -> tuple[float, Array | float, Array]:
+    def upper(self, y: Floats) -> tuple[float, Floats | float, Floats]:
         """Of y."""
         return float(y[0]), 0.0, np.ones(1)
 
-    def g_yy_v(self, v: Array) -> Array:
+    def g_yy_v(self, v: Floats) -> Floats:
         """The identity."""
         return v
 
-    def g_xy_v(self, v: Array) -> Array:
+    def g_xy_v(self, v: Floats) -> Floats:
         """−T' v."""
-        result: Array = self.gradient * -v[0]
+        result: Floats = self.gradient * -v[0]
         return result
 
 
@@ -218,21 +219,21 @@ class QuarticByHand:
         self._q_last, self._s_last = family.q[self._last], family.s[self._last]
         self._3a = 3 * family.a
 
-    def at(self, x: Array) -> None:
+    def at(self, x: Floats) -> None:
         """What is linear in y for this x."""
         f = self._f
         self._x, self._x_next = x, x[self._next]
         self._weight, self._pull = 4 + x * x, f.c * x + f.e * self._x_next
 
-    def g_y(self, y: Array) -> Array:
+    def g_y(self, y: Floats) -> Floats:
         """a y³ + (4 + x²) y + b y_next + (b y)_last − c x − e x_next."""
         f = self._f
-        result: Array = (
+        result: Floats = (
             (f.a * y * y + self._weight) * y + f.b * y[self._next] + self._b_last * y[self._last] - self._pull
         )
         return result
 
-    def upper(self, y: Array) -> tuple[float, Array | float, Array]:
+    def upper(self, y: Floats) -> tuple[float, Floats | float, Floats]:
         """f, f_x, f_y and the diagonals of g_yy and g_xy."""
         f, x, x_next, y_next = self._f, self._x, self._x_next, y[self._next]
         xy, yy, well = x * y, y * y, x * x - 1
@@ -243,14 +244,14 @@ class QuarticByHand:
         self._diagonal, self._mixed = self._3a * yy + self._weight, 2 * xy - f.c
         return value, f_x, f_y
 
-    def g_yy_v(self, v: Array) -> Array:
+    def g_yy_v(self, v: Floats) -> Floats:
         """Three diagonals."""
-        result: Array = self._diagonal * v + self._f.b * v[self._next] + self._b_last * v[self._last]
+        result: Floats = self._diagonal * v + self._f.b * v[self._next] + self._b_last * v[self._last]
         return result
 
-    def g_xy_v(self, v: Array) -> Array:
+    def g_xy_v(self, v: Floats) -> Floats:
         """Two diagonals."""
-        result: Array = self._mixed * v - self._e_last * v[self._last]
+        result: Floats = self._mixed * v - self._e_last * v[self._last]
         return result
 
 
@@ -289,27 +290,27 @@ class LogisticByHand:
         self._a, self._b = family.a, family.b
         self._at, self._bt = np.ascontiguousarray(family.a.T), np.ascontiguousarray(family.b.T)
 
-    def at(self, x: Array) -> None:
+    def at(self, x: Floats) -> None:
         """The penalties."""
         self._penalty = np.exp(x)
 
-    def g_y(self, y: Array) -> Array:
+    def g_y(self, y: Floats) -> Floats:
         """Aᵀ expit(A y) + exp(x) y."""
-        result: Array = self._at @ expit(self._a @ y) + self._penalty * y
+        result: Floats = self._at @ expit(self._a @ y) + self._penalty * y
         return result
 
-    def upper(self, y: Array) -> tuple[float, Array | float, Array]:
+    def upper(self, y: Floats) -> tuple[float, Floats | float, Floats]:
         """Σ softplus(B y); the weights of the rows in g_yy."""
         z, s = self._b @ y, expit(self._a @ y)
         self._rows, self._mixed = s * (1 - s), self._penalty * y
         return float(np.logaddexp(0, z).sum()), 0.0, self._bt @ expit(z)
 
-    def g_yy_v(self, v: Array) -> Array:
+    def g_yy_v(self, v: Floats) -> Floats:
         """Aᵀ (rows · A v) + exp(x) v."""
-        result: Array = self._at @ (self._rows * (self._a @ v)) + self._penalty * v
+        result: Floats = self._at @ (self._rows * (self._a @ v)) + self._penalty * v
         return result
 
-    def g_xy_v(self, v: Array) -> Array:
+    def g_xy_v(self, v: Floats) -> Floats:
         """exp(x) y v."""
         return self._mixed * v
 

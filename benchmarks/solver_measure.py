@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.case import Array
 from benchmarks.solver_cases import CASES, SolverCase
 from benchmarks.solver_peers import JaxStyle, Outcome, jax_run, ours, plain_jax, run_by_hand
 from bilevel_sym import compile_kernels, solve
+from bilevel_sym.typing import Floats
 
 __all__ = ["BY_HAND", "FAST", "JAX", "NUMPY", "Plan", "measure"]
 
@@ -79,7 +79,7 @@ class JaxEntry:
     tried: dict[str, float]
 
 
-def enter_jax(case: SolverCase, steps: int, x0: Array, chunks: tuple[int | None, ...], all_styles: bool) -> JaxEntry:
+def enter_jax(case: SolverCase, steps: int, x0: Floats, chunks: tuple[int | None, ...], all_styles: bool) -> JaxEntry:
     """Try the chunks in the first style, then the other styles with the best chunk; each after a run to warm up."""
     first, *others = [JaxStyle(unroll) for unroll in case.unroll]
     if chunks != (None,):
@@ -103,7 +103,7 @@ def enter_jax(case: SolverCase, steps: int, x0: Array, chunks: tuple[int | None,
     return min(entries, key=lambda entry: entry[0])[1]
 
 
-def distance(outcome: Outcome, other: Outcome, x0: Array) -> float:
+def distance(outcome: Outcome, other: Outcome, x0: Floats) -> float:
     """How far apart two ends are, relative to the way from the start; and the lowest values, relative to themselves."""
     way = np.max(np.abs(outcome.x - other.x)) / np.max(np.abs(other.x - x0))
     return float(max(way, np.max(np.abs(outcome.best - other.best) / np.maximum(np.abs(other.best), 1e-3))))

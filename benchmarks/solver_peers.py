@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchmarks.case import Array, Scalar
+from benchmarks.case import Scalar
 from benchmarks.solver_cases import ByHand, Setting, SolverCase
 from bilevel_sym import Solution, solve
+from bilevel_sym.typing import Floats
 
 __all__ = ["JaxStyle", "Outcome", "jax_run", "ours", "plain_jax", "run_by_hand"]
 
@@ -29,18 +30,18 @@ SMALL = 0.8
 class Outcome(NamedTuple):
     """The last x, the lowest f(x, y^D) seen, how many perturbations there were (-1: not counted), where it was seen."""
 
-    x: Array
-    best: Array
+    x: Floats
+    best: Floats
     perturbations: int = -1
-    best_x: Array | None = None
-    best_y: Array | None = None
+    best_x: Floats | None = None
+    best_y: Floats | None = None
 
 
-def ours(case: SolverCase, backend: Literal["tape", "compiled"]) -> Callable[[Array, int, float], Outcome]:
+def ours(case: SolverCase, backend: Literal["tape", "compiled"]) -> Callable[[Floats, int, float], Outcome]:
     """``solve`` as a function of starts (d,) or (S, d), steps and eps."""
     problem = case.problem()
 
-    def run(x0: Array, steps: int, eps: float) -> Outcome:
+    def run(x0: Floats, steps: int, eps: float) -> Outcome:
         found: Solution = solve(
             problem, case.setting.algorithm(eps), x0, steps=steps, rng=0, record="last", backend=backend
         )
@@ -54,7 +55,7 @@ def ours(case: SolverCase, backend: Literal["tape", "compiled"]) -> Callable[[Ar
 # ---- NumPy by hand -----------------------------------------------------------------------------------------------
 
 
-def run_by_hand(problem: ByHand, s: Setting, n: int, x0: Array, steps: int, eps: float) -> Outcome:
+def run_by_hand(problem: ByHand, s: Setting, n: int, x0: Floats, steps: int, eps: float) -> Outcome:
     """One trajectory, as a person would write it."""
     rng = np.random.default_rng(0)
     x, y, v = x0.copy(), np.zeros(n), np.zeros(n)
@@ -232,7 +233,7 @@ def plain_jax() -> Any:
 
 def jax_run(
     case: SolverCase, style: JaxStyle, steps: int, chunk: int | None
-) -> tuple[Callable[[Array, float], Outcome], float]:
+) -> tuple[Callable[[Floats, float], Outcome], float]:
     """A compiled run over ``steps`` from x0, (d,) or in chunks of (S, d), and the seconds that compiling took."""
     jax = plain_jax()
     common = (case.jax(), case.setting, case.n, style.unroll, steps)
@@ -245,7 +246,7 @@ def jax_run(
     compiled = jax.jit(whole).lower(*((x[0], keys[0]) if chunk is None else (x, keys[:chunk])), 1.0).compile()
     seconds = process_time() - start
 
-    def run(x0: Array, eps: float) -> Outcome:
+    def run(x0: Floats, eps: float) -> Outcome:
         if chunk is None:
             end = compiled(x0, keys[0], eps)
             return Outcome(np.asarray(end.x), np.asarray(end.best), int(end.perturbations))

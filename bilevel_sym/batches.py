@@ -12,11 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.engine import Engine, Floats, Lanes, Session
+from bilevel_sym.engine import Engine, Lanes, Session
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem import StochasticProblem
 from bilevel_sym.tape.arrays import STEADY
 from bilevel_sym.tape.model import Model
+from bilevel_sym.typing import Floats
 
 __all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
 

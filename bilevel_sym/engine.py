@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.linear_algebra import Floats, NotPositiveDefinite
+from bilevel_sym.linear_algebra import NotPositiveDefinite
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
     "EXPANSION",
@@ -120,9 +120,7 @@ def in_chunks(size: int, lanes: int, chunk: Callable[[slice], Sequence[Any]]) ->
     return results
 
 
-def in_halves(
-    members: NDArray[np.intp], attempt: Callable[[NDArray[np.intp]], None], *failures: type[Exception]
-) -> list[int]:
+def in_halves(members: Indices, attempt: Callable[[Indices], None], *failures: type[Exception]) -> list[int]:
     """Attempt something for many members at once; those who fail alone are returned, found by halving.
 
     >>> def attempt(members):

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym import implicit
 from bilevel_sym.checks import settle_counts, settle_positive
-from bilevel_sym.engine import Floats, Lanes, in_halves
+from bilevel_sym.engine import Lanes, in_halves
 from bilevel_sym.errors import InvalidArgument, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
@@ -27,6 +27,7 @@ from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
     "AID",
@@ -458,7 +459,7 @@ class Exact(Estimator):
         failed = np.zeros(size, dtype=np.int8)
         result = Estimate(np.full(x.shape, np.nan), np.full(size, np.nan), y.copy(), v, failed, calls)
 
-        def attempt(members: NDArray[np.intp]) -> None:
+        def attempt(members: Indices) -> None:
             solution = solve_lower_level(engine, x.T[members], y.T[members])
             xy = np.concatenate([x.T[members], solution.y], axis=1)
             try:

@@ -11,10 +11,10 @@ where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second deriva
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, over_points
+from bilevel_sym.engine import EXPANSION, Engine, Expansion, Session, over_points
 from bilevel_sym.linear_algebra import Factored
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["GRADIENT", "THIRD", "expansion", "gradient", "third"]
 
@@ -81,7 +81,7 @@ def third(session: Session, wide: Session, xy: Floats) -> Floats:
     return _symmetrised(straight / 3.0 - held) + 0.0 * session.take("f")[:, None, None, None]
 
 
-def _unfold(pairs: Floats, b: NDArray[np.intp], c: NDArray[np.intp]) -> Floats:
+def _unfold(pairs: Floats, b: Indices, c: Indices) -> Floats:
     """(lanes, pair, a) -> (lanes, b, c, a), both orders of each pair."""
     lanes, _, d = pairs.shape
     full = np.empty((lanes, d, d, d))

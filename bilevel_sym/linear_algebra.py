@@ -7,16 +7,13 @@ triangular factors are inverted block by block with batched products, and every 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["Factored", "Floats", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
-
-Floats: TypeAlias = NDArray[np.float64]
+__all__ = ["Factored", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
 
 BLOCK = 5  # order of the diagonal blocks that are inverted entry by entry
 FEW = 6  # up to so many members, one LAPACK call each is faster
@@ -32,7 +29,7 @@ class NotPositiveDefinite(Exception):
     [1] [-2.]
     """
 
-    def __init__(self, members: NDArray[np.intp], eigenvalues: Floats) -> None:
+    def __init__(self, members: Indices, eigenvalues: Floats) -> None:
         super().__init__(f"not positive definite: members {members.tolist()}")
         self.members = members
         self.eigenvalues = eigenvalues
@@ -88,7 +85,7 @@ def smallest_eigenvalues(matrices: Floats) -> Floats:
     return result
 
 
-def _failed(matrices: Floats, members: NDArray[np.intp] | None = None) -> NotPositiveDefinite:
+def _failed(matrices: Floats, members: Indices | None = None) -> NotPositiveDefinite:
     """The members at fault; where rounding alone decided, the smallest of all."""
     eigenvalues = smallest_eigenvalues(matrices)
     if members is None:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.linear_algebra import Floats
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["Product", "Solved", "conjugate_gradients", "dots", "neumann_series"]
 
@@ -28,7 +27,7 @@ class Solved(NamedTuple):
     """
 
     v: Floats
-    broken: NDArray[np.bool_]
+    broken: Bools
 
     @classmethod
     def sound(cls, v: Floats) -> Solved:

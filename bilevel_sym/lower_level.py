@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Engine, Floats
+from bilevel_sym.engine import Engine
 from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["NEWTON", "LowerSolution", "solve_lower_level"]
-
-Members: TypeAlias = NDArray[np.intp]
 
 NEWTON = ("g", "g_y", "g_yy")
 MAX_STEPS = 300
@@ -56,7 +54,7 @@ class _Point:
     g_y: Floats
     g_yy: Floats
     step: Floats
-    defined: NDArray[np.bool_]
+    defined: Bools
 
     def sizes(self) -> Floats:
         """The largest component of each member's step, each beside that of y; NaN where there is no step."""
@@ -64,12 +62,12 @@ class _Point:
         largest: Floats = relative.max(axis=1)
         return largest
 
-    def tiny(self) -> NDArray[np.bool_]:
+    def tiny(self) -> Bools:
         """Whose step is rounding beside y as a whole: a component that is zero, or nearly, would turn about it."""
-        small: NDArray[np.bool_] = np.abs(self.step).max(axis=1) <= ROUND_OFF * np.abs(self.y).max(axis=1)
+        small: Bools = np.abs(self.step).max(axis=1) <= ROUND_OFF * np.abs(self.y).max(axis=1)
         return small
 
-    def move(self, members: Members, trial: _Point, chosen: NDArray[np.bool_]) -> None:
+    def move(self, members: Indices, trial: _Point, chosen: Bools) -> None:
         for name in ("y", "g_y", "g_yy", "step", "defined"):
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
@@ -174,28 +172,26 @@ class _Line:
     direction all components shrink at rate one.
     """
 
-    members: Members
+    members: Indices
     y: Floats
     step: Floats
     weight: Floats
 
     @classmethod
-    def of(cls, at: _Point, members: Members) -> _Line:
+    def of(cls, at: _Point, members: Indices) -> _Line:
         weight = 1 / np.sqrt(np.diagonal(at.g_yy[members], axis1=1, axis2=2))
         return cls(members, at.y[members], at.step[members], weight)
 
-    def at(self, engine: Engine, point: _Point, rows: Members, length: float) -> _Point:
+    def at(self, engine: Engine, point: _Point, rows: Indices, length: float) -> _Point:
         who = self.members[rows]
         return _evaluate(engine, point.x[who], self.y[rows] + length * self.step[rows])
 
-    def merit(self, g_y: Floats, rows: Members) -> Floats:
+    def merit(self, g_y: Floats, rows: Indices) -> Floats:
         merit: Floats = (np.abs(g_y) * self.weight[rows]).max(axis=1)
         return merit
 
 
-def _line_search(
-    engine: Engine, at: _Point, members: Members, *, stretching: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _line_search(engine: Engine, at: _Point, members: Indices, *, stretching: bool) -> tuple[Bools, NDArray[np.int64]]:
     """Move each member along its step, cut until the merit falls and g stays defined and convex.
 
     Returns who moved, and how many trials each took; ``at`` is updated.
@@ -222,7 +218,7 @@ def _line_search(
     return moved, trials
 
 
-def _stretch(engine: Engine, at: _Point, line: _Line, left: Members) -> NDArray[np.int64]:
+def _stretch(engine: Engine, at: _Point, line: _Line, left: Indices) -> NDArray[np.int64]:
     """Double the step of those that took it whole, for as long as the merit falls; how many trials each took."""
     trials = np.zeros(len(line.members), dtype=np.int64)
     length = 2.0

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Engine, Floats, Lanes, Session
+from bilevel_sym.engine import Engine, Lanes, Session
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.tape.arrays import STEADY, whole_blocks
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["SYSTEM", "ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
-
 
 SYSTEM = ("f", "f_x", "f_y", "g_yy_v")  # what the linear system g_yy v = f_y needs: the largest of the programs
 
@@ -69,7 +68,7 @@ def fill(session: Lanes, x: Floats, y: Floats) -> None:
     inputs[len(x) : len(x) + len(y)] = y
 
 
-def filled(lanes: NDArray[np.intp]) -> NDArray[np.intp]:
+def filled(lanes: Indices) -> Indices:
     """Some lanes, and the first of them again until the block is whole.
 
     >>> filled(np.array([3, 5]))[:4].tolist(), len(filled(np.array([3, 5])))

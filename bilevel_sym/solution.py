@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats, in_halves
+from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.plain_text import as_html
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Bools, Floats, Indices
 from bilevel_sym.writing import csv_lines, write
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Trajectory:
     v: Floats
     grad_phi_hat: Floats
     phi_hat: Floats
-    perturbed: NDArray[np.bool_]
+    perturbed: Bools
     calls: NDArray[np.int64]
     length: NDArray[np.int64]
     kernels: Kernels = field(repr=False)
@@ -78,7 +79,7 @@ def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
     """Phi at each row, with y as the start of Newton's method; NaN for members that fail."""
     phi = np.full(len(x), np.nan)
 
-    def attempt(members: NDArray[np.intp]) -> None:
+    def attempt(members: Indices) -> None:
         phi[members] = kernels.phi(x[members], y0=y[members])
 
     in_halves(np.arange(len(x)), attempt, BilevelError)

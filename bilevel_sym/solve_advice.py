@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import Exact
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers.local_minimum import Curvature
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats
 
 __all__ = ["Advice"]
 

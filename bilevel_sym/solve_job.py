@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.checks import count
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.exact import rational
 from bilevel_sym.hypergradient import AID, Exact, GDmax
@@ -27,6 +26,7 @@ from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.typing import Floats
 from bilevel_sym.writing import check_target, write
 
 __all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["EQUAL", "coarse", "first_largest", "first_smallest", "in_order"]
 
 EQUAL = 2.0**-30  # relatively: what rounding may make of two equal values, in any computation of ours
 BITS = 24  # of what is left to compare where many values are
-Ranks: TypeAlias = NDArray[np.intp]
+Ranks: TypeAlias = Indices
 
 
 def first_largest(values: ArrayLike, error: ArrayLike | None = None, *, skip_nan: bool = False) -> int:
@@ -57,7 +59,7 @@ def in_order(values: ArrayLike, error: ArrayLike | None = None, *, descending: b
     return np.argsort(-ranks if descending else ranks, kind="stable")
 
 
-def coarse(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def coarse(values: Floats) -> Floats:
     """The values to seven digits, for many at once: those that differ in their last bits alone are mostly equal.
 
     >>> int(np.argmax(coarse(np.array([1.0, 3.0, 3.0 + 4e-16]))))
@@ -67,17 +69,17 @@ def coarse(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     fractions, exponents = np.frexp(values)
     with np.errstate(over="ignore"):  # the largest number there is may be rounded up to infinity
-        rounded: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(fractions, BITS)), exponents - BITS)
+        rounded: Floats = np.ldexp(np.rint(np.ldexp(fractions, BITS)), exponents - BITS)
     return rounded
 
 
-def _error(flat: NDArray[np.float64], error: ArrayLike | None) -> NDArray[np.float64]:
+def _error(flat: Floats, error: ArrayLike | None) -> Floats:
     """One error a value; none where a value is not finite."""
     given = EQUAL * np.abs(flat) if error is None else np.abs(np.asarray(error, dtype=np.float64))
     return np.where(np.isfinite(flat), given, 0.0)
 
 
-def _ranks(flat: NDArray[np.float64], off: NDArray[np.float64]) -> Ranks:
+def _ranks(flat: Floats, off: Floats) -> Ranks:
     """How many groups of equal values are smaller; a chain of values, each equal to the next one, is one group."""
     order = np.argsort(flat, kind="stable")
     low, high = (flat - off)[order], np.maximum.accumulate((flat + off)[order])

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module may import only what stands above it.
 LAYERS = [
     "errors",
+    "typing",
     "plain_text",
     "writing",
     "budget",
@@ -113,7 +114,17 @@ VERIFY_LAYERS = [
 ]
 
 # Rooms that handle SymPy expressions; every other module works without them.
-NUMERIC_ROOMS = {"ties", "engine", "linear_algebra", "implicit", "lower_level", "linear_system", "oracle", "batches"}
+NUMERIC_ROOMS = {
+    "typing",
+    "ties",
+    "engine",
+    "linear_algebra",
+    "implicit",
+    "lower_level",
+    "linear_system",
+    "oracle",
+    "batches",
+}
 NUMERIC_ROOMS |= {
     "checks",
     "status",
@@ -372,6 +383,18 @@ def test_time_may_be_shown(tmp_path: Path) -> None:
         "    took = watch.elapsed\n    print(f'{took:.1f} s')\n    return Report(seconds=watch.elapsed, took=took)\n"
     )
     assert readings(house(tmp_path, "verify/shown.py", shown)) == []
+
+
+def test_kinds_of_arrays_are_named_once() -> None:
+    written = re.compile(r"NDArray\[np\.(float64|intp|bool_)\]")
+    own = {"bilevel_sym/typing.py", "verify/certificates/recheck.py"}
+    places = [
+        path.relative_to(ROOT).as_posix()
+        for package in ("bilevel_sym", "verify")
+        for path in (ROOT / package).rglob("*.py")
+        if written.search(path.read_text(encoding="utf-8"))
+    ]
+    assert set(places) <= own
 
 
 def test_one_module_writes_files() -> None:

@@ -16,7 +16,8 @@ from flint import arb
 from helpers import THOROUGH
 
 from bilevel_sym.tape import balls, intervals, multiprecision
-from bilevel_sym.tape.intervals import Array, Pair
+from bilevel_sym.tape.intervals import Pair
+from bilevel_sym.typing import Floats
 
 DIGITS = 60
 BALL_BITS = 128
@@ -43,7 +44,7 @@ CORNERS = np.array([
 # fmt: on
 
 
-def centres(rng: np.random.Generator, count: int) -> Array:
+def centres(rng: np.random.Generator, count: int) -> Floats:
     """Numbers of every kind: random, exact, at the corners, next to multiples of pi/2, of any magnitude."""
     sign = rng.choice([-1.0, 1.0], count)
     quarter = rng.integers(0, 10 ** rng.integers(1, 5, count)) * (math.pi / 2)
@@ -59,7 +60,7 @@ def centres(rng: np.random.Generator, count: int) -> Array:
     return np.asarray(np.choose(rng.integers(0, len(kinds), count), kinds), dtype=np.float64)
 
 
-def intervals_at(rng: np.random.Generator, middle: Array) -> Pair:
+def intervals_at(rng: np.random.Generator, middle: Floats) -> Pair:
     """Points, one ulp, narrow, wide, an end at zero, an end at infinity."""
     count = len(middle)
     with np.errstate(over="ignore"):
@@ -98,7 +99,7 @@ def arguments_for(name: str, rng: np.random.Generator, count: int) -> list[Pair]
     return pairs
 
 
-def points_inside(rng: np.random.Generator, pair: Pair) -> Array:
+def points_inside(rng: np.random.Generator, pair: Pair) -> Floats:
     """One finite point of each interval: an end, somewhere between, or a place where something may happen."""
     lo, hi = np.maximum(pair[0], -LARGEST), np.minimum(pair[1], LARGEST)
     share = rng.uniform(0, 1, len(lo))
@@ -181,7 +182,7 @@ def test_results_contain_the_true_values_at_length() -> None:
 # --- the assumption of the intervals, and mpmath.iv ---------------------------------------------------------------------
 
 
-def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Array]:
+def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Floats]:
     """Where NumPy's functions are put to the test: all magnitudes, next to zeros and poles, subnormal results."""
     quarter = rng.integers(0, 10 ** rng.integers(1, 5, count)) * (math.pi / 2)
     near = np.nextafter(quarter, rng.choice([-1.0, 1e9], count))
@@ -200,7 +201,7 @@ def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Array]:
     }
 
 
-LIBRARY: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
+LIBRARY: dict[str, tuple[Callable[[Floats], Floats], Callable[[Any], Any]]] = {
     name: (getattr(np, {"atan": "arctan"}.get(name, name)), balls.OPERATIONS[name])
     for name in ("sin", "cos", "tan", "exp", "log", "tanh", "sinh", "cosh", "atan")
 } | {
@@ -584,7 +585,7 @@ def test_enclose_is_tightest(value: Fraction) -> None:
     assert hi == (lo if exact else math.nextafter(lo, math.inf))
 
 
-def magnitudes(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Array:
+def magnitudes(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Floats:
     sign = rng.choice([-1.0, 1.0], shape)
     exponents = {"plain": (-1, 1), "huge": (290, 308), "tiny": (-323, -300), "mixed": (-150, 150), "all": (-323, 308)}[
         kind
@@ -592,7 +593,7 @@ def magnitudes(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> A
     return np.asarray(sign * 10.0 ** rng.uniform(*exponents, shape) * (rng.uniform(size=shape) < 0.8))
 
 
-def around(rng: np.random.Generator, middle: Array) -> Pair:
+def around(rng: np.random.Generator, middle: Floats) -> Pair:
     """Points, neighbours, or wide."""
     width = np.choose(
         rng.integers(0, 3, middle.shape), [np.zeros(middle.shape), np.spacing(middle * 0.9), np.abs(middle) * 0.3]

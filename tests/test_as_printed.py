@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from numpy.typing import NDArray
 
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, INeon, StocBiO, StochasticProblem, solve, zoo
 from bilevel_sym.batches import Batch, BatchOracle, Data
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
+from bilevel_sym.typing import Floats
 from verify.verdict import Verdict
-
-Floats = NDArray[np.float64]
 
 
 def saddle() -> BilevelProblem:

@@ -9,16 +9,15 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.ties import first_largest
+from bilevel_sym.typing import Floats
 from verify.enclosures.branch_and_bound import maximise, proved_upper
 from verify.enclosures.cover import Cover
 from verify.enclosures.tensor_norm import largest_values, norm3_upper, norm_lower, norm_upper, worst_directions
 
-Floats = NDArray[np.float64]
 PAD = 1e-12
 
 

@@ -19,8 +19,8 @@ from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.expressions import substitute
 from bilevel_sym.schedules.batches import term_delta
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.measures import batch_moments
 from verify.measures.batch_moments import (
     Estimator,

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import sympy as sp
-from numpy.typing import NDArray
 from test_tape import GRAMMAR
 
 from bilevel_sym import BilevelProblem, compile_kernels, sigmoid, softplus, zoo
@@ -31,7 +30,6 @@ from bilevel_sym.tape.compiled_loop import (
 )
 from bilevel_sym.tape.vectors import WIDTH
 
-Floats = NDArray[np.float64]
 Kind = Literal["aid", "gdmax"]
 Q = sp.Rational
 NEVER = Rule(eta=0.02)

@@ -13,7 +13,6 @@ import pytest
 import sympy as sp
 from helpers import FEW, Solved, logistic, solved_problems
 from hypothesis import given
-from numpy.typing import NDArray
 
 from bilevel_sym import (
     AID,
@@ -31,8 +30,8 @@ from bilevel_sym.engine import Session
 from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.hypergradient import Estimator
 from bilevel_sym.oracle import ExactOracle, in_lanes
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Q = sp.Rational
 SHAPES = [(1, 1), (1, 3), (3, 1), (2, 3), (3, 2), (2, 2)]
 

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from numpy.typing import NDArray
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, GDmax, INeon, MinimaxProblem, Neumann, Status, solve, zoo
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Q = sp.Rational
 
 

@@ -14,15 +14,14 @@ import sympy as sp
 from flint import arb, fmpq
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.elementary import ARB, NUMPY
+from bilevel_sym.typing import Floats
 from verify.enclosures.interval_matrix import Matrices, neumann_bound, radius_norm
 from verify.enclosures.pencil import Pencil, definiteness
 
-Floats = NDArray[np.float64]
 SIZES = [(1, 1), (2, 2), (3, 3), (2, 3), (3, 1), (1, 4)]
 SCALES = [1.0, 1e-160, 1e150, 5e-324]
 

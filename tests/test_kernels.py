@@ -20,7 +20,6 @@ import sympy as sp
 from helpers import FEW, logistic, solved_problems
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, compile_kernels, evaluate, sigmoid, softplus, zoo
@@ -31,8 +30,8 @@ from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.scalars import DIGITS, ScalarProgram
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Q = sp.Rational
 BACKENDS: list[Backend] = ["tape", "compiled", "lambdify"]
 x, y = sp.symbols("x y", real=True)

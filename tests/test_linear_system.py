@@ -10,11 +10,10 @@ import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
-from numpy.typing import NDArray
 
 from bilevel_sym.linear_system import Product, Solved, conjugate_gradients, dots, neumann_series
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Exact = list[Fraction]
 Square = list[list[Fraction]]
 

@@ -10,7 +10,6 @@ import pytest
 import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import bilevel_sym
 from bilevel_sym import BilevelProblem, Descent, Exact, Status, compile_kernels, evaluate, zoo
@@ -18,8 +17,8 @@ from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.kernels.choice import Backend, choose_engine
 from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.lower_level import MAX_STEPS, solve_lower_level
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 EPS = float(np.finfo(float).eps)
 BACKENDS: list[Backend] = ["tape", "compiled", "lambdify"]
 CLOSED = [name for name in zoo.names() if zoo.get(name).y_star is not None]

@@ -18,8 +18,9 @@ from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.elementary import ARB
 from bilevel_sym.tape.graph import Graph
 from bilevel_sym.tape.program import build
+from bilevel_sym.typing import Floats
 from verify.enclosures.affine import Affine, AffineProgram
-from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 SHAPES = {

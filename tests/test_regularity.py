@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -25,11 +24,11 @@ from bilevel_sym.errors import (
     InvalidProblem,
     TooLarge,
 )
+from bilevel_sym.typing import Floats
 from verify.certificates.proof import recheck
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances
 
-Floats = NDArray[np.float64]
 NAMES = ("mu", "ell", "rho", "nu", "M")
 EXACT = [name for name in zoo.names() if zoo.get(name).constants is not None]
 CURVED = BilevelProblem(

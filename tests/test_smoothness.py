@@ -11,7 +11,8 @@ import pytest
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, zoo
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument, InvalidProblem
-from verify.enclosures.interval_matrix import Floats, Matrices
+from bilevel_sym.typing import Floats
+from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
 from verify.enclosures.tensor_norm import worst_directions

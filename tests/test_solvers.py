@@ -21,7 +21,6 @@ import scipy.stats
 import sympy as sp
 from helpers import logistic
 from hypothesis import given
-from numpy.typing import NDArray
 
 from bilevel_sym import (
     AID,
@@ -55,8 +54,8 @@ from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.solvers.noise import seeds_for, uniform_in_ball
 from bilevel_sym.tape.model import Model
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Rows = list[list[Fraction]]
 Q = sp.Rational
 

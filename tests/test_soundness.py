@@ -25,8 +25,9 @@ from bilevel_sym.tape import balls, intervals
 from bilevel_sym.tape.boxes import IntervalProgram
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.scalars import BALLS, ScalarProgram
+from bilevel_sym.typing import Floats
 from verify.enclosures.affine import AffineProgram
-from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
+from verify.enclosures.interval_matrix import Matrices, neumann_bound
 from verify.enclosures.tensor_norm import norm_upper
 
 BITS = 200

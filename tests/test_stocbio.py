@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import sympy as sp
-from numpy.typing import NDArray
 
 from bilevel_sym import (
     AID,
@@ -34,8 +33,8 @@ from bilevel_sym import (
 from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.oracle import in_lanes
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 STREAMS = [np.random.default_rng(0)]
 
 

@@ -15,7 +15,6 @@ import sympy as sp
 from flint import fmpq
 from helpers import FEW
 from hypothesis import assume, example, given
-from numpy.typing import NDArray
 
 from bilevel_sym import BilevelProblem, sigmoid, softplus
 from bilevel_sym.calculus import derivative
@@ -28,8 +27,8 @@ from bilevel_sym.tape.graph import Graph
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.program import Program, Step, build
 from bilevel_sym.tape.scalars import BALLS, DIGITS, Arithmetic, ScalarProgram
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
 Rationals = Sequence[sp.Rational]
 BITS = 210  # sixty digits and a few to spare
 ROUND_OFF = 1e-12

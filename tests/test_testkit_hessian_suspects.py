@@ -14,15 +14,14 @@ import sympy as sp
 from helpers import random_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from bilevel_sym import BilevelProblem, derive, zoo
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import References, references
 from verify.testkit.suspects.hessian import hessian_suspects
 from verify.testkit.suspects.hessian_terms import CURVATURE, PARTS, hessian_at, hessian_terms
 
-Floats = NDArray[np.float64]
 EQUAL: Mapping[str, float] = {}
 
 X3, X2, Y3, Y2 = (sp.symbols(f"{s}1:{k}") for s, k in (("x", 4), ("x", 3), ("y", 4), ("y", 3)))

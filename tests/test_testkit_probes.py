@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bilevel_sym import AID, ITD, BilevelProblem, GDmax, Neumann, zoo
 from bilevel_sym.budget import Budget
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Floats
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.convergence import convergence
@@ -24,7 +25,6 @@ from verify.testkit.reference import Quantity, References, references
 from verify.testkit.sweep import Convergence
 from verify.testkit.taylor import taylor_test
 
-Floats = NDArray[np.float64]
 Function = Callable[..., Any]
 SEEDS = [0, 1, 3, 4, 6, 9]  # none of them a minimax problem, where f_y = 0 at y* hides the inverse
 FAST: list[str | int] = ["implicit_cubic", "quadratic", 3, 4]

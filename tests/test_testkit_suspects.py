@@ -12,12 +12,11 @@ from helpers import THOROUGH, random_problem
 from numpy.typing import NDArray
 
 from bilevel_sym import BilevelProblem, derive, zoo
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import References, references
 from verify.testkit.suspects.gradient import gradient_suspects, gradient_terms
 from verify.testkit.suspects.lower import lower_suspects
-
-Floats = NDArray[np.float64]
 
 TURNED = BilevelProblem(  # d = n = 2, g_xy far from symmetric, g_yy full and moving with x
     "x1**2*y2 + sin(y1)*x2 + y1*y2 + x1 + y2**2",

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bilevel_sym import AID, BilevelProblem, budget, zoo
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Floats
 from verify import gallery
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
@@ -22,7 +22,6 @@ from verify.testkit.result import CandidateCheck
 from verify.testkit.trajectory.check import check_trajectory
 from verify.verdict import Verdict
 
-Floats = NDArray[np.float64]
 Function = Callable[..., Any]
 CHECKS: dict[str, Function] = {
     "hypergradient": check_hypergradient,

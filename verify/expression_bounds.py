@@ -13,9 +13,9 @@ from bilevel_sym.budget import Budget, Effort, scale_of
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.scope import Formula, Scope, Variables
 from bilevel_sym.tape.model import Model
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.ranges import Ranges, ranges
 
 __all__ = ["Bounds", "bounds"]

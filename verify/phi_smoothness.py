@@ -22,12 +22,12 @@ from bilevel_sym.constants import MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidArgument, LowerLevelFailure
 from bilevel_sym.memory import Memory, bytes_of, parts
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm

@@ -21,13 +21,13 @@ from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidAr
 from bilevel_sym.memory import Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.ties import first_largest
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.block_size import require_size
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
-from verify.enclosures.interval_matrix import Floats
 
 __all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants"]
 

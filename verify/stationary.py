@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
@@ -23,9 +22,9 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.tape.intervals import enclose
 from bilevel_sym.ties import coarse
+from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.branch_and_bound import SECOND
 from verify.enclosures.chosen_box import chosen_box
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiEnclosure
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.readiness import compile_first
@@ -434,7 +433,7 @@ def clusters(lower: Floats, upper: Floats, low: Floats, high: Floats) -> list[tu
     return list(zip(lower, upper, strict=True))
 
 
-def _hulls(lower: Floats, upper: Floats, group: NDArray[np.intp]) -> tuple[Floats, Floats]:
+def _hulls(lower: Floats, upper: Floats, group: Indices) -> tuple[Floats, Floats]:
     order = np.argsort(group, kind="stable")
     first = np.unique(group[order], return_index=True)[1]
     return np.minimum.reduceat(lower[order], first), np.maximum.reduceat(upper[order], first)

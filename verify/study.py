@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
@@ -20,6 +19,7 @@ from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.readiness import compile_first
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "seed_of", "study_of"]
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 S = TypeVar("S", bound="CertifiedConstants | Smoothness | StationaryPoints")
 SHARES: Mapping[str, float] = MappingProxyType(
@@ -106,7 +105,7 @@ class Study:
         low, high = self.x_ends
         return np.asarray(low + (high - low) * self.rng(name).random((count, self.exact.d)))
 
-    def covers(self, x: Floats) -> NDArray[np.bool_]:
+    def covers(self, x: Floats) -> Bools:
         """At which x, (count, d), y*(x) lies in the box too; elsewhere the constants of the box say nothing of Phi."""
         ends = np.array([[float(low), float(high)] for low, high in list(self.box)[self.exact.d :]])
         if not len(ends):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.experiments import reporting
 from bilevel_sym.experiments.reporting import Provenance
@@ -25,6 +24,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats
 from bilevel_sym.writing import Content
 
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.experiments import reporting
 from bilevel_sym.experiments.reporting import Provenance
 from bilevel_sym.hypergradient import AID
@@ -24,6 +22,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.typing import Bools, Floats
 from bilevel_sym.writing import Content
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
@@ -206,7 +205,7 @@ def _error(solution: Solution) -> float:
     return float(np.sqrt(np.mean(distances**2)))
 
 
-def settled_since(near: NDArray[np.bool_]) -> Floats:
+def settled_since(near: Bools) -> Floats:
     """For each row, the first index from which on all entries are true; NaN where the last one is not.
 
     >>> settled_since(np.array([[False, True, False, True, True], [True, True, True, True, False]])).tolist()

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.experiments import reporting
 from bilevel_sym.experiments.figure1_results import METHODS, Claim, Figure1, Independence, Method, Panel, Settings
 from bilevel_sym.experiments.figure1_words import claim_line, findings, independence_line
@@ -28,6 +26,7 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.typing import Bools, Floats
 from bilevel_sym.writing import Content
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
@@ -41,7 +40,7 @@ __all__ = [
     "in_printed_domain", "inner_steps_matter", "report",
 ]  # fmt: skip
 
-Flags: TypeAlias = NDArray[np.bool_]
+Flags: TypeAlias = Bools
 
 
 # ---- computing ----------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.experiments.staircase import Staircase, climb_down
 from bilevel_sym.plotting import COLOURS
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

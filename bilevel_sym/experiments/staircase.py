@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["NEAR", "STAY", "Staircase", "climb_down"]
 
@@ -53,7 +53,7 @@ class Staircase:
         return (known[-1] / known[0]) ** (1 / (len(known) - 1)) if len(known) > 1 else math.nan
 
 
-def climb_down(gap: Floats, height: float, d: int, perturbed: NDArray[np.bool_]) -> Staircase:
+def climb_down(gap: Floats, height: float, d: int, perturbed: Bools) -> Staircase:
     """Measure runs: Phi - min Phi of shape (runs, iterations), d stairs of that height; who was perturbed, and when.
 
     >>> steps = np.repeat([2.0, 1.0, 0.0], 20)[None]
@@ -84,7 +84,7 @@ def climb_down(gap: Floats, height: float, d: int, perturbed: NDArray[np.bool_])
     )
 
 
-def _arrival(before: NDArray[np.bool_]) -> float:
+def _arrival(before: Bools) -> float:
     first = np.where(before[:, -1], np.inf, before.shape[1] - np.argmax(before[:, ::-1], axis=1))
     first[~before.any(axis=1)] = 0.0
     return float(np.median(first))
@@ -94,5 +94,5 @@ def _typical(values: NDArray[np.int64], runs: int) -> float:
     return float(np.median(values)) if 2 * len(values) >= runs and len(values) else math.nan
 
 
-def _part(flags: NDArray[np.bool_]) -> float:
+def _part(flags: Bools) -> float:
     return float(np.mean(flags)) if flags.size else math.nan

@@ -6,10 +6,9 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["PanelName", "in_printed_domain", "read_label"]
 
@@ -40,7 +39,7 @@ def read_label(label: str) -> PanelName:
     return PanelName(1.5 if L == "15" else float(L), float(gamma), int(d))
 
 
-def in_printed_domain(x: Floats) -> NDArray[np.bool_]:
+def in_printed_domain(x: Floats) -> Bools:
     """Whether points (..., d) lie in D_0, the union of the printed regions.
 
     >>> in_printed_domain(np.array([[1.0, 1.0], [6.0, 1.0], [-0.1, 1.0], [1.0, 3.0]])).tolist()
@@ -50,7 +49,7 @@ def in_printed_domain(x: Floats) -> NDArray[np.bool_]:
     here = (x >= 0) & (x <= 2 * TAU)
     ahead = (x >= 0) & (x <= TAU)
     d = x.shape[-1]
-    found: NDArray[np.bool_] = np.asarray(passed.all(axis=-1))
+    found: Bools = np.asarray(passed.all(axis=-1))
     for i in range(d):
         found = found | passed[..., :i].all(axis=-1) & here[..., i] & ahead[..., i + 1 :].all(axis=-1)
     return found

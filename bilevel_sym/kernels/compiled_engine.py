@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.engine import EXPANSION, Expansion, Floats
+from bilevel_sym.engine import EXPANSION, Expansion
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.tape.compiled import Encoded, Implicit
 from bilevel_sym.tape.lanes import BLOCK
 from bilevel_sym.tape.model import Model
+from bilevel_sym.typing import Floats
 
 __all__ = ["CompiledEngine"]
 

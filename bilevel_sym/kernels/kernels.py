@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bilevel_sym import implicit
 from bilevel_sym.assumptions import assumed_sign, rebuild
-from bilevel_sym.engine import EXPANSION, Engine, Expansion, Floats, Session, in_chunks, over_points
+from bilevel_sym.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
 from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.expressions import may_switch
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
@@ -23,11 +23,12 @@ from bilevel_sym.kernels.kinks import LOWER, Kinks
 from bilevel_sym.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["Kernels", "compile_kernels"]
 
 MAX_CACHED = 64
-OF_SIGN: Mapping[str, Callable[[Floats], NDArray[np.bool_]]] = MappingProxyType(
+OF_SIGN: Mapping[str, Callable[[Floats], Bools]] = MappingProxyType(
     {
         "positive": lambda column: column > 0,
         "negative": lambda column: column < 0,

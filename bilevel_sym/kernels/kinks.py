@@ -11,14 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import KernelError
 from bilevel_sym.kernels.arguments import Shape, of_the_batch
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import needed_by
 from bilevel_sym.tape.scalars import BALLS
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["LOWER", "Kinks"]
 
@@ -105,7 +104,7 @@ class Kinks:
             return plain  # on the edge itself, which is what is asked
         return np.asarray(MARGIN * np.abs(np.linalg.inv(g_yy)) @ np.array(g_y) + plain)
 
-    def _nearest(self, point: Floats, touched: NDArray[np.bool_]) -> str:
+    def _nearest(self, point: Floats, touched: Bools) -> str:
         """The edge that is meant, as people write it."""
         assert self._patterns is not None
         places = np.flatnonzero(touched)

@@ -19,12 +19,13 @@ import sympy as sp
 from bilevel_sym import implicit
 from bilevel_sym.blocks import Blocks
 from bilevel_sym.calculus import derivative
-from bilevel_sym.engine import Expansion, Floats
+from bilevel_sym.engine import Expansion
 from bilevel_sym.errors import KernelError
 from bilevel_sym.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.functions import sigmoid, softplus
 from bilevel_sym.tape.arrays import whole_blocks
 from bilevel_sym.tape.convert import no_value
+from bilevel_sym.typing import Floats
 
 __all__ = ["LambdifyEngine"]
 

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import numbers, one_by_one, recorded
 from bilevel_sym.plotting.spread import spread
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution
+from bilevel_sym.typing import Bools, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ class _Spectra:
     """Eigenvalues, ascending, (S, K, d); nan where Hess Phi has no value."""
 
     values: Floats
-    perturbed: NDArray[np.bool_]
+    perturbed: Bools
     along: str
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.style import Floats
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solution import Solution, Trajectory
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.plotting.given import one_by_one, recorded
 from bilevel_sym.plotting.landscape import plot_landscape, require_few
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below, next_colour
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below, next_colour
+from bilevel_sym.typing import Bools, Floats, Indices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,16 +30,16 @@ class _Paths:
     """Places in the picture, (S, K+1, 2), nan beyond the end of a run; and what happened there."""
 
     at: Floats
-    perturbed: NDArray[np.bool_]
-    failed: NDArray[np.bool_]
+    perturbed: Bools
+    failed: Bools
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> Bools:
         """Which places there are."""
         return np.asarray(np.isfinite(self.at).all(axis=-1))
 
     @property
-    def last(self) -> NDArray[np.intp]:
+    def last(self) -> Indices:
         """The index of each run's last place."""
         return np.asarray(self.known.shape[1] - 1 - np.argmax(self.known[:, ::-1], axis=1))
 
@@ -115,6 +115,6 @@ def _draw_events(ax: Axes, paths: _Paths, colour: str, name: str) -> None:
             ax.plot(seen[:, 0], seen[:, 1], linestyle="none", label=what, color=colour, **({"zorder": 6} | how))
 
 
-def _inside(ax: Axes, at: Floats) -> NDArray[np.bool_]:
+def _inside(ax: Axes, at: Floats) -> Bools:
     (left, right), (low, high) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
     return np.asarray((at[..., 0] >= left) & (at[..., 0] <= right) & (at[..., 1] >= low) & (at[..., 1] <= high))

@@ -8,9 +8,10 @@ import numpy as np
 
 from bilevel_sym.plotting.given import Region, exact_problem, numbers
 from bilevel_sym.plotting.line import line_over
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, legend_below
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

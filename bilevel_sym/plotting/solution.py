@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import recorded
 from bilevel_sym.plotting.spread import plot_spread, spread
-from bilevel_sym.plotting.style import COLOURS, Floats, axes_or_new, count_iterations, legend_below
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
+from bilevel_sym.typing import Bools, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ class _Curves:
 
     at: Floats  # (S, K+1): iterations, or oracle calls
     height: Floats
-    perturbed: NDArray[np.bool_]
+    perturbed: Bools
 
 
 def plot_solution(

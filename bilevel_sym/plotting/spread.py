@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bilevel_sym.plotting.style import Floats
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
-    "Floats",
     "axes_or_new",
     "count_iterations",
     "filled_contours",
@@ -25,8 +24,6 @@ __all__ = [
     "next_colour",
     "require_matplotlib",
 ]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart by colour-blind readers: blue, vermillion, green, purple, orange, sky, black."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.plotting.style import Floats
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["on_grid", "where_defined"]
 
@@ -26,7 +25,7 @@ def where_defined(function: Callable[[Floats], Floats], points: Floats, shape: t
     """
     found = np.full((len(points), *shape), np.nan)
 
-    def attempt(rows: NDArray[np.intp]) -> None:
+    def attempt(rows: Indices) -> None:
         found[rows] = function(points[rows])
 
     in_halves(np.arange(len(points)), attempt, BilevelError)

@@ -14,17 +14,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.oracle import ExactOracle, filled, in_lanes, out_of_lanes
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.arrays import whole_blocks
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Forgetful", "Move", "Run", "Team"]
 
-Flags: TypeAlias = NDArray[np.bool_]
-Members: TypeAlias = NDArray[np.intp]
+Flags: TypeAlias = Bools
 
 
 @dataclass
@@ -39,7 +38,7 @@ class Team:
     (1, (2, 16), array([[1., 2.]]))
     """
 
-    members: Members
+    members: Indices
     x: Floats
     y: Floats
     v: Floats

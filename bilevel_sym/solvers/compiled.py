@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import AID, Estimate, GDmax
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.oracle import in_lanes
@@ -26,6 +25,7 @@ from bilevel_sym.solvers.checkpoint import Keeper, Remembers
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats, Indices
 
 if TYPE_CHECKING:
     from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Record, Rule
@@ -188,7 +188,7 @@ class CompiledRun:
             self._back(ended, k, state, record, ledger)
 
     @staticmethod
-    def _back(members: NDArray[np.intp], k: int, state: LoopState, record: Record, ledger: Ledger) -> None:
+    def _back(members: Indices, k: int, state: LoopState, record: Record, ledger: Ledger) -> None:
         """Put trajectories back to their k-th points, from which they have just moved."""
         state.x[members] = record.xs[members, 0]
         state.age[members] -= 1

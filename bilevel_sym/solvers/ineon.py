@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bilevel_sym.checks import settle_positive, settle_rounded_up
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import compile_kernels
@@ -23,6 +22,7 @@ from bilevel_sym.solvers.algorithm import Flags, Move, Team
 from bilevel_sym.solvers.auto import Practical, practical
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["INeon", "require_escape"]
 
@@ -126,7 +126,7 @@ class INeon:
 
     # ---- in lanes ---------------------------------------------------------------------------------------
 
-    def search(self, oracle: Oracle, team: Team, lanes: NDArray[np.intp], here: Estimate | None = None) -> _Found:
+    def search(self, oracle: Oracle, team: Team, lanes: Indices, here: Estimate | None = None) -> _Found:
         """iNEON for some lanes of a team, from their y and v; ``here`` is the estimate at x, if it is known."""
         estimator = self.estimator.longer() if self.as_printed else self.estimator
         size, chosen = len(lanes), filled(lanes)
@@ -159,7 +159,7 @@ class INeon:
             going = going[~found & (failed[going] == 0)]
         return _Found(result[:, :size], failed[:size], {name: c[:size] for name, c in calls.items()})
 
-    def _noise(self, team: Team, lanes: NDArray[np.intp], shape: tuple[int, ...]) -> Floats:
+    def _noise(self, team: Team, lanes: Indices, shape: tuple[int, ...]) -> Floats:
         """u_0 of each lane, from its trajectory's own stream."""
         u = np.zeros(shape)
         for k, member in enumerate(team.members[lanes]):
@@ -188,7 +188,7 @@ class INeon:
         moved[lanes[here | (found.failed != 0)]] = False
         return Move(x, moved, finished, spent)
 
-    def _signs(self, oracle: Oracle, team: Team, lanes: NDArray[np.intp], u: Floats) -> tuple[Floats, list[Estimate]]:
+    def _signs(self, oracle: Oracle, team: Team, lanes: Indices, u: Floats) -> tuple[Floats, list[Estimate]]:
         """+1 or -1 for each lane: the side with the lower phi_hat, or a coin; and the estimates that this took."""
         if self.as_printed:
             coins = [team.streams[member].integers(2) for member in team.members[lanes]]
@@ -208,7 +208,7 @@ def require_escape(value: object) -> None:
         raise InvalidArgument(f"escape must be an INeon, but is {value!r}")
 
 
-def _more(calls: Calls, lanes: NDArray[np.intp], found: Any, width: int) -> Calls:
+def _more(calls: Calls, lanes: Indices, found: Any, width: int) -> Calls:
     """The calls so far, and those of an estimate in some lanes of ``width``."""
     total = dict(calls)
     for name, number in found.calls.items():

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.checks import count
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import Estimate
 from bilevel_sym.kernels import Kernels, compile_kernels
@@ -29,6 +28,7 @@ from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
 from bilevel_sym.solvers.recording import Ledger
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Floats
 
 __all__ = ["State", "solve"]
 

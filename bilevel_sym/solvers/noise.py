@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Floats
 
 __all__ = ["Seeds", "Streams", "seeds_for", "uniform_in_ball"]
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.checks import settle_positive, settle_rounded_up
-from bilevel_sym.engine import Floats
 from bilevel_sym.hypergradient import Estimate, Estimator, require_estimator
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.linear_system import dots
@@ -18,6 +17,7 @@ from bilevel_sym.solvers.algorithm import EstimatedRun, Forgetful, Move, Run, Te
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
+from bilevel_sym.typing import Floats
 
 __all__ = ["SMALL", "Descent", "Perturbed", "norms"]
 

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.implicit import GRADIENT
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.solution import COUNTERS, Best, Solution, Trajectory
 from bilevel_sym.status import Status
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["History", "Ledger"]
 
-Members = NDArray[np.intp]
 FAR = 1e50  # what is beyond this when numbers end has run away
 MAX_BYTES = 8 * 2**30
 ROWS = ("x", "y", "v", "grad", "phi", "status", "steps", "best_x", "best_y", "best_phi", "best_k")
@@ -34,7 +33,7 @@ class History:
     v: Floats
     grad: Floats
     phi: Floats
-    perturbed: NDArray[np.bool_]
+    perturbed: Bools
     calls: NDArray[np.int64]
 
     @classmethod
@@ -116,12 +115,12 @@ class Ledger:
             for name, table in vars(self.reserve(k)).items():
                 table[:, :k] = tables[name]
 
-    def count(self, members: Members, calls: Mapping[str, Any]) -> None:
+    def count(self, members: Indices, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all members, or one each."""
         for name, number in calls.items():
             self.calls[name][members] += np.broadcast_to(number, max(len(members), np.size(number)))[: len(members)]
 
-    def note(self, members: Members, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
+    def note(self, members: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
         """The estimates of some trajectories at their k-th point (rows)."""
         self.x[members], self.y[members], self.v[members], self.grad[members], self.phi[members] = x, y, v, grad, phi
         self.steps[members] = k
@@ -134,7 +133,7 @@ class Ledger:
             h.grad[members, k], h.phi[members, k] = grad, phi
             h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
 
-    def fail(self, members: Members, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
+    def fail(self, members: Indices, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
         """Trajectories that could not be estimated at their k-th point; y and v are those of before."""
         self.x[members], self.y[members], self.v[members], self.steps[members] = x, y, v, k
         self.grad[members], self.phi[members] = np.nan, np.nan
@@ -145,12 +144,12 @@ class Ledger:
             h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
             h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
 
-    def mark(self, members: Members, k: int) -> None:
+    def mark(self, members: Indices, k: int) -> None:
         """These trajectories leave their k-th point by a perturbation."""
         if self.history is not None:
             self.history.perturbed[members, k] = True
 
-    def close(self, members: Members, status: Status | NDArray[np.int8]) -> None:
+    def close(self, members: Indices, status: Status | NDArray[np.int8]) -> None:
         """These trajectories have ended."""
         self.status[members] = status
 

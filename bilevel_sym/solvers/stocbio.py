@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.checks import count, settle_counts, settle_positive
-from bilevel_sym.engine import Floats
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import AID, Estimate, Exact, judged
 from bilevel_sym.kernels import Kernels
@@ -24,6 +23,7 @@ from bilevel_sym.solvers.auto import MAX_INNER, practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.perturbed import SMALL, norms
+from bilevel_sym.typing import Floats
 
 __all__ = ["StocBiO", "neumann_batch_sizes"]
 

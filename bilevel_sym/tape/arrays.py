@@ -13,21 +13,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
 
 import numpy as np
 from flint import fmpq
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
     "STEADY",
     "ArrayProgram",
     "ArraySession",
     "Encode",
-    "Floats",
     "dense",
     "dense_or_sparse",
     "nearest",
@@ -35,10 +33,9 @@ __all__ = [
     "whole_blocks",
 ]
 
-Floats: TypeAlias = NDArray[np.float64]
 Call = Callable[[Floats], object]
 Encode = Callable[[Sequence[Step]], Call]  # the steps of a stage -> what performs them
-Index = slice | NDArray[np.intp]
+Index = slice | Indices
 
 STEADY = 16  # lanes of a block: whole vector registers, and enough for a matrix product
 CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest float
@@ -138,7 +135,7 @@ class ArraySession:
 class _Scatter:
     """From rows of the table to an array with lanes first; constant entries are written once a session."""
 
-    def __init__(self, program: Program, name: str, constant_places: NDArray[np.intp], constants: Floats) -> None:
+    def __init__(self, program: Program, name: str, constant_places: Indices, constants: Floats) -> None:
         output = program.outputs[name]
         places = np.array(output.places, dtype=np.intp)
         fixed = dict(zip(constant_places.tolist(), constants.tolist(), strict=True))
@@ -386,7 +383,7 @@ def _blocks_of(table: Floats) -> Floats:
     return table.reshape(rows, lanes // STEADY, STEADY).transpose(1, 0, 2)
 
 
-def _terms(rows: Sequence[Row]) -> list[tuple[int, NDArray[np.intp], Floats]]:
+def _terms(rows: Sequence[Row]) -> list[tuple[int, Indices, Floats]]:
     """Rows, longest first, by their k-th terms: how many rows have one, what they read, times what."""
     found = []
     for k in range(max((len(row) for row in rows), default=0)):

@@ -10,9 +10,10 @@ import numpy as np
 from flint import arb
 
 from bilevel_sym.tape import intervals
-from bilevel_sym.tape.arrays import Floats, dense
+from bilevel_sym.tape.arrays import dense
 from bilevel_sym.tape.program import Program, Row, Step
 from bilevel_sym.tape.scalars import BALLS, constant_values
+from bilevel_sym.typing import Floats
 
 __all__ = ["IntervalProgram", "IntervalSession"]
 

@@ -13,9 +13,10 @@ from flint import fmpq
 from numpy.typing import NDArray
 
 from bilevel_sym.tape import interpreter, lanes, single, vectors
-from bilevel_sym.tape.arrays import Floats, dense, nearest
+from bilevel_sym.tape.arrays import dense, nearest
 from bilevel_sym.tape.graph import Parameter
 from bilevel_sym.tape.program import Program, Row, Step
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["LONG", "Code", "Encoded", "Group", "Implicit", "Integers", "Sum", "encode", "group_of"]
 
@@ -240,7 +241,7 @@ class Implicit:
             [*(self._places[name].ravel() for name in shapes), self._v, self._filled.ravel().astype(np.int64)]
         )
 
-    def eliminate(self, work: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def eliminate(self, work: Floats) -> tuple[Floats, Bools]:
         """Solve for v and dy_dx^T; returns the latter by blocks of lanes, and which lanes failed."""
         p = self._places
         response = np.empty((work.shape[1] // lanes.BLOCK, self._n, self._d, lanes.BLOCK))
@@ -266,7 +267,7 @@ class Implicit:
         return out[:1], out[1 : 1 + d].reshape(1, d), out[1 + d :].reshape(1, d, d)
 
 
-def _fill(pattern: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _fill(pattern: Bools) -> Bools:
     """Where a Cholesky factor of a matrix with this pattern can be other than zero (lower triangle)."""
     filled = np.tril(pattern) | np.eye(len(pattern), dtype=bool)
     for k in range(len(filled)):

@@ -17,7 +17,7 @@ from numba.core import config
 from numpy.typing import NDArray
 
 from bilevel_sym.tape import trajectories
-from bilevel_sym.tape.arrays import CONSTANT_BITS, Floats
+from bilevel_sym.tape.arrays import CONSTANT_BITS
 from bilevel_sym.tape.compiled import LONG, Code, Group, Integers, encode, group_of
 from bilevel_sym.tape.graph import Parameter
 from bilevel_sym.tape.model import Model
@@ -25,6 +25,7 @@ from bilevel_sym.tape.program import Row
 from bilevel_sym.tape.scalars import BALLS, constant_values
 from bilevel_sym.tape.trajectories import BREAKDOWN, NOT_FINITE, OUT_OF_NOISE, RUNNING
 from bilevel_sym.tape.vectors import WIDTH
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["BREAKDOWN", "NOT_FINITE", "OUT_OF_NOISE", "RUNNING", "CompiledLoop", "LoopState", "Record", "Rule"]
 
@@ -138,7 +139,7 @@ class Record:
     vs: Floats
     grads: Floats
     phis: Floats
-    perturbed: NDArray[np.bool_]
+    perturbed: Bools
 
     @classmethod
     def empty(cls, count: int, steps: int, d: int, n: int) -> Record:

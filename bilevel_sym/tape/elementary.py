@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.tape.tabled import cosine, exponential, sine
 
 __all__ = ["ARB", "NUMPY", "Library"]
 
-Array = NDArray[np.float64]
 Function = Callable[[Any], Any]
 BITS = 80
 

@@ -23,9 +23,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.elementary import ARB, NUMPY, Library
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = [
     "OPEN",
@@ -34,16 +34,14 @@ __all__ = [
     "PROVED_OPEN",
     "SMOOTH",
     "VALUES",
-    "Array",
     "Pair",
     "enclose",
     "linear",
     "scattered",
 ]
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Pair = tuple[Array, Array]
+Mask = Bools
+Pair = tuple[Floats, Floats]
 """Lower and upper ends, arrays of one shape."""
 
 _TINY = 5e-324
@@ -55,23 +53,23 @@ _BLOCK = 2**13  # numbers in an array that is quick to allocate
 _PERIODIC = 1e5  # beyond it sine, cosine and tangent are not located any more
 
 
-def _padding(a: Array, padding: tuple[float, float]) -> Array:
+def _padding(a: Floats, padding: tuple[float, float]) -> Floats:
     pad = np.asarray(np.abs(a))
     pad *= padding[0]
     pad += padding[1]
     return pad
 
 
-def _down(a: Any, padding: tuple[float, float] = _LIBRARY) -> Array:
+def _down(a: Any, padding: tuple[float, float] = _LIBRARY) -> Floats:
     """A lower bound; an overflow to inf came from a number that may be just above the largest float."""
-    end: Array = np.asarray(np.minimum(a, _LARGEST))
+    end: Floats = np.asarray(np.minimum(a, _LARGEST))
     end -= _padding(end, padding)
     return end
 
 
-def _up(a: Any, padding: tuple[float, float] = _LIBRARY) -> Array:
+def _up(a: Any, padding: tuple[float, float] = _LIBRARY) -> Floats:
     """An upper bound, as for ``_down``."""
-    end: Array = np.asarray(np.maximum(a, -_LARGEST))
+    end: Floats = np.asarray(np.maximum(a, -_LARGEST))
     end += _padding(end, padding)
     return end
 
@@ -87,7 +85,7 @@ def _replaced(test: Mask, lo: float, hi: float, x: Pair) -> Pair:
     return np.where(test, lo, x[0]), np.where(test, hi, x[1])
 
 
-def _finite(array: Array) -> bool:
+def _finite(array: Floats) -> bool:
     """False where an entry is infinite or nan, sometimes also where the sum overflows; a sum needs no memory."""
     return math.isfinite(array.sum())
 
@@ -120,7 +118,7 @@ def enclose(p: int, q: int) -> tuple[float, float]:
     )
 
 
-def linear(c_lo: Array, c_hi: Array, k_lo: Array, k_hi: Array, lo: Array, hi: Array) -> Pair:
+def linear(c_lo: Floats, c_hi: Floats, k_lo: Floats, k_hi: Floats, lo: Floats, hi: Floats) -> Pair:
     """K + C X for all C in [c_lo, c_hi] (m, s), K in [k_lo, k_hi] (m,), X in [lo, hi] (s, B); an array (m, B).
 
     A coefficient that is exactly zero ignores its row of X, even where that is infinite or nan.
@@ -150,7 +148,7 @@ def _meets(rows: Mask, columns: Mask) -> Mask:
     return np.asarray(rows.astype(np.float64) @ columns.astype(np.float64) > 0)
 
 
-def _halves(lo: Array, hi: Array) -> Pair:
+def _halves(lo: Floats, hi: Floats) -> Pair:
     """Middle and radius. The radius is half an ulp off at most (a difference never underflows inexactly)."""
     middle = 0.5 * lo
     middle += 0.5 * hi
@@ -159,7 +157,7 @@ def _halves(lo: Array, hi: Array) -> Pair:
     return middle, radius
 
 
-def _bounded_linear(c_lo: Array, c_hi: Array, k_lo: Array, k_hi: Array, lo: Array, hi: Array) -> Pair:
+def _bounded_linear(c_lo: Floats, c_hi: Floats, k_lo: Floats, k_hi: Floats, lo: Floats, hi: Floats) -> Pair:
     """The product of the middles with a radius around it, a few columns at a time, so that all stays in the cache."""
     rows, terms = c_lo.shape
     c_middle, c_radius = _halves(c_lo, c_hi)
@@ -183,7 +181,7 @@ def _bounded_linear(c_lo: Array, c_hi: Array, k_lo: Array, k_hi: Array, lo: Arra
     return lower, upper
 
 
-def _product_radius(size: Array, wide: Array | None, x_middle: Array, x_radius: Array) -> Array:
+def _product_radius(size: Floats, wide: Floats | None, x_middle: Floats, x_radius: Floats) -> Floats:
     """How far C X, and the computed product of the middles, can be from the true product of the middles.
 
     A sum of s products, fused or not and in any order, errs by gamma_s abs(C) abs(X) and a denormal for each product
@@ -195,14 +193,14 @@ def _product_radius(size: Array, wide: Array | None, x_middle: Array, x_radius: 
     pad = gamma * reach
     pad += _TINY  # in case that product underflows
     pad += x_radius
-    radius: Array = size @ pad
+    radius: Floats = size @ pad
     if wide is not None:
         radius += wide @ reach
     radius *= 1 + 2 * gamma
     return radius
 
 
-def scattered(c_lo: Array, c_hi: Array, starts: NDArray[np.intp], lo: Array, hi: Array) -> Pair:
+def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Floats) -> Pair:
     """Sums of C X over stretches of rows: row k of the result adds up the rows from starts[k] to starts[k + 1].
 
     ``linear`` for a matrix that is nearly empty: C (s,) holds its entries, X (s, B) their factors, all of them finite.
@@ -239,7 +237,7 @@ def scattered(c_lo: Array, c_hi: Array, starts: NDArray[np.intp], lo: Array, hi:
         return lower, upper
 
 
-def _extremes(products: Iterable[Array]) -> Pair:
+def _extremes(products: Iterable[Floats]) -> Pair:
     first, *others = products
     lo, hi = np.array(first), np.asarray(first)
     for product in others:
@@ -362,16 +360,16 @@ def _tan(library: Library, x: Pair) -> Pair:
     return _replaced(pole, -np.inf, np.inf, (_down(library.tan(x[0])), _up(library.tan(x[1]))))
 
 
-def _softplus(library: Library, z: Array) -> Array:
+def _softplus(library: Library, z: Floats) -> Floats:
     return np.asarray(np.maximum(z, 0.0) + library.log1p(library.exp(-np.abs(z))))
 
 
-def _sigmoid(library: Library, z: Array) -> Array:
+def _sigmoid(library: Library, z: Floats) -> Floats:
     e = library.exp(-np.abs(z))
     return np.asarray(np.where(z < 0, e, 1.0) / (1 + e))
 
 
-def _bell_at(library: Library, z: Array) -> Array:
+def _bell_at(library: Library, z: Floats) -> Floats:
     e = library.exp(-np.abs(z))
     return np.asarray(e / ((1 + e) * (1 + e)))
 

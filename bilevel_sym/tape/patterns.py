@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from bilevel_sym.tape import balls, intervals
 from bilevel_sym.tape.boxes import IntervalProgram
@@ -22,6 +21,7 @@ from bilevel_sym.tape.graph import Form, Graph
 from bilevel_sym.tape.program import Program, build
 from bilevel_sym.tape.scalars import OPEN_BALLS, ScalarProgram
 from bilevel_sym.tape.seams import Seams
+from bilevel_sym.typing import Bools, Floats, Indices
 
 if TYPE_CHECKING:
     from bilevel_sym.tape.model import Model
@@ -30,8 +30,6 @@ __all__ = ["PARTS", "Need", "PatternProgram", "Patterns", "Split", "needed_by", 
 
 MOST_BOTH = 5  # edges of one box that are taken both ways; of more, the hull of both values is taken node by node
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 GUARD = "guard of "
 
 
@@ -142,7 +140,7 @@ class Patterns:
         self.seams, self.model, self._edges, self.graph = seams, model, edges, graph
 
     @cached_property
-    def _tables(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    def _tables(self) -> tuple[Bools, Indices]:
         """For each edge and part: does the part switch there, and up to which order is it smooth."""
         involved = [self.seams.involved(k) for k in range(len(self.seams.edges))]
         return np.array(involved), np.array(self.seams.orders, dtype=np.intp).T
@@ -151,7 +149,7 @@ class Patterns:
         """The parts themselves: where one of them is nan, it is not smooth enough, whatever its derivatives say."""
         return [form for part, form in zip(PARTS, self.seams.functions, strict=True) if part in need]
 
-    def allowed(self, need: Need, *, exists: bool = False) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def allowed(self, need: Need, *, exists: bool = False) -> tuple[Bools, Bools]:
         """Which edges matter, and at which the functions are smooth enough.
 
         For derivatives as bounds of how fast others change, or so that they exist (``exists``) at points on the edge.
@@ -196,7 +194,7 @@ class Patterns:
         below, above = _ends(states, allowed)
         return Split(owner, np.hstack([lower[owner], below]), np.hstack([upper[owner], above]), len(lower))
 
-    def _sides(self, lower: Floats, upper: Floats, proved: bool) -> NDArray[np.intp]:
+    def _sides(self, lower: Floats, upper: Floats, proved: bool) -> Indices:
         """The signs of the edges over the boxes, (lanes, edges); 0 where they are open."""
         session = self._signs[proved].session(len(lower))
         with np.errstate(all="ignore"):
@@ -204,7 +202,7 @@ class Patterns:
             low, high = session.take("edges")
         return np.where(low > 0, 1, np.where(high < 0, -1, 0))
 
-    def touched(self, lower: Floats, upper: Floats, need: Need) -> NDArray[np.bool_]:
+    def touched(self, lower: Floats, upper: Floats, need: Need) -> Bools:
         """The edges, (boxes, edges), that have no sign over a box and at which what is needed may not exist.
 
         That the pieces agree says nothing where one of them has a pole, and the other is the one that counts.
@@ -215,7 +213,7 @@ class Patterns:
         hidden = (involved & np.array(self.seams.partial)).any(axis=1)
         return np.asarray((self._sides(lower, upper, False) == 0) & (involved.any(axis=1) & ~enough | hidden))
 
-    def rough(self, points: Floats, need: Need) -> NDArray[np.bool_]:
+    def rough(self, points: Floats, need: Need) -> Bools:
         """Which points (points, inputs) lie on an edge, or next to it, where what is needed may not exist."""
         return np.asarray(self.touched(points, points, need).any(axis=1))
 
@@ -247,7 +245,7 @@ def _ball(low: float, high: float) -> Any:
     return balls.UNIT if low < high else arb("nan")
 
 
-def _expanded(state: NDArray[np.intp], allowed: NDArray[np.bool_]) -> tuple[Indices, NDArray[np.intp]]:
+def _expanded(state: Indices, allowed: Bools) -> tuple[Indices, Indices]:
     """Lanes of signs with those that are open, and may be taken both ways, taken both ways, the first few of them."""
     owner = np.arange(len(state))
     for _ in range(MOST_BOTH):
@@ -263,7 +261,7 @@ def _expanded(state: NDArray[np.intp], allowed: NDArray[np.bool_]) -> tuple[Indi
     return owner[order], state[order]
 
 
-def _ends(states: NDArray[np.intp], allowed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _ends(states: Indices, allowed: Bools) -> tuple[Floats, Floats]:
     """The two switches of each edge as intervals: known, open, or nan where the function is not smooth enough."""
     unknown = np.where(allowed, 0.0, np.nan)[None]
     low = np.where(states > 0, 0.0, np.where(states < 0, 1.0, unknown))

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["cosine", "exponential", "sine"]
 
-Array = NDArray[np.float64]
 BITS = 80
 GRID = 64.0
 FARTHEST_EXP, FARTHEST_WAVE = 700.0, 1e5  # beyond, exp leaves float64; waves are not located so far out
@@ -76,7 +75,7 @@ def _wave(fallback: Function, *, turned: bool) -> Function:
     return apply
 
 
-def _split(array: Any, farthest: float) -> tuple[Array, NDArray[np.bool_], Array, Array]:
+def _split(array: Any, farthest: float) -> tuple[Floats, Bools, Floats, Floats]:
     """x, where it is not too large, and there j and t with x = j/64 + t; zero elsewhere."""
     x = np.asarray(array, dtype=np.float64)
     near = np.abs(x) <= farthest
@@ -85,7 +84,7 @@ def _split(array: Any, farthest: float) -> tuple[Array, NDArray[np.bool_], Array
     return x, near, j, safe - j / GRID
 
 
-def _horner(t: Array, coefficients: tuple[float, ...]) -> Array:
+def _horner(t: Floats, coefficients: tuple[float, ...]) -> Floats:
     value = np.full_like(t, coefficients[0])
     for c in coefficients[1:]:
         value *= t
@@ -93,7 +92,7 @@ def _horner(t: Array, coefficients: tuple[float, ...]) -> Array:
     return value
 
 
-def _look_up(j: Array, entry: Callable[[int], tuple[float, ...]]) -> Array:
+def _look_up(j: Floats, entry: Callable[[int], tuple[float, ...]]) -> Floats:
     """The table's columns at the places j."""
     if not j.size:
         return np.empty((len(entry(0)), *j.shape))
@@ -102,7 +101,7 @@ def _look_up(j: Array, entry: Callable[[int], tuple[float, ...]]) -> Array:
     return np.asarray(columns[:, back.reshape(j.shape)])
 
 
-def _elsewhere(value: Array, x: Array, where: NDArray[np.bool_], fallback: Function) -> Array:
+def _elsewhere(value: Floats, x: Floats, where: Bools, fallback: Function) -> Floats:
     if where.any():
         value[where] = fallback(x[where])
     return value

@@ -15,10 +15,10 @@ from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.saved_certificate import EXACT, LOOSE, problem_text, rounded_down, rounded_up, write_certificate
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.typing import Floats
 from verify.certificates import recheck
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import LEAF, Cover
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import worst_directions
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.arrays import dense, nearest
@@ -21,7 +20,8 @@ from bilevel_sym.tape.autodiff import directional
 from bilevel_sym.tape.boxes import IntervalProgram
 from bilevel_sym.tape.graph import UNIT, Graph, Parameter
 from bilevel_sym.tape.program import Program, Row, Step, build
-from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
+from bilevel_sym.typing import Floats, Indices
+from verify.enclosures.interval_matrix import Matrices, neumann_bound
 
 __all__ = ["Affine", "AffineProgram", "AffineSession"]
 
@@ -62,7 +62,7 @@ class Affine:
         """How far from the middle its mean goes along a straight way from the middle of the box: half as far."""
         return np.asarray((0.5 * np.abs(self.slopes).sum(axis=1) + self.rest) * _MORE)
 
-    def gathered(self, places: NDArray[np.intp], rows: int) -> Affine:
+    def gathered(self, places: Indices, rows: int) -> Affine:
         """A matrix of so many rows whose entries are those at the places of this column."""
         lanes, k = self.slopes.shape[:2]
         middle, slopes, rest = (part[..., places, 0] for part in self.parts)
@@ -113,7 +113,7 @@ class Affine:
         rest = (still + drift + second + noise) * _MORE
         return Affine(guess, slopes, neumann_bound(off * _MORE, rest)), off * _MORE
 
-    def around(self, owner: NDArray[np.intp], lanes: int) -> Affine:
+    def around(self, owner: Indices, lanes: int) -> Affine:
         """Forms that contain those of all lanes with the same owner, one for each owner.
 
         >>> both = Affine(np.array([[[1.0]], [[3.0]]]), np.zeros((2, 1, 1, 1)), np.zeros((2, 1, 1)))
@@ -138,7 +138,7 @@ class Affine:
         return Affine(*(np.concatenate(pair, axis=-1) for pair in zip(self.parts, other.parts, strict=True)))
 
 
-def _between(part: Floats, owner: NDArray[np.intp], lanes: int) -> Floats:
+def _between(part: Floats, owner: Indices, lanes: int) -> Floats:
     """Half way from the least to the largest of each owner's numbers; of one number, that number."""
     low, high = (np.full((lanes, *part.shape[1:]), end) for end in (np.inf, -np.inf))
     np.minimum.at(low, owner, part)

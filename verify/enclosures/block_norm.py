@@ -23,9 +23,10 @@ from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclos
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import Split, needed_by
 from bilevel_sym.tape.program import Program, build
+from bilevel_sym.typing import Floats
 from verify.enclosures.block_size import TABLE, require_size
 from verify.enclosures.cover import middles
-from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.pencil import MOST_PARTS, Pencil
 from verify.enclosures.ridges import Ridges, ridges_of
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper

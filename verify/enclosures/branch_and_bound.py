@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
 from bilevel_sym.memory import parts
 from bilevel_sym.progress import Meter
 from bilevel_sym.ties import EQUAL, coarse, first_largest, in_order
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
 
 __all__ = ["SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Smear = Callable[[Floats, Floats], Floats]
 
 _THIN = 2.0**-30  # of the root: a box this thin on which nothing is known lies on a kink, a jump or a pole
@@ -381,7 +379,7 @@ class _Search:
         self.open = np.concatenate([self.open, children])
         return children
 
-    def _variables(self, lower: Floats, upper: Floats, unknown: NDArray[np.bool_]) -> tuple[Indices, NDArray[np.bool_]]:
+    def _variables(self, lower: Floats, upper: Floats, unknown: Bools) -> tuple[Indices, Bools]:
         """The variable to cut in each box, and whether there is one."""
         if not len(self.active):
             return np.zeros(len(lower), dtype=np.intp), np.zeros(len(lower), dtype=np.bool_)

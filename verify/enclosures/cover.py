@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import CertificateFailure
+from bilevel_sym.typing import Floats
 
 __all__ = ["Cover", "middles"]
 
-Floats = NDArray[np.float64]
 LEAF = -1
 
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Floats", "Matrices"]
+from bilevel_sym.typing import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["Matrices"]
+
 
 _UNIT = 2.3e-16  # a little more than two roundings
 _TINY = 5e-324

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from flint import fmpq
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.definiteness import definiteness
 from bilevel_sym.tape.graph import Form
 from bilevel_sym.tape.intervals import enclose
-from verify.enclosures.interval_matrix import Floats, Matrices
+from bilevel_sym.typing import Floats, Indices
+from verify.enclosures.interval_matrix import Matrices
 
 __all__ = ["Pencil", "definiteness"]
 
@@ -44,7 +44,7 @@ class Pencil:
             np.stack([part.middle for part in ends]) if ends else empty,
             np.stack([part.radius for part in ends]) if ends else empty,
         )
-        self._signs: NDArray[np.intp] = np.array([definiteness(part, size) for part in parts], dtype=np.intp)
+        self._signs: Indices = np.array([definiteness(part, size) for part in parts], dtype=np.intp)
 
     def smallest_eigenvalue_lower(self, low: Floats, high: Floats) -> Floats:
         """A lower bound of the eigenvalues for all t between the ends (lanes, parts); -inf where nothing is known."""

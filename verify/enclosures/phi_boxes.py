@@ -21,7 +21,6 @@ from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement as multisets
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.memory import DEFAULT
@@ -29,15 +28,16 @@ from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
 from bilevel_sym.tape.patterns import Need, Split, needed_by
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
-from verify.enclosures.interval_matrix import Floats, Matrices, neumann_bound
+from verify.enclosures.interval_matrix import Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
 
 __all__ = ["PhiBoxes", "PhiEnclosure"]
 
-Mask = NDArray[np.bool_]
+Mask = Bools
 
 ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
 UNSOLVED = 5e5  # units of work that a lower level takes that cannot be solved
@@ -124,12 +124,12 @@ class PhiBoxes:
         return self._sizes.points(self.memory, third=third)
 
     @cached_property
-    def triples(self) -> NDArray[np.intp]:
+    def triples(self) -> Indices:
         """Where the entries of D^3 Phi stand among those with sorted indices."""
         return _places(self.d, 3)
 
     @cached_property
-    def splits(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def splits(self) -> list[tuple[Indices, Indices]]:
         """How a sorted triple is split, in three ways."""
         return _splits(self.d)
 
@@ -383,13 +383,13 @@ def _solve(a: Matrices, precondition: Matrices, off: Floats, right: Matrices) ->
     return Matrices(guess.middle, neumann_bound(off, rest))
 
 
-def _places(d: int, order: int) -> NDArray[np.intp]:
+def _places(d: int, order: int) -> Indices:
     """Where each entry of a symmetric tensor stands among those with sorted indices."""
     place = {indices: k for k, indices in enumerate(multisets(range(d), order))}
     return np.array([place[tuple(sorted(index))] for index in np.ndindex(*[d] * order)], dtype=np.intp)
 
 
-def _splits(d: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _splits(d: int) -> list[tuple[Indices, Indices]]:
     """For the sorted triples (a, b, c): the place of (ab) and c, of (ac) and b, of (bc) and a."""
     pair = _places(d, 2).reshape(d, d)
     a, b, c = np.array(list(multisets(range(d), 3)), dtype=np.intp).T

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from bilevel_sym.certificate import evaluate
 from bilevel_sym.engine import in_halves
@@ -20,7 +19,8 @@ from bilevel_sym.memory import parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.ties import coarse
-from verify.enclosures.interval_matrix import Floats, Matrices, radius_norm
+from bilevel_sym.typing import Floats, Indices
+from verify.enclosures.interval_matrix import Matrices, radius_norm
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 
@@ -82,7 +82,7 @@ class _Norm(ABC):
         """nan where there is no value."""
         values = np.full(len(points), np.nan)
 
-        def attempt(members: NDArray[np.intp]) -> None:
+        def attempt(members: Indices) -> None:
             values[members] = self._plain(points[members])
 
         for part in parts(len(points), self.boxes.points(third=self.third)):

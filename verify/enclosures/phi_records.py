@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.tape.patterns import Split
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine
-from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Matrices
 
 __all__ = ["Start", "Thin", "Wide", "around", "column", "every", "hull"]
 
-Mask = NDArray[np.bool_]
+Mask = Bools
 _MORE = 1 + 1e-14
 
 
@@ -49,7 +49,7 @@ class Start:
         (x_low, x_high), (low, high) = around(self.middle, self.reach), around(self.y, self.away(rest)[:, :, 0])
         return np.concatenate([x_low, low], axis=1), np.concatenate([x_high, high], axis=1)
 
-    def taken(self, lanes: NDArray[np.intp]) -> Start:
+    def taken(self, lanes: Indices) -> Start:
         """Some of the lanes, perhaps several times."""
         return Start(*(getattr(self, field.name)[lanes] for field in fields(self)))
 

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
 from bilevel_sym.memory import parts
@@ -25,9 +24,9 @@ from bilevel_sym.tape.boxes import IntervalProgram, Operations
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.patterns import Split
 from bilevel_sym.ties import coarse
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.block_norm import Block, ExactBox
 from verify.enclosures.cover import middles
-from verify.enclosures.interval_matrix import Floats
 
 __all__ = ["Entries", "Ranges", "ranges"]
 
@@ -37,7 +36,7 @@ CORNERS = 6  # variables up to which all corners are looked at
 THIN = 2.0**-40  # of the box: a piece this thin without a bound lies on a kink, a pole or the end of a domain
 NAMES = ("f", "f_x", "f_xx")
 
-Mask = NDArray[np.bool_]
+Mask = Bools
 
 
 class Entries(Block):
@@ -200,7 +199,7 @@ class _Search:
             budget.spend(2 * len(chosen))
             self._cut(chosen)
 
-    def _cut(self, chosen: NDArray[np.intp]) -> None:
+    def _cut(self, chosen: Indices) -> None:
         lower, upper = self.lower[chosen], self.upper[chosen]
         variable, possible = self._variables(chosen)
         if not possible.all():
@@ -221,7 +220,7 @@ class _Search:
         self.lo, self.hi = np.concatenate([self.lo[keep], lo]), np.concatenate([self.hi[keep], hi])
         self._look(middles(lows, highs))
 
-    def _variables(self, chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], Mask]:
+    def _variables(self, chosen: Indices) -> tuple[Indices, Mask]:
         """The variable along which the value and the gradient change most; and whether it can be cut."""
         lower, upper = self.lower[chosen], self.upper[chosen]
         share = (upper - lower) / self.width

@@ -8,7 +8,7 @@ import numpy as np
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 
 __all__ = ["compile_first"]
 

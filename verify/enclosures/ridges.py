@@ -21,9 +21,9 @@ from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.program import Program, build
 from bilevel_sym.tape.rewriting import rewritten
+from bilevel_sym.typing import Floats
 from verify.enclosures.condensed import condensed
 from verify.enclosures.cover import middles
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.pencil import MOST_PARTS, Pencil
 
 __all__ = ["Ridges", "ridges_of"]

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from verify.enclosures.interval_matrix import Floats, Matrices
+from bilevel_sym.typing import Floats
+from verify.enclosures.interval_matrix import Matrices
 
 __all__ = ["largest_values", "norm3_upper", "norm_lower", "norm_upper", "worst_directions"]
 

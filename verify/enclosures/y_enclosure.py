@@ -8,9 +8,9 @@ import sympy as sp
 from bilevel_sym.box import Box
 from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import middles
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
 
 __all__ = ["with_y_star"]

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats, Indices
 from verify.gallery.defect import Defect, Kind
-from verify.gallery.plain import Candidate, Floats, hypergradient
+from verify.gallery.plain import Candidate, hypergradient
 
 __all__ = ["descent"]
 
@@ -68,7 +69,7 @@ def _values(problem: BilevelProblem, x: Floats) -> Floats:
     """Phi at each row; nan where it is too far away to be computed."""
     phi = np.full(len(x), np.nan)
 
-    def attempt(members: NDArray[np.intp]) -> None:
+    def attempt(members: Indices) -> None:
         phi[members] = problem.kernels.phi(x[members])
 
     in_halves(np.flatnonzero(np.isfinite(x).all(axis=1)), attempt, BilevelError)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
-from verify.gallery.plain import Candidate, Floats, hypergradient, neumann, newton, norm, start, step_size
+from verify.gallery.plain import Candidate, hypergradient, neumann, newton, norm, start, step_size
 from verify.gallery.showcases import isotropic
 
 __all__: list[str] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
-from verify.gallery.plain import Candidate, Floats, gradient_descent, hypergradient, newton, norm, start, step_size
+from verify.gallery.plain import Candidate, gradient_descent, hypergradient, newton, norm, start, step_size
 
 __all__: list[str] = []
 

@@ -9,18 +9,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import block_values
 
 __all__ = [
-    "Candidate", "Floats", "HessianTerms", "Inverse", "LowerLevel", "conjugate_gradients", "dense_solve",
+    "Candidate", "HessianTerms", "Inverse", "LowerLevel", "conjugate_gradients", "dense_solve",
     "gradient_descent", "hessian_terms", "hypergradient", "neumann", "newton", "norm", "start", "step_size",
 ]  # fmt: skip
 
-Floats = NDArray[np.float64]
 Candidate = Callable[..., Floats]
 LowerLevel = Callable[[Kernels, Floats, Floats], Floats]
 Inverse = Callable[[Floats, Floats], Floats]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.gallery.defect import Kind
 from verify.gallery.plain import (
     Candidate,
-    Floats,
     conjugate_gradients,
     gradient_descent,
     hessian_terms,

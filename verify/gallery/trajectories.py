@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
-from verify.gallery.plain import Floats, hypergradient, norm
+from verify.gallery.plain import hypergradient, norm
 from verify.gallery.showcases import saddle
 
 __all__ = ["Move", "Record", "perturbed_descent"]

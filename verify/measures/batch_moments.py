@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.measures.samples import Balls, Samples, ends, mean, spread, squares
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from bilevel_sym.batches import Batch, BatchSession, Data
 from bilevel_sym.oracle import fill
 from bilevel_sym.problem import StochasticProblem
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import BLOCKS, Derivatives
 
 __all__ = ["Batches", "frobenius", "slices", "spectral"]

@@ -16,8 +16,8 @@ import sympy as sp
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.tape.model import Model
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.measures.norm_calculus import derived, follows
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.responses import Responses, Seen, responses

@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevel_sym.engine import Session, over_points
 from bilevel_sym.kernels import Kernels
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 
 __all__ = ["BLOCKS", "Derivatives", "block_values", "blocks_at"]
 

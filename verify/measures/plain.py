@@ -16,7 +16,7 @@ from flint import arb, arb_mat
 
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.problem import BilevelProblem
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.many_digits import Long, Vector
 
 __all__ = ["Plain", "PlainEstimate", "engines", "in_ball", "long", "roundings"]

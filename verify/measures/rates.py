@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bilevel_sym.constants import Constants, Variant
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 
 __all__ = ["log_rate_y", "rate_v", "rate_y"]
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.constants import Constants
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.ties import first_smallest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Bools, Floats
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict
 
@@ -48,7 +47,7 @@ class Region:
     constants: Constants
     name: str
 
-    def holds(self, x: Floats, y: Floats | None = None) -> NDArray[np.bool_]:
+    def holds(self, x: Floats, y: Floats | None = None) -> Bools:
         """Which rows (..., d) and (..., n) lie inside; nan does not."""
         inside = ((x >= self.lower[: self.d]) & (x <= self.upper[: self.d])).all(axis=-1)
         if y is not None:

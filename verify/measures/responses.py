@@ -13,11 +13,10 @@ from itertools import product
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.ties import first_largest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivatives_at import Derivatives, block_values
 from verify.measures.regions import Region, lower_levels
@@ -28,8 +27,6 @@ __all__ = ["Responses", "Seen", "responses"]
 RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
 NEAR = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
 ROUNDING = 2.0**-46  # relative error of a block after a well-conditioned solve: some sixty units in the last place
-
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

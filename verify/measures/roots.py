@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bilevel_sym.errors import BilevelError
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.agreement import Agreement
 from verify.measures.regions import lower_levels
 from verify.stationary import StationaryPoints

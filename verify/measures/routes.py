@@ -19,8 +19,8 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import Exact
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.ties import first_largest
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.agreement import Agreement, agreed
 from verify.measures.derivatives_at import Derivatives, block_values

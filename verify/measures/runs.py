@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym import solve
 from bilevel_sym.constants import Constants, Variant
@@ -16,7 +15,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed
 from bilevel_sym.ties import first_largest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Bools, Floats
 from verify.measures.rates import log_rate_y
 from verify.measures.regions import Region, lower_levels
 from verify.registry import NotApplicable
@@ -30,7 +29,7 @@ __all__ = [
 
 UNIT = 2.0**-52
 ITERATIONS, EPISODE = 10, 3  # of a run; iterations between two perturbations
-Flags = NDArray[np.bool_]
+Flags = Bools
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.registry import NotApplicable
 from verify.study import Study
 

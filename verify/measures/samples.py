@@ -32,9 +32,10 @@ from bilevel_sym.tape.intervals import PROVED, enclose
 from bilevel_sym.tape.model import Model
 from bilevel_sym.tape.program import Program, build
 from bilevel_sym.tape.scalars import ScalarProgram
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.branch_and_bound import Maximum, maximise
-from verify.enclosures.interval_matrix import Floats, Matrices
+from verify.enclosures.interval_matrix import Matrices
 from verify.study import Study
 
 __all__ = ["BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]

@@ -11,7 +11,7 @@ from bilevel_sym.hypergradient import AID
 from bilevel_sym.solvers import Descent, solve
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.status import Status
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.agreement import Agreement
 from verify.measures.plain import engines
 from verify.points.point import StationaryPoint

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.hypergradient import AID
 from bilevel_sym.ties import in_order
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Bools, Floats
 from verify.measures.regions import Region, lower_levels
 from verify.measures.runs import v_stars
 from verify.study import Study
@@ -95,7 +94,7 @@ def _tried(study: Study, region: Region, estimator: AID, bound: Bound, place: Fl
     return Iterations(x, error, bounds)
 
 
-def _stays(study: Study, region: Region, estimator: AID, x: Floats, y: Floats) -> NDArray[np.bool_]:
+def _stays(study: Study, region: Region, estimator: AID, x: Floats, y: Floats) -> Bools:
     """Whether the steps for y stay in the region, along which the rates are proved."""
     stays = region.holds(x, y)
     for _ in range(estimator.D):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError, CertificateFailure
@@ -22,10 +21,11 @@ from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import LocalMinimum, solve
 from bilevel_sym.status import Status
 from bilevel_sym.ties import in_order
+from bilevel_sym.typing import Bools, Floats
 from verify.measures.saddles import DELTA, MOST_SADDLES, places
 from verify.registry import NotApplicable
 from verify.statistics import corrected, judged_probability
-from verify.study import Floats, Study
+from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
 __all__ = ["DELTA", "descends", "positive_constants", "visits"]
@@ -37,7 +37,7 @@ WORK = 1_000_000  # lower-level steps that a run may take, at default effort and
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
 Schedule = PerturbedAIDSchedule | PerturbedGDmaxSchedule
-Flags = NDArray[np.bool_]
+Flags = Bools
 
 
 def positive_constants(study: Study, c: Constants | None = None) -> Constants:
@@ -239,7 +239,7 @@ def _repeats(run: Solution, T_escape: int) -> Flags:
     return result
 
 
-def _stayed(study: Study, run: Solution) -> NDArray[np.bool_]:
+def _stayed(study: Study, run: Solution) -> Bools:
     """Which runs never left the box, in x or in y."""
     ends = np.array([[float(low), float(high)] for low, high in study.box])
     z = np.concatenate([run.trajectory.x, run.trajectory.y], axis=-1)

@@ -6,13 +6,12 @@ import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym import paper
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
 from bilevel_sym.problem import BilevelProblem
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats, Indices
 from verify.registry import NotApplicable
 from verify.testkit.trajectory.bounds import ErrorBounds, error_bounds
 from verify.testkit.trajectory.record import record_of
@@ -84,7 +83,7 @@ def _draw_bounds(ax: Axes, found: ErrorBounds) -> None:
         _draw(ax, k, known, colour, words.get(name, "bound from the first warm start of the run"), "--")
 
 
-def _draw(ax: Axes, k: NDArray[np.intp], values: Floats, colour: str, label: str, style: str = "-") -> None:
+def _draw(ax: Axes, k: Indices, values: Floats, colour: str, label: str, style: str = "-") -> None:
     """One run is a line through the iterates that are known, several are their median and quartiles."""
     seen = np.isfinite(values).any(axis=0)
     if len(values) > 1:

@@ -13,19 +13,19 @@ from types import MappingProxyType
 
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
 from bilevel_sym.engine import EXPANSION
 from bilevel_sym.memory import DEFAULT, parts
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape import intervals
 from bilevel_sym.tape.boxes import IntervalProgram
-from verify.enclosures.interval_matrix import Floats, Matrices
+from bilevel_sym.typing import Bools, Floats
+from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
 
-Mask = NDArray[np.bool_]
+Mask = Bools
 LOWER = ("g", "g_y", "g_xy", "g_yy")
 GRADIENT = ("f_x", "f_y", "g_xy", "g_yy")
 ATTEMPTS = 3

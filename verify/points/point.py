@@ -16,8 +16,8 @@ from bilevel_sym.box import Box
 from bilevel_sym.exact import rational
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.points.balls import BITS, Root, eigenvalue_balls
 from verify.points.domain import standing
 from verify.points.exact import ExactPoint, inertia

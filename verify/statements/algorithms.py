@@ -20,7 +20,7 @@ from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO, solve
 from bilevel_sym.status import Status
 from bilevel_sym.ties import first_smallest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.agreement import Agreement, agreed
 from verify.measures.plain import Plain, PlainEstimate, engines, in_ball, long, roundings
 from verify.measures.regions import lower_levels

@@ -15,8 +15,8 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.neon import neon_escape
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.measures.batch_solutions import Batches, frobenius, slices, spectral
 from verify.measures.cases import Case, tightest
 from verify.measures.derivatives_at import Derivatives

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.constants import Constants, Variant
 from bilevel_sym.hypergradient import Exact
 from bilevel_sym.schedules.escape import NEON, PERTURBED, Pace, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers import noise as solvers_noise
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Bools, Floats
 from verify.measures.regions import regions
 from verify.measures.runs import UNIT, compared
 from verify.measures.saddles import DELTA, Saddle, saddles, slopes
@@ -93,7 +92,7 @@ class _Descents:
     start: Saddle
     falls: Floats
     noise: float
-    stuck: NDArray[np.bool_]
+    stuck: Bools
     failures: int
     left: int
     runs: int
@@ -152,7 +151,7 @@ def _descents(study: Study, start: Saddle) -> _Descents:
     return _Descents(start, pairs_fall, noise, along < F - noise, failures, int(np.isnan(random).sum()), runs)
 
 
-def _width(study: Study, saddle: Saddle, stuck: NDArray[np.bool_]) -> CheckResult:
+def _width(study: Study, saddle: Saddle, stuck: Bools) -> CheckResult:
     """The span of the stuck starts on the line: up to the next start on either side, so not too small."""
     offsets, most = _offsets(saddle), saddle.escape.eta * saddle.omega
     free = offsets[~stuck & (offsets > 0)], -offsets[~stuck & (offsets < 0)]

@@ -19,7 +19,7 @@ from bilevel_sym.hypergradient import AID, ITD, Estimator, GDmax, Neumann
 from bilevel_sym.problem import StochasticProblem
 from bilevel_sym.solvers import Descent, StocBiO, solve
 from bilevel_sym.tape.balls import precision
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.agreement import Agreement, agreed
 from verify.measures.batch_moments import Estimator as Moments
 from verify.measures.batch_moments import hypergradient_error

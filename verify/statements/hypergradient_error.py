@@ -16,7 +16,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, GDmax
 from bilevel_sym.linear_system import conjugate_gradients
 from bilevel_sym.problem import BilevelProblem
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.rates import log_rate_y, rate_v, rate_y
 from verify.measures.regions import Region, decided_over, lower_levels
 from verify.measures.runs import (

@@ -13,7 +13,7 @@ import numpy as np
 from bilevel_sym.constants import Constants
 from bilevel_sym.tape.model import Model
 from bilevel_sym.ties import first_largest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.measures.derivative_checks import (
     by_sample,

@@ -20,8 +20,8 @@ from bilevel_sym.solvers import INeon
 from bilevel_sym.solvers.algorithm import Team
 from bilevel_sym.tape.balls import precision
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.enclosures.interval_matrix import Floats
 from verify.measures.runs import UNIT
 from verify.measures.saddles import DELTA, Saddle, saddles, slopes
 from verify.measures.samples import BITS, ends

@@ -12,6 +12,7 @@ from flint import fmpq
 from bilevel_sym.hypergradient import AID
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.typing import Floats
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.tube_shape import TAU
 from verify.bracket import Bracket
@@ -19,7 +20,7 @@ from verify.measures.tube_curvature import curvature
 from verify.measures.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
 from verify.registry import NotApplicable, claim
 from verify.statistics import judged_probability
-from verify.study import Floats, Study
+from verify.study import Study
 from verify.verdict import CheckResult, Verdict, judged
 
 __all__: list[str] = []

@@ -16,7 +16,7 @@ from bilevel_sym.schedules.escape import PERTURBED, Escape, escape_of
 from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.schedules.inner import aid_steps
 from bilevel_sym.schedules.neon import neon_escape, neon_estimate
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.many_digits import Long, LongEstimate, norm
 from verify.measures.rates import rate_v, rate_y
 from verify.measures.regions import Region, decided_over

@@ -8,17 +8,17 @@ from fractions import Fraction
 import hypothesis.strategies as st
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 
 __all__ = ["points"]
 
 _PARTS = 16  # of the narrowest grid
 
 
-def points(problem: BilevelProblem) -> st.SearchStrategy[NDArray[np.float64]]:
+def points(problem: BilevelProblem) -> st.SearchStrategy[Floats]:
     """Points x of the problem's box: small binary fractions, with its corners, its middle and zero among them.
 
     >>> from hypothesis import find

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 
 __all__ = ["norms", "real_array", "unit_of"]
 

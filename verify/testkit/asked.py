@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.ties import first_largest, in_order
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Settings
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import EPS, ROUNDINGS, Quantity, References
 
 __all__ = ["Asked", "Subject"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.ties import first_largest
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
@@ -24,7 +24,6 @@ from verify.testkit.sites import x_ends
 
 __all__ = ["Behaviour", "behaviour"]
 
-Floats = NDArray[np.float64]
 AGAIN = 12  # times asked at one point, where the answers differ
 SAMPLES = 256  # the same, where they are random
 LEAST = 48  # calls, without which it is only asked once more: chance alone orders a few answers now and then

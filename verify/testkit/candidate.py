@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Budget
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import real_array
 
 __all__ = ["KNOBS", "STEPS", "Answer", "Candidate", "WrongKind"]
 
-Floats = NDArray[np.float64]
 Settings = Mapping[str, float]
 KNOBS = ("D", "N", "Q", "tol")  # what a candidate may take: steps, conjugate gradients, Neumann terms, a tolerance
 STEPS = 20_000  # in all, by default: a candidate that never converges is given up after so many

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Bools, Floats
 from verify.testkit.arrays import norms
 
 __all__ = ["Cause", "Diagnosis", "Evidence", "Suspect", "explain", "unexplained"]
 
-Floats = NDArray[np.float64]
 Cause = Literal[
     "direct", "cross", "inverse", "y*", "sign", "factor", "transpose", "third derivative", "quadratic", "arguments",
     "predecessor", "noise", "precision", "tolerance", "symmetry", "not finite", "shape", "unexplained",
@@ -47,7 +46,7 @@ class Evidence:
         return norms(self.values - self.truth)
 
     @property
-    def telling(self) -> NDArray[np.bool_]:
+    def telling(self) -> Bools:
         """The points at which the error is more than rounding."""
         return np.asarray(self.errors > 10 * self.floor)
 
@@ -169,5 +168,5 @@ def _is_nearly_right(evidence: Evidence, suspect: Suspect, coefficients: tuple[f
     return bool((off <= np.maximum(evidence.floor, 1e-9 * evidence.errors)).all())
 
 
-def _rows(array: Floats, chosen: NDArray[np.bool_], weight: Floats) -> Floats:
+def _rows(array: Floats, chosen: Bools, weight: Floats) -> Floats:
     return np.asarray(array.reshape(len(array), -1)[chosen] * weight[:, None])

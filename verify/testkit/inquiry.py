@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import TimeIsUp
 from bilevel_sym.progress import Meter
 from bilevel_sym.ties import in_order
+from bilevel_sym.typing import Floats, Indices
 from verify.testkit import words
 from verify.testkit.arrays import norms
 from verify.testkit.asked import Asked, Subject
@@ -30,7 +30,6 @@ from verify.verdict import Verdict
 
 __all__ = ["Inquiry"]
 
-Floats = NDArray[np.float64]
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
 MORE = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
 AMPLE = 0.6  # of what is left, for all points with more steps than were enough at some
@@ -111,7 +110,7 @@ class Inquiry:
             at, least = found.slowest, max(1.0, *(count / 2 for name, count in settings.items() if name != "tol"), 1.0)
         return found
 
-    def _first(self, at: References) -> NDArray[np.intp]:
+    def _first(self, at: References) -> Indices:
         """The points, the one that was raised furthest first."""
         assert self.convergence is not None
         last = self.convergence.x[worst_of(self.convergence)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.ties import first_smallest
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Cause, Diagnosis
 from verify.testkit.reference import References
 from verify.testkit.suspects.elsewhere import apply
@@ -16,7 +16,6 @@ from verify.testkit.sweep import FEWEST, Convergence, Sweep, largest, worst_of
 
 __all__ = ["told"]
 
-Floats = NDArray[np.float64]
 ABOUT: dict[str, tuple[Cause, str]] = {
     "D": ("y*", "the step size of the lower level: below 2/ell, best 1/ell"),
     "N": ("inverse", "the steps of conjugate gradients: alpha = r.r/p.Ap enters both v and the residual"),

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
@@ -16,12 +15,12 @@ from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.memory import FLOAT, largest, parts, require
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
+from bilevel_sym.typing import Floats, Indices
 from verify.measures.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
 __all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "bytes_at", "references", "require_references"]
 
-Floats = NDArray[np.float64]
 Quantity = Literal["grad_phi", "hess_phi", "y_star"]
 QUANTITIES: tuple[Quantity, ...] = ("grad_phi", "hess_phi", "y_star")
 EPS = 2.0**-52
@@ -55,7 +54,7 @@ class References:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: slice | NDArray[np.intp]) -> References:
+    def __getitem__(self, rows: slice | Indices) -> References:
         chosen = np.arange(len(self))[rows]
         return References(self.problem, self.x[chosen], tuple(self.certificates[k] for k in chosen), self.skipped)
 

@@ -11,17 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.ties import first_largest, in_order
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.reference import EPS, Quantity, References
 
 __all__ = ["Roughness", "Segment", "roughness"]
 
-Floats = NDArray[np.float64]
 NEAR, SINGLE, DOUBLE = 1.1e-3, 1.7e-6, 1.3e-11  # distances: between the last two lies the grid of float32
 NEIGHBOURS = 10  # so that a single jump leaves most of the third differences alone
 # uneven, for at even distances the rounding of x may change evenly too

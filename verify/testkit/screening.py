@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
 from bilevel_sym.ties import in_order
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import STEPS, Candidate, Settings
 from verify.testkit.reference import Quantity
@@ -22,7 +22,6 @@ from verify.testkit.sites import x_ends
 
 __all__ = ["KEPT", "Screening", "screening"]
 
-Floats = NDArray[np.float64]
 MOST = 1000  # calls by default, where each is one step
 SHARE = 0.5  # of the steps that are left, where each is many
 FEWEST = 20  # so few say nothing more than the chosen ones

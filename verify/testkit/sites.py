@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.frames import check_labels, is_frame
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 
 __all__ = ["MOST", "given_points", "sites", "x_ends"]
 
-Floats = NDArray[np.float64]
 MOST = 12
 GRID = 100  # of the box: short numbers that can be typed again, and of which float32 holds next to none
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.progress import Meter
 from bilevel_sym.ties import first_largest, first_smallest, in_order
+from bilevel_sym.typing import Floats, Indices
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import EPS, Quantity, References
 
 __all__ = ["FEWEST", "POINTS", "Convergence", "Rate", "Sweep", "largest", "least_tolerance", "worst_of"]
 
-Floats = NDArray[np.float64]
 Rate = Literal["reached", "as theory says", "still shrinking", "plateau", "diverges", "not finite"]
 POINTS = 3  # the worst, which are asked with more steps than all of them
 ALL, SOME = 0.01, 0.04  # of the budget: what one level may take at all points, and at the worst three; then at one
@@ -139,7 +138,7 @@ class Sweep:
     least: float
     floor: Floats
 
-    def at_rows(self, rows: NDArray[np.intp]) -> Sweep:
+    def at_rows(self, rows: Indices) -> Sweep:
         """The same at some of the points."""
         return replace(self, at=self.at[rows], floor=self.floor[rows])
 

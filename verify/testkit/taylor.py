@@ -13,18 +13,17 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
 from bilevel_sym.budget import Deadline
 from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.tape.balls import precision
+from bilevel_sym.typing import Floats
 from verify.testkit.reference import Quantity, References
 from verify.testkit.sites import x_ends
 
 __all__ = ["TaylorTest", "not_taken", "taylor_test"]
 
-Floats = NDArray[np.float64]
 DIGITS = 60  # the smallest remainder, of an error in the last bit, has 30 leading zeros
 BITS = 256
 LONGEST, SHORTEST = 3, 48  # steps are 2^-3 ... 2^-48 of the size of the box

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.diagnosis import Evidence, Suspect
 
 __all__ = ["changed_suspects"]
 
-Floats = NDArray[np.float64]
 RETURN = "what is done to the answer before it is returned"
 SHARP = 1e-9  # relative: a bound that is met is met to rounding
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Bools, Floats
 from verify.measures.derivatives_at import blocks_at
 
 __all__ = ["apply", "hypergradient_at", "solved"]
-
-Floats = NDArray[np.float64]
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
@@ -20,7 +18,7 @@ def solved(matrix: Floats, right: Floats) -> Floats:
     array([[0.5],
            [nan]])
     """
-    usable: NDArray[np.bool_] = np.asarray(np.isfinite(matrix).all(axis=(-2, -1)))
+    usable: Bools = np.asarray(np.isfinite(matrix).all(axis=(-2, -1)))
     with np.errstate(all="ignore"):
         try:
             solution = _solved(usable, matrix, right)
@@ -30,7 +28,7 @@ def solved(matrix: Floats, right: Floats) -> Floats:
     return np.where(usable[..., None], solution, np.nan)
 
 
-def _solved(usable: NDArray[np.bool_], matrix: Floats, right: Floats) -> Floats:
+def _solved(usable: Bools, matrix: Floats, right: Floats) -> Floats:
     safe = np.where(usable[..., None, None], matrix, np.eye(matrix.shape[-1]))
     return np.asarray(np.linalg.solve(safe, right[..., None])[..., 0])
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
@@ -14,8 +12,6 @@ from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import minimiser_of_f
 
 __all__ = ["exchanged_arguments", "exchanged_functions"]
-
-Floats = NDArray[np.float64]
 
 
 def exchanged_arguments(at: References) -> Iterator[Suspect]:

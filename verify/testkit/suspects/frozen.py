@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -18,8 +18,6 @@ from verify.testkit.suspects.lower_iterates import solutions_before, starts
 from verify.testkit.suspects.sharp import explains
 
 __all__ = ["frozen_suspects"]
-
-Floats = NDArray[np.float64]
 
 MOST = 16  # free numbers
 NAMES = ("f_x", "f_y", "g_xy", "g_yy")

@@ -10,9 +10,9 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.changed import changed_suspects
@@ -26,8 +26,6 @@ from verify.testkit.suspects.solution import Solutions, mixed_suspects, solution
 from verify.testkit.suspects.stopped import stopped_suspects
 
 __all__ = ["gradient_suspects", "gradient_terms"]
-
-Floats = NDArray[np.float64]
 
 DIRECT = "the direct term f_x: the derivative of f in x with y held fixed"
 IMPLICIT = "the implicit term -g_xy v, its sign and its weight"

@@ -12,8 +12,8 @@ from itertools import combinations
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import Derivatives
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -27,7 +27,6 @@ from verify.testkit.suspects.memory import momentum
 
 __all__ = ["hessian_suspects"]
 
-Floats = NDArray[np.float64]
 Weights = Mapping[str, float]
 
 LOPSIDED = 1e-6  # relatively: a matrix closer than this to its transpose is symmetric here

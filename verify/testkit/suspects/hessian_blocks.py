@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import Derivatives, blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.hessian_terms import hessian_terms, transposed
 
 __all__ = ["wrong_blocks"]
-
-Floats = NDArray[np.float64]
 
 
 def wrong_blocks(at: References) -> Iterator[Suspect]:

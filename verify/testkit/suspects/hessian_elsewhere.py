@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.hessian_families import GRID, closest, flat, suspect
@@ -17,8 +17,6 @@ from verify.testkit.suspects.lower_iterates import Start, after_steps, along_poi
 from verify.testkit.suspects.scan import Family
 
 __all__ = ["elsewhere"]
-
-Floats = NDArray[np.float64]
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)  # D, the steps of the lower level
 FEW = (1, 2, 3, 5)  # D of a warm start, which has to be followed from point to point

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.suspects.scan import Family, Fitted, fitted, misfits
 
 __all__ = ["GRID", "closest", "flat", "shows", "suspect"]
-
-Floats = NDArray[np.float64]
 
 GRID = np.geomspace(2e-3, 2.1, 16)  # of step sizes, beside 1/ell
 CELLS = 7  # between the neighbours of the best step size in the grid

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.ties import first_largest
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import Derivatives
 from verify.testkit.diagnosis import SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -18,8 +18,6 @@ from verify.testkit.suspects.linear_solvers import SERIES, Flaw, conjugate_gradi
 from verify.testkit.suspects.scan import Family, fitted
 
 __all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inverse"]
-
-Floats = NDArray[np.float64]
 
 TERMS = (1, 2, 3, 4, 5, 7, 10, 20, 50)  # of Neumann's series
 STEPS = 6  # of conjugate gradients

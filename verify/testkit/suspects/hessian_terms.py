@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import Derivatives, block_values
 
 __all__ = ["CURVATURE", "PARTS", "HessianTerms", "hessian_at", "hessian_terms", "transposed"]
 
-Floats = NDArray[np.float64]
 CURVATURE = ("g_xxy", "g_xyy", "g_xyy_transposed", "g_yyy")  # its parts, each named by the block that it holds
 PARTS = ("direct", "cross", "cross_transposed", "quadratic", *CURVATURE)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import BLOCKS, blocks_at
 from verify.testkit.suspects.hessian_terms import transposed
 
 __all__ = ["unrolled_hessians"]
-
-Floats = NDArray[np.float64]
 
 
 def unrolled_hessians(

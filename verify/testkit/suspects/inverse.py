@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats, Indices
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.elsewhere import apply, solved
@@ -15,8 +16,6 @@ from verify.testkit.suspects.linear_solvers import SERIES, Filter, Flaw, Iterate
 from verify.testkit.suspects.scan import fitted, promising, steps
 
 __all__ = ["inverse_suspects"]
-
-Floats = NDArray[np.float64]
 
 MOST = 12  # iterates of conjugate gradients that are looked at
 TERMS = (*range(1, 33), 39, 40, 41, 49, 50, 51, 64, 99, 100, 101)
@@ -105,7 +104,7 @@ def _too_early(at: References) -> Iterator[Suspect]:
         yield _with(at, iterates.at(numbers), what, look, "tolerance")
 
 
-def _stops(iterates: Iterates, right: Floats) -> list[NDArray[np.intp]]:
+def _stops(iterates: Iterates, right: Floats) -> list[Indices]:
     """At which iterate a solver stops at each point, for tight and then loose tolerances; each pattern once."""
     relative = Iterates(iterates.v, iterates.residuals / np.maximum(np.linalg.norm(right, axis=1), 1e-300))
     found = [kind.stopped(tolerance) for tolerance in TOLERANCES for kind in (relative, iterates)]

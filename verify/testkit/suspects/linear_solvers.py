@@ -14,11 +14,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats, Indices
 from verify.testkit.suspects.elsewhere import apply
 
 __all__ = ["SERIES", "Filter", "Flaw", "Iterates", "Spectrum", "conjugate_gradients"]
 
-Floats = NDArray[np.float64]
 Filter: TypeAlias = Callable[[Floats, Floats, Floats], Floats]  # (eigenvalue, step, number of terms) -> v in its place
 
 NOTHING = 1e-300  # a squared residual below this is zero
@@ -50,12 +50,12 @@ class Iterates:
     v: Floats
     residuals: Floats
 
-    def stopped(self, tolerance: float) -> NDArray[np.intp]:
+    def stopped(self, tolerance: float) -> Indices:
         """At each point, the first iterate whose residual is at most that; the last one if there is none."""
         small = self.residuals <= tolerance
         return np.where(small.any(axis=0), small.argmax(axis=0), len(small) - 1)
 
-    def at(self, numbers: NDArray[np.intp]) -> Floats:
+    def at(self, numbers: Indices) -> Floats:
         """One iterate a point, (P, n)."""
         return np.asarray(self.v[numbers, np.arange(len(numbers))])
 

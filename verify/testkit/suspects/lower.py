@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
@@ -21,7 +21,6 @@ from verify.testkit.suspects.stopped import stopped_suspects
 
 __all__ = ["lower_suspects"]
 
-Floats = NDArray[np.float64]
 NEWTON = 12
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import blocks_at
 from verify.testkit.suspects.elsewhere import apply, solved
 
@@ -24,7 +24,6 @@ __all__ = [
     "unrolled",
 ]
 
-Floats = NDArray[np.float64]
 NEWTON_STEPS = 12
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.sharp import explains
 
 __all__ = ["momentum"]
 
-Floats = NDArray[np.float64]
 LOOK = "momentum, or a running average, between the gradient and what is returned: keep it out of this function"
 
 

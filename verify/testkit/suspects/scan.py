@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Evidence
 
 __all__ = ["Family", "Fitted", "fitted", "misfits", "polished", "promising", "steps"]
 
-Floats = NDArray[np.float64]
 Family: TypeAlias = Callable[[Floats], Floats]  # parameters (K,) -> what the candidate would return, (K, P, ...)
 
 CELLS = 12  # of each zoom

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Bools, Floats
 from verify.testkit.diagnosis import SPARE, Evidence, Suspect
 
 __all__ = ["Many", "explains", "settled"]
 
-Floats = NDArray[np.float64]
 Many: TypeAlias = Callable[[Floats], Floats]  # parameters (K, m) -> what the candidate would return, (K, P, ...)
 
 EXACT = 1e-6  # the share of the error that may be left
@@ -72,5 +71,5 @@ def settled(evidence: Evidence, family: Many, start: Floats) -> tuple[Floats, Fl
     return (here, value) if explains(evidence, found) else None
 
 
-def _column(array: Floats, chosen: NDArray[np.bool_], weight: Floats) -> Floats:
+def _column(array: Floats, chosen: Bools, weight: Floats) -> Floats:
     return np.asarray(array.reshape(len(array), -1)[chosen] * weight[chosen, None]).ravel()

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.suspects.sharp import Many, settled
 from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["shifted_suspects"]
 
-Floats = NDArray[np.float64]
 MOST = 8  # free numbers
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 from verify.measures.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
@@ -31,7 +31,6 @@ from verify.testkit.suspects.scan import Fitted, fitted, promising
 
 __all__ = ["Answer", "Solutions", "mixed_suspects", "solution_suspects", "unrolled_suspects"]
 
-Floats = NDArray[np.float64]
 Answer: TypeAlias = Callable[[Floats], Floats]  # y (..., P, n) -> what the candidate returns with it, (..., P, m)
 Runs: TypeAlias = Callable[[Floats, Sequence[int]], Floats]  # step sizes (K,), numbers of steps (F,) -> (F, K, P, m)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.suspects.lower_iterates import Start, after_steps, solutions_before, starts
 from verify.testkit.suspects.scan import polished
@@ -20,8 +20,7 @@ from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["stopped_suspects"]
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.intp]
+Numbers = Indices
 
 SMALL = 0.1  # relative: an error above it does not come from a tolerance
 MOST = 150  # steps
@@ -104,7 +103,7 @@ def _voted(here: Solutions, start: Start, sizes: Floats) -> _Vote:
     return _Vote(float(shares[k]), float(sizes[k]), float(tolerances[k]), numbers[k])
 
 
-def _tolerances(residuals: Floats, rest: Floats, telling: NDArray[np.bool_]) -> Floats:
+def _tolerances(residuals: Floats, rest: Floats, telling: Bools) -> Floats:
     """For each step size, a tolerance between the residuals where the points seem to stop and the ones before."""
     stops = rest.argmin(axis=0)
     last = np.take_along_axis(residuals, stops[None], axis=0)[0][:, telling]

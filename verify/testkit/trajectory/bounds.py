@@ -16,7 +16,7 @@ from bilevel_sym.schedules.aid import perturbed_accuracy
 from bilevel_sym.schedules.escape import Escape
 from bilevel_sym.schedules.goal import Goal
 from bilevel_sym.ties import first_largest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.rates import rate_y
 from verify.measures.regions import Region
 from verify.measures.runs import UNIT, Run, compared, gammas, joined_words, rounding

@@ -18,7 +18,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.hypergradient import AID, ITD, Estimator, Exact, GDmax, Neumann
 from bilevel_sym.solvers.perturbed import SMALL
 from bilevel_sym.ties import first_largest, in_order
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.measures.runs import UNIT
 from verify.testkit.reference import references
 from verify.testkit.trajectory.record import Flags, Record

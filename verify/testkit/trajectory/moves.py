@@ -13,7 +13,7 @@ import numpy as np
 
 from bilevel_sym.solvers.perturbed import SMALL
 from bilevel_sym.ties import first_largest
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.testkit.trajectory.record import Flags, Record
 from verify.testkit.trajectory.words import said, vector
 from verify.verdict import CheckResult, Verdict, not_applicable

@@ -15,12 +15,12 @@ from bilevel_sym.hypergradient import AID, Estimator, GDmax
 from bilevel_sym.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solution import Solution
 from bilevel_sym.solvers import INeon, Perturbed, StocBiO
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Bools, Floats
 from verify.testkit.arrays import real_array
 
 __all__ = ["Parameters", "Record", "record_of"]
 
-Flags = NDArray[np.bool_]
+Flags = Bools
 NUMBERS = ("eta", "eps", "r", "T_escape", "iota", "tau")
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.box import Box
 from bilevel_sym.budget import Budget, Deadline
@@ -16,10 +15,10 @@ from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.memory import DEFAULT, parts
+from bilevel_sym.typing import Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
-from verify.enclosures.interval_matrix import Floats
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import HessNorm
 from verify.measures.regions import Region, lower_levels
@@ -298,7 +297,7 @@ def _rows(function: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, wi
     """A kernel at all rows; nan at those where it fails."""
     found = np.full((len(x), width), np.nan)
 
-    def attempt(rows: NDArray[np.intp]) -> None:
+    def attempt(rows: Indices) -> None:
         found[rows] = function(x[rows], y[rows])
 
     in_halves(np.arange(len(x)), attempt, BilevelError)

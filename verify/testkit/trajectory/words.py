@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from verify.enclosures.interval_matrix import Floats
+from bilevel_sym.typing import Floats
 from verify.testkit.trajectory.record import Record
 from verify.verdict import CheckResult, Evidence, Verdict
 
