@@ -16,10 +16,27 @@ from bilevel_sym.engine import EXPANSION, Engine, Expansion, Session, over_point
 from bilevel_sym.linear_algebra import Factored
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["GRADIENT", "THIRD", "expansion", "gradient", "third"]
+__all__ = ["ADJOINT", "GRADIENT", "RESPONSE", "THIRD", "adjoint", "expansion", "gradient", "response", "third"]
 
+ADJOINT = ("f_y", "g_yy")
+RESPONSE = ("g_xy", "g_yy")
 GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
 THIRD = ("f", "f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
+
+
+def adjoint(session: Session, xy: Floats) -> tuple[Floats]:
+    """v = g_yy^-1 f_y."""
+    session.put(0, xy)
+    return (Factored(session.take("g_yy")).solve(session.take("f_y")[:, :, None])[:, :, 0],)
+
+
+def response(session: Session, xy: Floats) -> tuple[Floats]:
+    """dy_dx = -g_xy g_yy^-1, (lanes, d, n).
+
+    Paper: Equation 1.4 [solve-partial-y*-partial-x]
+    """
+    session.put(0, xy)
+    return (-Factored(session.take("g_yy")).solve(session.take("g_xy").transpose(0, 2, 1)).transpose(0, 2, 1),)
 
 
 def gradient(session: Session, xy: Floats, *, steady: bool = False) -> tuple[Floats, Floats]:

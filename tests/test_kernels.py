@@ -38,7 +38,7 @@ x, y = sp.symbols("x y", real=True)
 
 POINT_BLOCKS = ("f", "g", "f_x", "f_y", "g_y", "f_xx", "f_xy", "f_yy", "g_xy", "g_yy")
 PRODUCTS = ("g_yy_v", "g_xy_v")
-UPPER = ("y_star", "phi", "grad_phi", "hess_phi", "third_phi")
+UPPER = ("y_star", "v_star", "dy_dx", "phi", "grad_phi", "hess_phi", "third_phi")
 
 
 def compiled(problem: BilevelProblem, backend: Backend) -> Kernels:
@@ -125,6 +125,8 @@ def many_digits(problem: BilevelProblem, point: Sequence[float], start: Sequence
         hess = block("L_xx", d, d) + cross + cross.T + slope * block("L_yy", n, n) * slope.T
         return {
             "y_star": [float(value) for value in where],
+            "v_star": [float(value) for value in v],
+            "dy_dx": [[float(slope[i, k]) for k in range(n)] for i in range(d)],
             "phi": float(ready.output(values, "f")[0]),
             "grad_phi": [float(value) for value in block("f_x", d, 1) - g_xy * v],
             "hess_phi": [[float(hess[i, j]) for j in range(d)] for i in range(d)],
@@ -133,11 +135,14 @@ def many_digits(problem: BilevelProblem, point: Sequence[float], start: Sequence
 
 def check_against_digits_and_balls(problem: BilevelProblem, rows: Floats, backend: Backend) -> None:
     kernels = compiled(problem, backend)
-    got = {name: getattr(kernels, name)(rows) for name in ("y_star", "phi", "grad_phi", "hess_phi")}
+    got = {name: getattr(kernels, name)(rows) for name in UPPER if name != "third_phi"}
     for k, point in enumerate(rows):
         truth = many_digits(problem, point.tolist(), got["y_star"][k].tolist())
         certificate = evaluate(problem, point.tolist(), digits=25)
         for name, values in got.items():
+            if name in ("v_star", "dy_dx"):  # no certificate holds them; v is zero in a minimax problem
+                np.testing.assert_allclose(values[k], truth[name], rtol=1e-12, atol=1e-14)
+                continue
             assert_close(values[k], truth[name])
             balls = np.vectorize(float)(np.array(getattr(certificate, name), dtype=object))
             assert_close(values[k], balls)
@@ -360,7 +365,7 @@ EXPECTED: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "f": lambda d, n: (), "g": lambda d, n: (), "f_x": lambda d, n: (d,), "f_y": lambda d, n: (n,),
     "g_y": lambda d, n: (n,), "f_xx": lambda d, n: (d, d), "f_xy": lambda d, n: (d, n), "f_yy": lambda d, n: (n, n),
     "g_xy": lambda d, n: (d, n), "g_yy": lambda d, n: (n, n), "g_yy_v": lambda d, n: (n,), "g_xy_v": lambda d, n: (d,),
-    "y_star": lambda d, n: (n,), "phi": lambda d, n: (), "grad_phi": lambda d, n: (d,), "hess_phi": lambda d, n: (d, d),
+    "y_star": lambda d, n: (n,), "v_star": lambda d, n: (n,), "dy_dx": lambda d, n: (d, n), "phi": lambda d, n: (), "grad_phi": lambda d, n: (d,), "hess_phi": lambda d, n: (d, d),
     "third_phi": lambda d, n: (d, d, d),
 }  # fmt: skip
 
@@ -640,6 +645,38 @@ def test_counts_are_for_each_member(counted: Kernels) -> None:
     assert c.G_g[1] > max(c.G_g[0], c.G_g[2])
     assert c.G_f.tolist() == [2, 2, 2]
     assert (c.HV_g == 3 * c.G_g + 3).all()
+
+
+def test_the_adjoint_and_the_response_cost_what_they_take(counted: Kernels) -> None:
+    x = np.array([0.5])
+    y0 = counted.y_star(x)
+    with counted.counting() as solved:
+        counted.y_star(x, y0=y0)
+    for name, expected in {"v_star": (1, 0, 0, 3), "dy_dx": (0, 0, 3, 3)}.items():
+        with counted.counting() as c:
+            getattr(counted, name)(x, y0=y0)
+        beyond = (c.G_f - solved.G_f, c.G_g - solved.G_g, c.JV_g - solved.JV_g, c.HV_g - solved.HV_g)
+        assert tuple(int(k) for k in beyond) == expected, name
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_gradient_is_made_of_the_adjoint_and_y_star_moves_by_the_response(d: int, n: int, backend: Backend) -> None:
+    x, y = (" ".join(f"{s}{k}" for k in range(1, m + 1)) for s, m in (("x", d), ("y", n)))
+    first, last = x.split()[0], x.split()[-1]
+    f = " + ".join(f"{name}**3 + {last}*{name}" for name in y.split())
+    g = (
+        " + ".join(f"{name}**2 + cosh({name})/3 - sin({first} + 2*{last})*{name}" for name in y.split())
+        + f" + {y.split()[0]}*{y.split()[-1]}/2"
+    )
+    kernels = compiled(BilevelProblem(f, g, x, y), backend)
+    at = np.random.default_rng(d + 3 * n).uniform(-1, 1, (5, d))
+    there, v, dy_dx = kernels.y_star(at), kernels.v_star(at), kernels.dy_dx(at)
+    np.testing.assert_allclose(kernels.f_x(at, there) - kernels.g_xy_v(at, there, v), kernels.grad_phi(at), rtol=1e-12)
+    for i, step in enumerate(1e-6 * np.eye(d)):
+        difference = (kernels.y_star(at + step) - kernels.y_star(at - step)) / 2e-6
+        np.testing.assert_allclose(dy_dx[:, i], difference, rtol=1e-7, atol=1e-9)
 
 
 def test_nested_counts_both_see_the_inner_calls(counted: Kernels) -> None:

@@ -195,6 +195,36 @@ class Kernels:
         xy, shape = self._solved("y_star", x, y0)
         return np.ascontiguousarray(xy[:, self.problem.d :]).reshape((*shape, self.problem.n))
 
+    def v_star(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The adjoint v = g_yy^-1 f_y at y*(x), shape (..., n): grad_phi is f_x - g_xy v.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*y**2", "y**2 - x*y", "x", "y").kernels.v_star([2.0])
+        array([2.])
+        """
+        return self._implicit("v_star", x, y0, implicit.ADJOINT, implicit.adjoint, G_f=1, HV_g=self.problem.n)
+
+    def dy_dx(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
+        """The derivative of y*, shape (..., d, n): rows are x.
+
+        Paper: Equation 1.4 [solve-partial-y*-partial-x]
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*y", "y**2 - x*y", "x", "y").kernels.dy_dx([2.0])
+        array([[0.5]])
+        """
+        n = self.problem.n
+        return self._implicit("dy_dx", x, y0, implicit.RESPONSE, implicit.response, JV_g=n, HV_g=n)
+
+    def _implicit(
+        self, what: str, x: ArrayLike, y0: ArrayLike | None, names: tuple[str, ...],
+        formula: Callable[[Session, Floats], tuple[Floats]], **calls: int,
+    ) -> Floats:  # fmt: skip
+        xy, shape = self._solved(what, x, y0, names)
+        count(self, shape, **calls)
+        (result,) = self._naming(xy, shape, lambda: over_points(self._engine, names, xy, formula))
+        return self._finite(what, result, shape)
+
     def phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """Phi(x) = f(x, y*(x)), shape (...)."""
         xy, shape = self._solved("phi", x, y0, ("f",))
