@@ -45,9 +45,10 @@ _MAX_PRINTED = 5000  # characters of code, or nodes of formulas: nobody reads, o
 class BilevelProblem:
     """min over x of f(x, y*(x)), where y*(x) minimises g(x, y) over y; g strongly convex in y.
 
-    f and g are SymPy expressions or text; x and y are symbols, names, or one string of names ("x1 x2"). Numbers in
-    ``parameters`` are substituted exactly; a parameter that is None stays symbolic. ``box``, a Box or {name: (low,
-    high)}, is where constants, stationary points and verdicts are looked for; formulas, kernels and solvers do without.
+    f and g are SymPy expressions or text; x and y are symbols, names, or one string of names ("x1 x2", or "x1:3").
+    Numbers in ``parameters`` are substituted exactly; a parameter that is None stays symbolic. ``box``, a Box or {name:
+    (low, high)}, is where constants, stationary points and verdicts are looked for; formulas, kernels and solvers do
+    without.
     ``f``, ``g``, ``x``, ``y``, ``parameters``, ``box`` and ``name`` can be read back, and never change.
 
     Paper: Equation 1.1 [eq:objective]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from numbers import Number
@@ -22,6 +23,9 @@ __all__ = ["Formula", "Parameters", "Scope", "Variables"]
 Formula: TypeAlias = sp.Expr | str | int | float
 Variables: TypeAlias = str | sp.Symbol | Sequence[str | sp.Symbol]
 Parameters: TypeAlias = Mapping[str, object] | Mapping[sp.Symbol, object]
+
+RANGE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?P<first>[0-9]{0,9}):(?P<end>[0-9]{1,9})", re.ASCII)
+MAX_NAMES = 10_000  # in one range
 
 
 class Scope:
@@ -121,7 +125,7 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
     elif isinstance(given, AbstractSet):
         raise InvalidProblem(f"{role} is a set, which has no order", hint=f"give {role} as a list")
     try:
-        symbols = tuple(_symbol(item, role, known) for item in given)
+        symbols = tuple(_symbol(name, role, known) for item in given for name in _names(item, role))
     except TypeError:
         raise InvalidProblem(
             f"{role} must be symbols or names, but is {given!r:.60}",
@@ -130,6 +134,20 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
     if not symbols and role in ("x", "y"):
         raise InvalidProblem(f"{role} is empty", hint=f"give at least one variable for {role}")
     return symbols
+
+
+def _names(item: object, role: str) -> Iterable[object]:
+    """``x1:4`` means x1, x2, x3, as in SymPy; anything else means itself."""
+    found = RANGE.fullmatch(item) if isinstance(item, str) else None
+    if found is None:
+        return (item,)
+    first, end = int(found["first"] or 0), int(found["end"])
+    if not 0 < end - first <= MAX_NAMES:
+        raise InvalidProblem(
+            f"{role} has {item}, which means {max(end - first, 0)} variables",
+            hint=f"x1:4 means x1, x2, x3; from 1 to {MAX_NAMES:,} in one range",
+        )
+    return (f"{found['name']}{k}" for k in range(first, end))
 
 
 def _symbol(item: object, role: str, known: Mapping[str, sp.Symbol]) -> sp.Symbol:

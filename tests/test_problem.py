@@ -34,6 +34,35 @@ def test_variables_are_symbols_names_or_one_string(names: Any) -> None:
     assert (problem.d, problem.n) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("x1:4", ["x1", "x2", "x3"]),
+        ("x:2", ["x0", "x1"]),
+        ("a, w_2:4 z", ["a", "w_2", "w_3", "z"]),
+        ("x09:11", ["x9", "x10"]),
+    ],
+)
+def test_a_range_of_names_is_written_as_in_sympy(text: str, names: list[str]) -> None:
+    problem = BilevelProblem(" + ".join(names), "y**2", text, "y")
+    assert [s.name for s in problem.x] == names
+    assert BilevelProblem(problem.f, problem.g, [text] if "," not in text else text, "y").x == problem.x
+    if not text.startswith("x09"):  # SymPy pads no zeros either, but reads them so
+        assert [s.name for s in sp.symbols(text)] == names
+
+
+@pytest.mark.parametrize("text", ["x3:3", "x5:2", "x1:1000000", "x:0"])
+def test_a_range_without_names_or_with_too_many_is_refused(text: str) -> None:
+    with pytest.raises(InvalidProblem, match=r"which means \d+ variables"):
+        BilevelProblem("x1*y", "y**2", text, "y")
+
+
+@pytest.mark.parametrize("text", ["x:", ":3", "x1:y", "x1:2:3", "1:3"])
+def test_what_only_looks_like_a_range_is_refused_as_a_name(text: str) -> None:
+    with pytest.raises(InvalidProblem):
+        BilevelProblem("x1*y", "y**2", text, "y")
+
+
 def test_names_mean_the_symbols_of_the_formulas() -> None:
     a, b = sp.symbols("a b", positive=True)
     problem = BilevelProblem(a * b, b**2 / 2 - a * b, "a", "b")
