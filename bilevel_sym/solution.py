@@ -25,7 +25,7 @@ from bilevel_sym.writing import csv_lines, write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Best", "Solution", "Trajectory"]
+__all__ = ["Best", "Solution", "Stats", "Trajectory"]
 
 COUNTERS = ("G_f", "G_g", "JV_g", "HV_g")
 
@@ -38,6 +38,25 @@ class Best:
     y: Floats
     phi_hat: Floats
     k: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What carried out a run: the engine of the kernels, and the loop over the steps, "compiled" or "plain".
+
+    ``why`` says what keeps the loop from being compiled. ``compile_seconds`` is how long the run waited for kernels.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> stats = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=2, backend="tape").stats
+    >>> stats.engine, stats.loop, stats.why
+    ('numpy', 'plain', 'the engine is numpy')
+    """
+
+    engine: str
+    loop: Literal["compiled", "plain"]
+    why: str
+    compile_seconds: float
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,7 @@ class Solution:
     x, y: the last point and its lower-level estimate. ``best``: the visited point with the lowest phi_hat. ``status``:
     how each trajectory ended. ``steps``: how many moves it made. ``seed``: a tuple; ``rng=solution.seed[i]`` alone
     reproduces trajectory i to the last bit. ``schedule``: the algorithm with all of its parameters. ``counters``: how
-    many gradients of f and g and products with g_xy and g_yy each trajectory asked for.
+    many gradients of f and g and products with g_xy and g_yy each trajectory asked for. ``stats``: what computed it.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -115,6 +134,7 @@ class Solution:
     grad_phi_hat: Floats
     phi_hat: Floats
     kernels: Kernels = field(repr=False)
+    stats: Stats = field(repr=False, compare=False)
     recorded: Trajectory | None = field(repr=False, default=None)
 
     @property

@@ -145,7 +145,11 @@ def bits(value: Any) -> Any:
     if isinstance(value, Counts):
         return [bits(np.asarray(getattr(value, name))) for name in ("G_f", "G_g", "JV_g", "HV_g")]
     if isinstance(value, (Solution, Best, Trajectory)):
-        return {f.name: bits(getattr(value, f.name)) for f in fields(value) if f.name not in ("kernels", "schedule")}
+        return {
+            f.name: bits(getattr(value, f.name))
+            for f in fields(value)
+            if f.name not in ("kernels", "schedule", "stats")
+        }
     return value
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import pickle
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -278,3 +279,33 @@ def test_infinite_results_are_none_in_a_dictionary() -> None:
     s = solve(LOGARITHM, STEP, [-1.0], steps=1)
     assert s.to_dict()["phi_hat"] is None
     assert math.isnan(float(s.phi_hat))
+
+
+@dataclass(frozen=True)
+class Half(AID):
+    """An estimator of one's own."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "why"),
+    [
+        (Descent(AID(D=2, N=2, tau=0.5), eta=0.1), ""),
+        (Perturbed(AID(D=2, N=2, tau=0.5), eta=0.1, eps=0.1, r=0.1, T_escape=3), ""),
+        (Descent(ITD(D=2, tau=0.5), eta=0.1), "the estimator is ITD"),
+        (Descent(Half(D=2, N=2, tau=0.5), eta=0.1), "the estimator is Half"),
+        (
+            Descent(AID(D=2, N=2, tau=0.5), eta=0.1, escape=INeon(AID(D=2, N=2, tau=0.5), 0.1, 0.1, 0.1, 3, 0.1)),
+            "it escapes by INeon",
+        ),
+    ],
+)
+def test_what_leaves_the_compiled_loop_says_so(algorithm: Any, why: str) -> None:
+    pytest.importorskip("numba")
+    problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    stats = solve(problem, algorithm, [1.0], steps=3, backend="compiled").stats
+    assert (stats.engine, stats.loop) == ("compiled", "plain" if why else "compiled")
+    assert stats.why.startswith(why)
+    assert bool(stats.why) == bool(why)
+    assert stats.compile_seconds >= 0
+    plain = solve(problem, algorithm, [1.0], steps=3, backend="tape").stats
+    assert (plain.engine, plain.loop, plain.why) == ("numpy", "plain", "the engine is numpy")

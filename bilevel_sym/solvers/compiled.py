@@ -30,7 +30,7 @@ from bilevel_sym.typing import Floats, Indices
 if TYPE_CHECKING:
     from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Record, Rule
 
-__all__ = ["CompiledRun"]
+__all__ = ["CompiledRun", "why_not_compiled"]
 
 SLICE = 20_000_000  # operations for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
 NOISE = 8  # perturbations that can be drawn beforehand
@@ -69,6 +69,29 @@ class _Standing:
             array[...] = memory[name]
 
 
+def why_not_compiled(algorithm: object, kernels: Kernels) -> str:
+    """What keeps an algorithm from being run by compiled code from beginning to end; empty if nothing does.
+
+    >>> from bilevel_sym import BilevelProblem, Exact, compile_kernels
+    >>> kernels = compile_kernels(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), backend="tape")
+    >>> why_not_compiled(Descent(Exact(), eta=0.1), kernels)
+    'the engine is numpy'
+    """
+    if kernels.engine != "compiled":
+        return f"the engine is {kernels.engine}"
+    if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
+        return f"the algorithm is {type(algorithm).__name__}, and Descent and Perturbed are compiled"
+    if isinstance(algorithm, Descent) and algorithm.escape is not None:
+        return f"it escapes by {type(algorithm.escape).__name__}, which is not compiled"
+    if type(_estimator(algorithm)) not in (AID, GDmax):
+        return f"the estimator is {type(_estimator(algorithm)).__name__}, and AID and GDmax are compiled"
+    return ""
+
+
+def _estimator(algorithm: object) -> object:
+    return algorithm.estimates if isinstance(algorithm, Perturbed) else getattr(algorithm, "estimator", None)
+
+
 @dataclass(frozen=True)
 class CompiledRun:
     """An algorithm that compiled code can run from beginning to end."""
@@ -86,19 +109,9 @@ class CompiledRun:
         >>> CompiledRun.of(Descent(Exact(), eta=0.1), problem.kernels) is None
         True
         """
-        if kernels.engine != "compiled" or not isinstance(algorithm, (Descent, Perturbed)):
+        if why_not_compiled(algorithm, kernels):
             return None
-        if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
-            return None
-        if isinstance(algorithm, Descent):
-            if algorithm.escape is not None:
-                return None
-            estimator = algorithm.estimator
-        else:
-            estimator = algorithm.estimates
-        if not isinstance(estimator, (AID, GDmax)) or type(estimator) not in (AID, GDmax):
-            return None
-        return cls(kernels, estimator, algorithm)
+        return cls(kernels, _estimator(algorithm), algorithm)  # type: ignore[arg-type]
 
     def run(
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,

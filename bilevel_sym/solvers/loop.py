@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bilevel_sym.budget import Stopwatch
 from bilevel_sym.checks import count
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.hypergradient import Estimate
@@ -19,10 +20,10 @@ from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.oracle import filled
 from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.progress import Meter
-from bilevel_sym.solution import Solution
+from bilevel_sym.solution import Solution, Stats
 from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Move, Run, Team
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identity, saved_seeds
-from bilevel_sym.solvers.compiled import CompiledRun
+from bilevel_sym.solvers.compiled import CompiledRun, why_not_compiled
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
@@ -111,7 +112,10 @@ def solve(
     y, v = (_starts(name, given, problem.y, size) for name, given in (("y0", y0), ("v0", v0)))
     keeper = Keeper(checkpoint, checkpoint_every)
     seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
+    watch = Stopwatch()
     kernels = compile_kernels(problem, backend=backend)
+    obstacle = why_not_compiled(algorithm, kernels)
+    stats = Stats(kernels.engine, "plain" if obstacle else "compiled", obstacle, watch.elapsed)
     run = algorithm.start(problem, kernels)
     rule = _rule(stop, algorithm, kernels, size)
     ledger = Ledger(kernels, x, y, steps, record == "all")
@@ -138,7 +142,7 @@ def solve(
             except KeyboardInterrupt:
                 keeper.save()
                 ledger.close(np.flatnonzero(ledger.status == Status.RUNNING), Status.INTERRUPTED)
-    return ledger.solution(shape, seeds, algorithm)
+    return ledger.solution(shape, seeds, algorithm, stats)
 
 
 def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], size: int) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.implicit import GRADIENT
 from bilevel_sym.kernels import Counts, Kernels
-from bilevel_sym.solution import COUNTERS, Best, Solution, Trajectory
+from bilevel_sym.solution import COUNTERS, Best, Solution, Stats, Trajectory
 from bilevel_sym.status import Status
 from bilevel_sym.typing import Bools, Floats, Indices
 
@@ -153,7 +153,7 @@ class Ledger:
         """These trajectories have ended."""
         self.status[members] = status
 
-    def solution(self, shape: tuple[int, ...], seeds: tuple[int, ...], schedule: Any) -> Solution:
+    def solution(self, shape: tuple[int, ...], seeds: tuple[int, ...], schedule: Any, stats: Stats) -> Solution:
         """The frozen outcome."""
         counters = Counts()
         counters.add(shape, **{name: self.calls[name].reshape(shape) for name in COUNTERS})
@@ -170,7 +170,7 @@ class Ledger:
             ),
             counters=counters, seed=seeds, schedule=schedule,
             grad_phi_hat=self._shaped(self.grad, shape), phi_hat=self.phi.reshape(shape)[()],
-            kernels=self._kernels, recorded=self._trajectory(shape),
+            kernels=self._kernels, stats=stats, recorded=self._trajectory(shape),
         )  # fmt: skip
 
     def _look_for_kinks(self) -> None:
