@@ -102,7 +102,7 @@ def test_wrong_at_the_seventh_of_eight_points(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_wrong_at_the_seventh_of_eight_points_and_truly_slow() -> None:
     quick = check_hypergradient(wrong_at_the_seventh, TOY, points=EIGHT)
-    same(check_hypergradient(Counted(wrong_at_the_seventh, call=0.3), TOY, points=EIGHT), quick)
+    same(check_hypergradient(Counted(wrong_at_the_seventh, call=0.05), TOY, points=EIGHT), quick)
 
 
 @pytest.mark.slow
