@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import THOROUGH
 
 from bilevel_sym import AID, BilevelProblem, budget, zoo
 from bilevel_sym.errors import InvalidArgument
@@ -231,7 +232,9 @@ def outcomes(items: list[gallery.Defect]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "items", [gallery.defects()[::18], pytest.param(gallery.defects(), marks=pytest.mark.slow)], ids=["some", "all"]
+    "items",
+    [gallery.defects()[::18], pytest.param(gallery.defects()[:: 1 if THOROUGH else 3], marks=pytest.mark.slow)],
+    ids=["some", "many"],
 )
 def test_a_clock_that_jumps_moves_no_verdict_of_the_gallery(
     items: list[gallery.Defect], monkeypatch: pytest.MonkeyPatch
