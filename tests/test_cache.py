@@ -134,10 +134,13 @@ def test_who_may_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def small_files(most: int) -> Iterator[None]:
     """A full disk, as far as a file is concerned."""
     before, act = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python itself would leave a file that is cut, and read it
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
         yield
     finally:
+        sys.dont_write_bytecode = bytecode
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, act)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import hypothesis.strategies as st
 import pytest
 import sympy as sp
-from helpers import EVERY_SHAPE, FEW, SHAPES, Solved, at, calls_of, logistic, solved_problems
+from helpers import EVERY_SHAPE, FEW, SHAPES, THOROUGH, Solved, at, calls_of, logistic, solved_problems
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, softplus, zoo
@@ -353,7 +353,7 @@ def test_blocks_of_a_large_problem_are_those_of_the_calculus(build: Callable[[],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, False] if THOROUGH else [True])
 def test_all_blocks_of_the_large_logistic_problem(named: bool) -> None:
     derivation = derive(logistic(20, 30, named=named), closed_form=False)
     blocks: dict[str, Any] = {}

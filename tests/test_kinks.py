@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bilevel_sym import AID, BilevelProblem, Descent, Exact, LocalMinimum, Status, compile_kernels, evaluate, solve
+from bilevel_sym import AID, BilevelProblem, Descent, Exact, LocalMinimum, Status, compile_kernels, evaluate, solve, zoo
 from bilevel_sym.errors import BilevelError, KernelError
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.kernels.kinks import Kinks
+from bilevel_sym.tape.seams import Seams
 
 BACKENDS: tuple[Backend, ...] = ("tape", "compiled", "lambdify")
 BENT = BilevelProblem("abs(y)", "(y - x)**2/2", "x", "y")  # Phi = |x|
@@ -135,3 +136,15 @@ def test_a_kink_is_no_local_minimum_and_no_estimate() -> None:
     assert run.status is Status.KINK
     with pytest.raises(KernelError, match="the hypergradient does not exist for member 1 of the batch"):
         AID(D=3, N=2, tau=1.0).estimate(BENT, [[1.0], [0.0]])
+
+
+def test_away_from_all_edges_nobody_asks_how_the_pieces_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    # DEFECT: the orders of a tube of 20 variables took 18 s, before the first value of Phi
+    def asked(_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Seams, "orders", property(asked))
+    kernels = zoo.get("tube", d=3).problem.kernels
+    assert np.isfinite(kernels.grad_phi([0.1, 3.0, -6.0])).all()
+    with pytest.raises(AssertionError):
+        kernels.grad_phi([float(np.e), 0.0, 0.0])

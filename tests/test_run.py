@@ -29,7 +29,7 @@ FALSE_IN_THE_ZOO = {
     "tube": {"assu:bilevel", "eq: tube_f"},
     "tube_printed": {"assu:bilevel", "eq: tube_f", "unlabelled:tube-domain"},
 }
-RANDOM = 500 if THOROUGH else 20
+RANDOM = 500 if THOROUGH else 10
 TOY = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)}, name="toy")
 
 

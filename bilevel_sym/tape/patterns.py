@@ -207,11 +207,14 @@ class Patterns:
 
         That the pieces agree says nothing where one of them has a pole, and the other is the one that counts.
         """
+        without_sign = np.asarray(self._sides(lower, upper, False) == 0)
+        if not without_sign.any():  # most points are away from all edges, and orders take time
+            return without_sign
         _, enough = self.allowed(need, exists=True)
         wanted = np.array([part in need for part in PARTS])
         involved = self._tables[0] & wanted
         hidden = (involved & np.array(self.seams.partial)).any(axis=1)
-        return np.asarray((self._sides(lower, upper, False) == 0) & (involved.any(axis=1) & ~enough | hidden))
+        return np.asarray(without_sign & (involved.any(axis=1) & ~enough | hidden))
 
     def rough(self, points: Floats, need: Need) -> Bools:
         """Which points (points, inputs) lie on an edge, or next to it, where what is needed may not exist."""
