@@ -36,7 +36,7 @@ CLAIMS = {
 }
 SMALL = ["implicit_cubic", "lphi_witness", "saddle", "scalar", "quadratic", "minimax_nash", "minimax_not_nash", "ridge"]
 TRUE: tuple[Variant, ...] = ("corrected", "sharp")
-LARGE = ["tube", "tube_coupled", "tube_printed", "logistic", "robust_regression", "stochastic_noise"]
+LARGE = ["tube_coupled", "tube_printed", "logistic", "robust_regression", "stochastic_noise"]
 
 
 def results(problem: BilevelProblem, variant: Variant = "corrected", seed: int = 0) -> list[CheckResult]:

@@ -60,7 +60,8 @@ def bits(value: Any) -> Any:
     if isinstance(value, BilevelProblem):
         return value.to_dict() if hasattr(value, "to_dict") else repr(value)
     if dataclasses.is_dataclass(value):
-        fields = [field.name for field in dataclasses.fields(value) if field.name != "kernels"]
+        shown = ("kernels", "compile_seconds")  # the second says how long something took
+        fields = [field.name for field in dataclasses.fields(value) if field.name not in shown]
         return {name: bits(getattr(value, name)) for name in fields}
     if isinstance(value, (tuple, list)):
         return [bits(entry) for entry in value]
