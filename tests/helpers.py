@@ -17,8 +17,8 @@ from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, softp
 from bilevel_sym.expressions import substitute
 from verify.verdict import CheckResult, Verdict
 
-# for tests that derive a Hessian per example: a fraction of what the profile asks for
 THOROUGH = settings().max_examples >= 1000  # --hypothesis-profile=thorough
+# for tests that derive a Hessian per example: a fraction of what the profile asks for
 FEW = settings(max_examples=max(6, (settings.default or settings()).max_examples // 4))
 
 SHAPES = [(d, n) for d in (1, 2, 3) for n in (1, 2, 3)]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from full_disk import files_of_at_most
 
 from bilevel_sym.notice import tell_once
 
@@ -130,25 +128,10 @@ def test_who_may_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert is_private(path) == (owner == 0)  # root could do worse
 
 
-@contextmanager
-def small_files(most: int) -> Iterator[None]:
-    """A full disk, as far as a file is concerned."""
-    before, act = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    bytecode = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True  # Python itself would leave a file that is cut, and read it
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = bytecode
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, act)
-
-
 @pytest.mark.parametrize("most", [0, 100, 1000])
 def test_a_full_disk_is_told_once(place: Path, caplog: pytest.LogCaptureFixture, most: int) -> None:
     tell_once.cache_clear()
-    with small_files(most):
+    with files_of_at_most(most):
         assert not is_read(place)
         assert not is_read(place)
     (record,) = caplog.records

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import files_of_at_most
 from test_checkpoint import SETTINGS, bits, solved
-from test_writing import files_of_at_most
 
 from bilevel_sym import writing
 from bilevel_sym.errors import CannotWrite

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import random
-import resource
 import secrets
 import signal
 import socket
@@ -21,6 +20,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from full_disk import files_of_at_most
 from hypothesis import HealthCheck, given, settings
 
 import verify
@@ -36,17 +36,6 @@ TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-@contextlib.contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full after so many bytes; Python itself ignores the signal that comes with it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # ---- what is written --------------------------------------------------------------------------------------

@@ -114,14 +114,14 @@ def solve(
     seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
     watch = Stopwatch()
     kernels = compile_kernels(problem, backend=backend)
-    obstacle = why_not_compiled(algorithm, kernels)
-    stats = Stats(kernels.engine, "plain" if obstacle else "compiled", obstacle, watch.elapsed)
+    compiled = CompiledRun.of(algorithm, kernels)
+    why = why_not_compiled(algorithm, kernels)
+    stats = Stats(kernels.engine, "plain" if compiled is None else "compiled", why, watch.elapsed)
     run = algorithm.start(problem, kernels)
     rule = _rule(stop, algorithm, kernels, size)
     ledger = Ledger(kernels, x, y, steps, record == "all")
     if size:
         streams = Streams(seeds)
-        compiled = CompiledRun.of(algorithm, kernels)
         remembered: dict[str, Remembers] = {"streams": streams}
         if isinstance(rule, _Checked):
             remembered["rule"] = rule

@@ -56,13 +56,9 @@ class Seams:
     _moved: tuple[Form, ...]
     _proper: tuple[bool, ...]
 
-    def switches(self, k: int) -> tuple[int, int]:
-        """The variables [e < 0] and [e <= 0] of an edge."""
-        return self.first + 2 * k, self.first + 2 * k + 1
-
     def involved(self, k: int) -> tuple[bool, ...]:
         """Which functions switch at an edge."""
-        mask = sum(1 << v for v in self.switches(k))
+        mask = self._layout.mask(k)
         return tuple(any(self.graph.support[n] & mask for n in form.terms) for form in self.functions)
 
     @cached_property
@@ -78,8 +74,7 @@ class Seams:
         return tuple(tuple(self._order(form, k, known) for k in range(len(self.edges))) for form in self.functions)
 
     def _order(self, form: Form, k: int, known: dict[tuple[int, Key], int]) -> int:
-        mask = sum(1 << v for v in self.switches(k))
-        form = switching(self.graph, form, mask)
+        form = switching(self.graph, form, self._layout.mask(k))
         if not form.terms:
             return LIMIT
         if not self._proper[k]:
