@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.families import make
 from bilevel_sym import BilevelProblem, evaluate, zoo
-from bilevel_sym.engine import EXPANSION
-from bilevel_sym.lower_level import NEWTON
-from bilevel_sym.tape.scalars import DIGITS, ScalarProgram
+from bilevel_sym.arithmetic.scalars import DIGITS, ScalarProgram
+from bilevel_sym.implicit.engine import EXPANSION
+from bilevel_sym.implicit.lower_level import NEWTON
 
 __all__ = ["main", "with_mpmath"]
 

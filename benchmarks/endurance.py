@@ -25,7 +25,7 @@ import verify
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, Status, derive, evaluate, solve, zoo
 from bilevel_sym.budget import Stopwatch
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.progress import Meter
+from bilevel_sym.system.progress import Meter
 
 __all__ = ["EXERCISES", "Outcome", "exercise", "main"]
 

@@ -136,7 +136,7 @@ def _git(*command: str) -> list[str]:
 def reaching(path: str, root: Path = ROOT) -> list[str]:
     """The files of tests that use a public name of a module, those that use most of them, for their length, first.
 
-    >>> reaching("bilevel_sym/linear_system.py")[0]
+    >>> reaching("bilevel_sym/estimators/linear_system.py")[0]
     'tests/test_linear_system.py'
     """
     wanted = _public(root / path)

@@ -21,18 +21,22 @@ __all__ = ["TARGETS", "Mutant", "chosen", "mutants_of"]
 
 TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "estimators": ("bilevel_sym/hypergradient.py", "bilevel_sym/linear_system.py", "bilevel_sym/batches.py"),
+        "estimators": tuple(
+            f"bilevel_sym/estimators/{name}.py" for name in ("hypergradient", "linear_system", "batches")
+        ),
         "solvers": (
             "bilevel_sym/solvers/perturbed.py", "bilevel_sym/solvers/ineon.py", "bilevel_sym/solvers/stocbio.py",
             "bilevel_sym/solvers/noise.py", "bilevel_sym/solvers/loop.py", "bilevel_sym/solvers/local_minimum.py",
         ),
-        "schedules": (
-            "bilevel_sym/schedules/aid.py", "bilevel_sym/schedules/batches.py", "bilevel_sym/schedules/escape.py",
-            "bilevel_sym/schedules/gdmax.py", "bilevel_sym/schedules/goal.py", "bilevel_sym/schedules/inner.py",
-            "bilevel_sym/schedules/neon.py", "bilevel_sym/schedules/stochastic.py",
+        "schedules": tuple(
+            f"bilevel_sym/theories/huang_saddle/schedules/{name}.py"
+            for name in ("aid", "batches", "escape", "gdmax", "goal", "inner", "neon", "stochastic")
         ),
-        "constants": ("bilevel_sym/constants.py", "bilevel_sym/implicit.py"),
-        "bounds": ("verify/measures/rates.py", "verify/measures/stocbio_bounds.py"),
+        "constants": ("bilevel_sym/theories/huang_saddle/constants.py", "bilevel_sym/implicit/second_order.py"),
+        "bounds": (
+            "verify/papers/huang_saddle/measures/rates.py",
+            "verify/papers/huang_saddle/measures/stochastic/stocbio_bounds.py",
+        ),
     }
 )  # fmt: skip
 """What claims rest on, by kind."""

@@ -38,7 +38,7 @@ def program_size(problem: BilevelProblem) -> int | None:
     It looks behind the public interface, so a change there costs this column only.
     """
     try:
-        model = import_module("bilevel_sym.tape.model").Model(problem.f, problem.g, problem.x, problem.y)
+        model = import_module("bilevel_sym.implicit.model").Model(problem.f, problem.g, problem.x, problem.y)
         return int(model.program(BLOCKS).size)
     except (ImportError, AttributeError, LookupError, TypeError, ValueError):
         return None

@@ -19,7 +19,7 @@ import sympy as sp
 import verify
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
-from bilevel_sym.memory import bytes_of, shown
+from bilevel_sym.system.memory import bytes_of, shown
 from verify.enclosures.phi_memory import PhiMemory
 from verify.testkit.reference import bytes_at
 

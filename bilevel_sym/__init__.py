@@ -19,7 +19,7 @@ _attribute, _names, __all__ = _lazy.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> _Any:
     if name == "verify":  # a package beside this one; ``import verify`` is the same, where it is ours
-        from bilevel_sym.verifier import verifier
+        from bilevel_sym.system.verifier import verifier
 
         return verifier()
     return _attribute(name)

@@ -1,18 +1,19 @@
 import verify as verify
 
-from . import errors, paper, schedules, zoo
-from .ball import Ball
-from .box import Box
-from .certificate import Agreement, PointCertificate, evaluate
-from .constants import Constants, MinimaxConstants
-from .derivation import Derivation, derive, derive_generic
-from .functions import sigmoid, softplus
-from .hypergradient import AID, ITD, Exact, GDmax, Hypergradient, Neumann
+from . import errors, zoo
+from .arithmetic.ball import Ball
+from .certify.certificate import Agreement, PointCertificate, evaluate
+from .estimators.hypergradient import AID, ITD, Exact, GDmax, Hypergradient, Neumann
+from .estimators.status import Status
+from .graph.functions import sigmoid, softplus
 from .kernels import Counts, Kernels, compile_kernels
-from .problem import BilevelProblem, MinimaxProblem, StochasticProblem
-from .solution import Solution, Trajectory
+from .problem.box import Box
+from .problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from .solvers import Descent, INeon, LocalMinimum, Perturbed, State, StocBiO, neumann_batch_sizes, solve
-from .status import Status
+from .solvers.solution import Solution, Trajectory
+from .symbolic.derivation import Derivation, derive, derive_generic
+from .theories.huang_saddle import paper, schedules
+from .theories.huang_saddle.constants import Constants, MinimaxConstants
 
 __version__: str
 

@@ -31,13 +31,13 @@ def register() -> None:
     >>> find(st.from_type(MinimaxProblem), lambda problem: True).f
     2*x1*y1 + x1 - y1**2
     """
-    module: Any = sys.modules.get("bilevel_sym.problem")
+    module: Any = sys.modules.get("bilevel_sym.problem.problem")
     if sys.modules.get("hypothesis") is None or not hasattr(module, "StochasticProblem"):
         return
     import hypothesis.strategies as st
 
-    from bilevel_sym.notice import tell_once
-    from bilevel_sym.verifier import intruder
+    from bilevel_sym.system.notice import tell_once
+    from bilevel_sym.system.verifier import intruder
 
     if found := intruder():
         tell_once(f"bilevel-sym: Hypothesis is not told about bilevel problems: {found.message}")
@@ -47,6 +47,6 @@ def register() -> None:
 
 
 def _strategy(kind: type) -> Any:
-    from bilevel_sym.verifier import verifier
+    from bilevel_sym.system.verifier import verifier
 
     return getattr(verifier("strategies.problems"), DRAWN[kind.__name__])()

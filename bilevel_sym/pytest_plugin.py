@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from bilevel_sym.problem import BilevelProblem
+    from bilevel_sym.problem.problem import BilevelProblem
 
 __all__: list[str] = []  # pytest finds what it needs by name
 
@@ -30,7 +30,7 @@ USAGE = f"{MARKER}(zoo=True, generated=20, kinds=None, seed=0)"
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, and say where the problems could not be had."""
     config.addinivalue_line("markers", f"{USAGE}: which problems the fixture {FIXTURE} stands for")
-    from bilevel_sym.verifier import intruder
+    from bilevel_sym.system.verifier import intruder
 
     if found := intruder():
         with suppress(Warning):  # where warnings are errors, this one would end a session that is none of our business
@@ -91,7 +91,7 @@ def _chosen(definition: pytest.Item) -> list[Any]:
 
 
 def _params(*, zoo: Any = True, generated: Any = 20, kinds: Any = None, seed: Any = 0) -> Iterator[Any]:
-    from bilevel_sym.verifier import verifier
+    from bilevel_sym.system.verifier import verifier
 
     kit = verifier("testkit.problem_cases")
     yield from (pytest.param(case, id=str(case)) for case in kit.zoo_cases(zoo))

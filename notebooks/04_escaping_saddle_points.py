@@ -30,8 +30,8 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym import AID, Descent, INeon, LocalMinimum, Perturbed, schedules, solve, verify, zoo
-from bilevel_sym.experiments import complexity, coupled, figure1
 from bilevel_sym.plotting import plot_eigenvalues, plot_landscape, plot_solution, plot_trajectories
+from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1
 from verify.plotting import plot_error
 
 # %% [markdown]

@@ -51,9 +51,9 @@ from bilevel_sym import (
     verify,
     zoo,
 )
-from bilevel_sym.paper import cite
 from bilevel_sym.plotting import COLOURS
-from verify.coverage import coverage
+from bilevel_sym.theories.huang_saddle.paper import cite
+from verify.papers.huang_saddle.coverage import coverage
 from verify.plotting import plot_tightness
 from verify.registry import claim
 from verify.study import study_of

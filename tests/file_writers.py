@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DOOR = "bilevel_sym/writing.py"
+DOOR = "bilevel_sym/system/writing.py"
 EXCEPTIONS = {
     ("bilevel_sym/plotting/picture.py", "savefig"), ("bilevel_sym/cli/screen.py", "os.open(os.devnull)"),
-    ("bilevel_sym/tape/cache.py", "chmod"), ("bilevel_sym/tape/cache.py", "mkdir"),
+    ("bilevel_sym/arithmetic/compiled/cache.py", "chmod"), ("bilevel_sym/arithmetic/compiled/cache.py", "mkdir"),
 }  # fmt: skip
 MODULES = {"tempfile", "fileinput", "mmap"}
 # methods and functions that write, whatever they are called on

@@ -14,7 +14,7 @@ import sympy as sp
 from hypothesis import settings
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, softplus
-from bilevel_sym.expressions import substitute
+from bilevel_sym.graph.expressions import substitute
 from verify.verdict import CheckResult, Verdict
 
 THOROUGH = settings().max_examples >= 1000  # --hypothesis-profile=thorough

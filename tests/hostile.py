@@ -22,8 +22,8 @@ from typing import NamedTuple
 import sympy as sp
 
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.parsing import parse_expression
-from bilevel_sym.problem_file import read_problem
+from bilevel_sym.problem.file import read_problem
+from bilevel_sym.problem.parsing import parse_expression
 
 SYMBOLS = {name: sp.Symbol(name) for name in ("x", "y", "z", "x1", "y1", "gamma")}
 

@@ -18,160 +18,37 @@ from bilevel_sym import paper
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Each module may import only what stands above it.
-LAYERS = [
-    "errors",
-    "typing",
-    "plain_text",
-    "writing",
-    "budget",
-    "memory",
-    "progress",
-    "notice",
-    "verifier",
-    "pytest_plugin",
-    "hypothesis_plugin",
-    "paper",
-    "exact",
-    "assumptions",
-    "frames",
-    "ties",
-    "functions",
-    "constants",
-    "expressions",
-    "tape",
-    "parsing",
-    "text",
-    "problem_file",
-    "box",
-    "scope",
-    "problem",
-    "calculus",
-    "tidy",
-    "formulas",
-    "blocks",
-    "algebra",
-    "closed_form",
-    "textbook",
-    "display",
-    "source",
-    "derivation",
-    "linear_algebra",
-    "engine",
-    "implicit",
-    "lower_level",
-    "kernels",
-    "ball",
-    "saved_certificate",
-    "krawczyk",
-    "convexity",
-    "certificate",
-    "zoo",
-    "checks",
-    "status",
-    "linear_system",
-    "oracle",
-    "batches",
-    "hypergradient",
-    "solution",
-    "solvers",
-    "schedules",
-    "plotting",
-    "experiments",
-    "solve_advice",
-    "solve_job",
-    "cli",
-    "__main__",
-]
+# From the ground up: a room is imported by what stands after it, never by what stands before it.
+EXPRESSIONS = ("graph", "arithmetic")
+BILEVEL = ("implicit", "problem", "symbolic", "kernels", "certify", "estimators", "solvers")
+ROOMS: tuple[str, ...] = ("errors", "typing", "budget", "system", "pytest_plugin", "hypothesis_plugin")
+ROOMS += EXPRESSIONS + BILEVEL + ("theories", "zoo", "plotting", "experiments", "cli", "__main__")
+VERIFY_ROOMS = (
+    "bracket", "verdict", "statistics", "enclosures", "regularity", "certificates", "points", "study", "places",
+    "erratum", "registry", "theory", "reporting", "runner", "strategies", "testkit", "papers", "plotting", "gallery",
+)  # fmt: skip
 
-# The same inside ``verify``, which may import all of ``bilevel_sym`` but its command line.
-VERIFY_LAYERS = [
-    "bracket",
-    "verdict",
-    "statistics",
-    "enclosures",
-    "expression_bounds",
-    "regularity",
-    "certificates",
-    "phi_smoothness",
-    "points",
-    "stationary",
-    "classification",
-    "study",
-    "places",
-    "registry",
-    "measures",
-    "statements",
-    "report",
-    "runner",
-    "erratum",
-    "referee",
-    "coverage",
-    "strategies",
-    "testkit",
-    "plotting",
-    "gallery",
-]
-
-# Rooms that handle SymPy expressions; every other module works without them.
-NUMERIC_ROOMS = {
-    "typing",
-    "ties",
-    "engine",
-    "linear_algebra",
-    "implicit",
-    "lower_level",
-    "linear_system",
-    "oracle",
-    "batches",
+# Imports that point upward on purpose, made when first used.
+UPWARD = {
+    ("problem", "symbolic"),  # conveniences of a problem: problem.derivation, problem.kernels
+    ("problem", "kernels"),
+    ("kernels", "solvers"),  # what numba compiles is compiled at once
+    ("solvers", "plotting"),  # a solution draws itself
 }
-NUMERIC_ROOMS |= {
-    "checks",
-    "status",
-    "hypergradient",
-    "solution",
-    "solvers",
-    "schedules",
-    "plotting",
-    "solve_advice",
-    "solve_job",
+VERIFY_UPWARD = {
+    ("regularity", "certificates"),  # a proof is written to a file by the module that knows files
+    ("reporting", "plotting"),  # a report draws itself
 }
-SYMPY_ROOMS = (
-    set(LAYERS)
-    - {
-        "errors",
-        "writing",
-        "budget",
-        "memory",
-        "progress",
-        "notice",
-        "plain_text",
-        "verifier",
-        "pytest_plugin",
-        "hypothesis_plugin",
-        "paper",
-        "constants",
-        "ball",
-        "cli",
-        "__main__",
-    }
-    - NUMERIC_ROOMS
-)
-NUMPY_ROOMS = {
-    "zoo",
-    "tape",
-    "kernels",
-    "convexity",
-    "certificate",
-    "experiments",
-    "solve_job",
-} | NUMERIC_ROOMS  # zoo: random integers for its quadratics
 
-# Imports that point upward on purpose: conveniences of a problem, imported when first used.
-ALLOWED = {("problem", "derivation"), ("problem", "kernels"), ("solution", "plotting")}
-# a proof is written to a file, and read back, by the module that knows files
-VERIFY_ALLOWED = {(room, "certificates") for room in ("regularity", "phi_smoothness", "stationary")}
-VERIFY_ALLOWED |= {("report", "plotting")}  # and a report draws itself
+# Rooms that handle SymPy expressions, or NumPy arrays; every other room works without them.
+SYMPY = {"graph", "implicit", "problem", "symbolic", "kernels", "certify", "zoo", "experiments"}
+NUMPY = {"typing", "zoo", "plotting", "experiments", "theories", "cli"}
+NUMPY |= set(EXPRESSIONS + BILEVEL) - {"problem", "symbolic"}
+
+# What ``verify`` takes from inside ``bilevel_sym``, beyond its public names: programs and arithmetics to certify with.
+VERIFY_TAKES = set[str]()
+
+MOST_ENTRIES = 20  # in one package: a reader holds no more
 
 
 @lru_cache(maxsize=1000)
@@ -202,57 +79,136 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room_of(path: Path, package: Path) -> str:
-    return path.relative_to(package).parts[0].removesuffix(".py")
+def room_of(dotted: str) -> str:
+    """The room of a module; the experiments of a theory use the zoo and plots, so they have a floor of their own."""
+    parts = dotted.split(".")[1:]
+    if parts[:1] == ["theories"] and "experiments" in parts[1:3]:
+        return "experiments"
+    return parts[0] if parts else "__init__"
+
+
+def dotted_name(path: Path, root: Path) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
 def violations(root: Path) -> list[str]:
-    """Every import in the packages below ``root`` that breaks the architecture."""
+    """Every import in the two packages below ``root`` that breaks the architecture."""
     found = []
-    package = root / "bilevel_sym"
-    for path in sorted(package.rglob("*.py")):
-        room = room_of(path, package)
+    for path in sorted(path for top in ("bilevel_sym", "verify") for path in (root / top).rglob("*.py")):
+        own = dotted_name(path, root)
+        package, room = own.partition(".")[0], room_of(own)
         for name in imports_of(path):
-            top, _, rest = name.partition(".")
-            target = rest.split(".")[0]
-            if top == "verify" and room != "cli":  # the command line stands above both packages
-                found.append(f"{room} imports verify")
-            elif top == "bilevel_sym" and room != "__init__" and target not in (room, "__version__"):
-                if (room, target) not in ALLOWED and not _above(target, room):
-                    found.append(f"{room} imports {target}")
-            elif (top == "sympy" and room not in SYMPY_ROOMS) or (top == "numpy" and room not in NUMPY_ROOMS):
-                found.append(f"{room} imports {top}")
+            top, target = name.partition(".")[0], room_of(name)
+            if room == "__init__" or (top == package and target == room):
+                broken = package != "__init__" and _between_papers(own, name)
+            elif top == package == "bilevel_sym":
+                broken = target in ROOMS and (room, target) not in UPWARD and not _below(target, room, ROOMS)
+            elif top == package == "verify":
+                known = target in VERIFY_ROOMS and (room, target) not in VERIFY_UPWARD
+                broken = known and not _below(target, room, VERIFY_ROOMS)
+            elif package == "verify":
+                broken = target in ("cli", "experiments") or _foreign_theory(own, name)
+            else:  # the command line stands above both packages
+                broken = (top == "verify" and room != "cli") or (top == "sympy" and room not in SYMPY)
+                broken |= top == "numpy" and room not in NUMPY
+            if broken:
+                found.append(f"{own} imports {name}")
     return found
 
 
-def _above(target: str, room: str, layers: list[str] = LAYERS) -> bool:
-    return target in layers and layers.index(target) < layers.index(room)
+def _below(target: str, room: str, rooms: tuple[str, ...]) -> bool:
+    return rooms.index(target) < rooms.index(room)
 
 
-def verify_violations(root: Path) -> list[str]:
-    """The same for ``verify``."""
-    found = []
-    package = root / "verify"
-    for path in sorted(package.rglob("*.py")):
-        room = room_of(path, package)
-        for name in imports_of(path):
-            top, _, rest = name.partition(".")
-            target = rest.split(".")[0]
-            inside = top == "verify" and room not in ("__init__", target) and (room, target) not in VERIFY_ALLOWED
-            if (inside and not _above(target, room, VERIFY_LAYERS)) or (top, target) == ("bilevel_sym", "cli"):
-                found.append(f"{room} imports {name}")
-    return found
+def paper_of(dotted: str) -> str:
+    """The paper that a module belongs to, if it belongs to one."""
+    parts = dotted.split(".")
+    homes = (["bilevel_sym", "theories"], ["verify", "papers"])
+    return parts[2] if parts[:2] in homes and len(parts) > 2 and parts[2] != "statement" else ""
+
+
+def _between_papers(own: str, name: str) -> bool:
+    return bool(paper_of(own) and paper_of(name) and paper_of(own) != paper_of(name))
+
+
+def _foreign_theory(own: str, name: str) -> bool:
+    """Whether a module of ``verify`` reaches for a paper that is not its own."""
+    return bool(paper_of(name)) and paper_of(own) != paper_of(name)
 
 
 def test_imports_flow_one_way() -> None:
     assert violations(ROOT) == []
-    assert verify_violations(ROOT) == []
 
 
 def test_every_module_has_its_place() -> None:
-    for name, layers in (("bilevel_sym", LAYERS), ("verify", VERIFY_LAYERS)):
-        rooms = {room_of(path, ROOT / name) for path in (ROOT / name).rglob("*.py")}
-        assert rooms - {"__init__"} == set(layers)
+    for name, rooms in (("bilevel_sym", ROOMS), ("verify", VERIFY_ROOMS)):
+        found = {room_of(dotted_name(path, ROOT)) for path in (ROOT / name).rglob("*.py")}
+        assert found - {"__init__"} == set(rooms)
+
+
+UPSIDE_DOWN = {
+    "an expression that knows a problem": ("bilevel_sym/graph/planted.py", "from bilevel_sym.problem import box\n"),
+    "an arithmetic that knows the blocks": ("bilevel_sym/arithmetic/planted.py", "import bilevel_sym.implicit.model\n"),
+    "a problem that knows a paper": (
+        "bilevel_sym/problem/planted.py",
+        "from bilevel_sym.theories.huang_saddle import paper\n",
+    ),
+    "a solver that knows a paper": (
+        "bilevel_sym/solvers/compiled/planted.py",
+        "def f():\n    from bilevel_sym.theories.huang_saddle.schedules import perturbed_aid\n",
+    ),
+    "an arithmetic that knows a solver": (
+        "bilevel_sym/arithmetic/planted.py",
+        "from bilevel_sym.solvers import loop\n",
+    ),
+    "a paper that knows another": (
+        "bilevel_sym/theories/other/planted.py",
+        "from bilevel_sym.theories.huang_saddle.constants import Constants\n",
+    ),
+    "claims of one paper in another": (
+        "verify/papers/other/planted.py",
+        "from verify.papers.huang_saddle.measures import rates\n",
+    ),
+    "a paper that takes another's schedules": (
+        "verify/papers/other/planted.py",
+        "from bilevel_sym.theories.huang_saddle import schedules\n",
+    ),
+    "a verdict that knows a paper": ("verify/verdict.py", "from verify.papers.huang_saddle import claims\n"),
+    "a runner that knows a theory": ("verify/runner.py", "import bilevel_sym.theories.huang_saddle.paper\n"),
+    "a library that knows its verifier": ("bilevel_sym/certify/planted.py", "import verify\n"),
+    "a verifier that knows the command line": ("verify/planted.py", "from bilevel_sym.cli import main\n"),
+    "SymPy among the arithmetics": ("bilevel_sym/arithmetic/planted.py", "import sympy\n"),
+    "NumPy in a problem": ("bilevel_sym/problem/planted.py", "import numpy as np\n"),
+}
+
+
+@pytest.mark.parametrize("breach", UPSIDE_DOWN)
+def test_a_planted_import_that_points_upward_is_caught(tmp_path: Path, breach: str) -> None:
+    path, source = UPSIDE_DOWN[breach]
+    assert len(violations(house(tmp_path, path, source))) == 1
+
+
+def test_a_package_has_few_entries() -> None:
+    for folder in (path.parent for top in ("bilevel_sym", "verify") for path in (ROOT / top).rglob("__init__.py")):
+        entries = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        assert len(entries - {"__init__"}) <= MOST_ENTRIES, folder
+
+
+def taken(root: Path) -> set[str]:
+    """The modules inside ``bilevel_sym`` that the rest of ``verify`` imports: not public names, not its own theory."""
+    public = {"bilevel_sym", "bilevel_sym.errors", "bilevel_sym.typing", "bilevel_sym.budget", "bilevel_sym.zoo"}
+    found = set()
+    for path in (root / "verify").rglob("*.py"):
+        for name in imports_of(path):
+            module = name.rpartition(".")[0]
+            module = name if (root / (name.replace(".", "/") + ".py")).exists() else module
+            if module.startswith("bilevel_sym") and module not in public and not paper_of(module):
+                found.add(module.removeprefix("bilevel_sym."))
+    return found
+
+
+def test_what_the_verifier_takes_from_inside_is_listed() -> None:
+    assert taken(ROOT) == VERIFY_TAKES
 
 
 def citations() -> Iterator[tuple[str, str, str]]:
@@ -345,7 +301,7 @@ def house(root: Path, path: str, source: str) -> Path:
     """A house of one file."""
     for name in ("bilevel_sym", "verify"):
         (root / name).mkdir()
-    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).parent.mkdir(exist_ok=True, parents=True)
     (root / path).write_text(source, encoding="utf-8")
     return root
 

@@ -15,8 +15,8 @@ import pytest
 from flint import arb
 from helpers import THOROUGH
 
-from bilevel_sym.tape import balls, intervals, multiprecision
-from bilevel_sym.tape.intervals import Pair
+from bilevel_sym.arithmetic import balls, intervals, multiprecision
+from bilevel_sym.arithmetic.intervals import Pair
 from bilevel_sym.typing import Floats
 
 DIGITS = 60

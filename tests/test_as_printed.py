@@ -11,7 +11,7 @@ import sympy as sp
 
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, INeon, StocBiO, StochasticProblem, solve, zoo
-from bilevel_sym.batches import Batch, BatchOracle, Data
+from bilevel_sym.estimators.batches import Batch, BatchOracle, Data
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.typing import Floats

@@ -12,7 +12,7 @@ import sympy as sp
 import verify
 from bilevel_sym import Box, zoo
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument, InvalidProblem, UnsafeExpression
-from verify.expression_bounds import Bounds, bounds
+from verify.regularity.expression_bounds import Bounds, bounds
 
 x, y, z = sp.symbols("x y z", real=True)
 BOX = {"x": (-1, 2), "y": ("1/3", 2)}

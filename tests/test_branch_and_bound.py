@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import CertificateFailure
-from bilevel_sym.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.enclosures.branch_and_bound import maximise, proved_upper
 from verify.enclosures.cover import Cover

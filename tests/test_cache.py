@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from full_disk import files_of_at_most
 
-from bilevel_sym.notice import tell_once
+from bilevel_sym.system.notice import tell_once
 
 pytest.importorskip("numba")
 from numba.core import config
 
-from bilevel_sym.tape import cache
-from bilevel_sym.tape.cache import folder_of, is_private
+from bilevel_sym.arithmetic.compiled import cache
+from bilevel_sym.arithmetic.compiled.cache import folder_of, is_private
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = """
 import numba
-from bilevel_sym.tape.cache import kept
+from bilevel_sym.arithmetic.compiled.cache import kept
 @kept
 @numba.njit
 def twice(number):

@@ -10,9 +10,9 @@ from helpers import calls_of
 from hypothesis import given
 
 from bilevel_sym import sigmoid, softplus
-from bilevel_sym.calculus import derivative
-from bilevel_sym.expressions import postorder, substitute, symbols_in
-from bilevel_sym.tidy import expanded_terms, tidy
+from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
+from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.simplify import expanded_terms, tidy
 
 a, b = sp.symbols("a b", real=True)
 UNARY = (

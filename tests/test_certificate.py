@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
-from bilevel_sym.ball import Ball
-from bilevel_sym.calculus import derivative
-from bilevel_sym.certificate import PointCertificate
+from bilevel_sym.arithmetic.ball import Ball
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.certify.certificate import PointCertificate
+from bilevel_sym.certify.krawczyk import LowerLevel
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem
-from bilevel_sym.exact import rational
-from bilevel_sym.krawczyk import LowerLevel
-from bilevel_sym.tape.balls import precision
+from bilevel_sym.graph.exact import rational
+from bilevel_sym.symbolic.calculus import derivative
 
 x, y = sp.symbols("x y", real=True)
 Q = sp.Rational

@@ -23,11 +23,11 @@ from test_piecewise_bounds import CORPUS, ROUGH, problem_of
 
 import verify
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, evaluate, zoo
+from bilevel_sym.certify.saved_certificate import problem_text
 from bilevel_sym.cli import main
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
-from bilevel_sym.saved_certificate import problem_text
 from verify.certificates import recheck as program
-from verify.stationary import search
+from verify.points.stationary import search
 
 PROGRAM = Path(program.__file__)
 TOY = BilevelProblem(
@@ -124,7 +124,7 @@ def test_it_runs_where_nothing_else_is_installed(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_jets_are_the_derivatives_that_sympy_finds(text: str) -> None:
     """Two independent routes: jets in balls against SymPy and mpmath."""
-    from bilevel_sym.parsing import parse_expression
+    from bilevel_sym.problem.parsing import parse_expression
 
     x, y = sp.symbols("x y", real=True)
     expression = parse_expression(text, {"x": x, "y": y}).replace(

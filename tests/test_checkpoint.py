@@ -42,9 +42,9 @@ from bilevel_sym import (
 )
 from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidArgument
 from bilevel_sym.kernels import Counts
-from bilevel_sym.solution import Best, Trajectory
 from bilevel_sym.solvers import EstimatedRun, Move
 from bilevel_sym.solvers.checkpoint_file import FORMAT, Saved, read_checkpoint, write_checkpoint
+from bilevel_sym.solvers.solution import Best, Trajectory
 
 ROOT = Path(__file__).resolve().parent.parent
 SADDLE = zoo.get("saddle", d=2).problem
@@ -160,7 +160,7 @@ class _Stopped(Exception):
 @contextlib.contextmanager
 def ended_at_step(k: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Raise where a run writes down its k-th point: in the middle of a step."""
-    from bilevel_sym.progress import Meter
+    from bilevel_sym.system.progress import Meter
 
     at, left = Meter.at, [k]
 

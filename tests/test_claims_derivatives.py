@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, paper, zoo
-from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.theories.huang_saddle.constants import Constants
 from verify.bracket import Bracket
-from verify.measures import derivative_checks, norm_calculus
-from verify.measures.derivatives_at import Derivatives
-from verify.measures.norm_calculus import derived, follows
-from verify.measures.regions import Region
-from verify.measures.responses import Responses, responses
+from verify.papers.huang_saddle.claims import derivatives, lipschitz_hessian
+from verify.papers.huang_saddle.measures.derivatives import derivative_checks, norm_calculus
+from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived, follows
+from verify.papers.huang_saddle.measures.derivatives.responses import Responses, responses
+from verify.papers.huang_saddle.measures.regions import Region
+from verify.points.derivatives_at import Derivatives
 from verify.registry import Claim
-from verify.statements import derivatives, lipschitz_hessian
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 

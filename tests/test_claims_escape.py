@@ -13,18 +13,18 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import BilevelProblem, Constants, paper, schedules, zoo
-from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.schedules.aid import perturbed_accuracy
-from bilevel_sym.schedules.escape import NEON, PERTURBED, escape_of
-from bilevel_sym.schedules.goal import Goal, Smoothness
 from bilevel_sym.solvers import ineon
+from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
+from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, escape_of
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
+from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
-from verify.measures import saddles
-from verify.measures.saddles import Saddle, easiest_saddle
+from verify.papers.huang_saddle.claims import escape, neon
+from verify.papers.huang_saddle.claims.escape import descended
+from verify.papers.huang_saddle.measures import saddles
+from verify.papers.huang_saddle.measures.saddles import Saddle, easiest_saddle
 from verify.registry import Claim
-from verify.statements import escape, neon
-from verify.statements.escape import descended
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 

@@ -13,17 +13,18 @@ import pytest
 from flint import arb
 
 from bilevel_sym import AID, BilevelProblem, Constants, MinimaxProblem, evaluate, paper, zoo
-from bilevel_sym.box import Box
-from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.hypergradient import Estimate, Estimator, _implicit_part
+from bilevel_sym.estimators.hypergradient import Estimate, Estimator, _implicit_part
+from bilevel_sym.problem.box import Box
+from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
-from verify.measures import many_digits, rates, regions, runs
-from verify.measures.many_digits import Long, norm
-from verify.measures.rates import rate_v, rate_y
-from verify.measures.regions import Region
+from verify.papers.huang_saddle.claims import descent, hypergradient_error, warm_start
+from verify.papers.huang_saddle.measures import rates, regions, runs
+from verify.papers.huang_saddle.measures.rates import rate_v, rate_y
+from verify.papers.huang_saddle.measures.regions import Region
+from verify.papers.huang_saddle.measures.second_writing import many_digits
+from verify.papers.huang_saddle.measures.second_writing.many_digits import Long, norm
 from verify.registry import Claim
-from verify.statements import descent, hypergradient_error, warm_start
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, evaluate, paper, zoo
-from bilevel_sym.tape import balls
-from verify.measures import jets
-from verify.measures.jets import TaylorPoint, taylor_point
+from bilevel_sym.arithmetic import balls
+from verify.papers.huang_saddle.claims import identities
+from verify.papers.huang_saddle.measures import jets
+from verify.papers.huang_saddle.measures.jets import TaylorPoint, taylor_point
 from verify.registry import Claim
-from verify.statements import identities
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 

@@ -9,11 +9,11 @@ from flint import arb
 from helpers import random_problem
 
 from bilevel_sym import MinimaxProblem, zoo
-from bilevel_sym.constants import Variant
-from bilevel_sym.problem import BilevelProblem
-from verify.measures.minimax_sites import Site, sites, strict_minimum_in_x
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.theories.statement import Variant
+from verify.papers.huang_saddle.claims import minimax
+from verify.papers.huang_saddle.measures.minimax_sites import Site, sites, strict_minimum_in_x
 from verify.registry import Claim
-from verify.statements import minimax
 from verify.study import study_of
 from verify.verdict import Verdict
 

@@ -14,15 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, StochasticProblem, zoo
-from bilevel_sym.constants import Constants, Variant
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
-from bilevel_sym.expressions import substitute
-from bilevel_sym.schedules.batches import term_delta
-from bilevel_sym.tape.balls import precision
+from bilevel_sym.graph.expressions import substitute
+from bilevel_sym.theories.huang_saddle.constants import Constants
+from bilevel_sym.theories.huang_saddle.schedules.batches import term_delta
+from bilevel_sym.theories.statement import Variant
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.measures import batch_moments
-from verify.measures.batch_moments import (
+from verify.papers.huang_saddle.claims.stochastic import batch_errors, stocbio_descent, stocbio_lemmas
+from verify.papers.huang_saddle.claims.stochastic import moments as stochastic
+from verify.papers.huang_saddle.measures.stochastic import batch_moments
+from verify.papers.huang_saddle.measures.stochastic.batch_moments import (
     Estimator,
     compositions,
     failure_probability,
@@ -30,12 +33,16 @@ from verify.measures.batch_moments import (
     sgd_step,
     walks,
 )
-from verify.measures.batch_solutions import Batches
-from verify.measures.cases import Case, tightest
-from verify.measures.samples import BITS, Samples, ends, samples_of
-from verify.measures.stocbio_bounds import mean_hypergradient, series_rest, shifted, solved_points
+from verify.papers.huang_saddle.measures.stochastic.batch_solutions import Batches
+from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
+from verify.papers.huang_saddle.measures.stochastic.samples import BITS, Samples, ends, samples_of
+from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
+    mean_hypergradient,
+    series_rest,
+    shifted,
+    solved_points,
+)
 from verify.registry import Claim
-from verify.statements import batch_errors, stocbio_descent, stocbio_lemmas, stochastic
 from verify.study import study_of
 from verify.verdict import CheckResult, Verdict
 

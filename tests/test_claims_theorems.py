@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import AID, BilevelProblem, Constants, MinimaxConstants, MinimaxProblem, schedules, zoo
-from bilevel_sym.schedules.goal import Goal
-from bilevel_sym.tape.balls import precision
-from verify import statements
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.bracket import Bracket
-from verify.measures import conditions, growth, visiting
-from verify.measures.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
+from verify.papers.huang_saddle import claims as statements
+from verify.papers.huang_saddle.claims import corollaries, definitions, theorems
+from verify.papers.huang_saddle.measures import conditions, growth, visiting
+from verify.papers.huang_saddle.measures.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
 from verify.registry import Claim
-from verify.statements import corollaries, definitions, theorems
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 

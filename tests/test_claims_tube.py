@@ -11,13 +11,13 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import BilevelProblem, Box, zoo
-from bilevel_sym.tape.balls import precision
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.zoo.tube_shape import TAU
-from verify.measures import tube_curvature
-from verify.measures.tube_curvature import curvature
-from verify.measures.tube_pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
+from verify.papers.huang_saddle.claims import definitions, tube
+from verify.papers.huang_saddle.measures.tube import curvature as tube_curvature
+from verify.papers.huang_saddle.measures.tube.curvature import curvature
+from verify.papers.huang_saddle.measures.tube.pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
 from verify.registry import Claim, NotApplicable
-from verify.statements import definitions, tube
 from verify.study import study_of
 from verify.verdict import CheckResult, Verdict
 

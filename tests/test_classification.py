@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, zoo
 from bilevel_sym.errors import InvalidArgument
-from verify.classification import classify
+from verify.points.classification import classify
 
 SPECS = [
     "scalar", "saddle,d=1", "saddle", "saddle,d=3", "saddle,d=4", "saddle,d=5", "implicit_cubic", "quadratic",

@@ -18,14 +18,15 @@ from typing import NoReturn
 import pytest
 
 import bilevel_sym
-from bilevel_sym import experiments, zoo
+from bilevel_sym import zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.parser import COMMANDS, parse
 from bilevel_sym.cli.reproduce import EXPERIMENTS
 from bilevel_sym.cli.solve import ALGORITHMS
+from bilevel_sym.cli.solve_job import ALGORITHMS as RUNNABLE
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.solve_job import ALGORITHMS as RUNNABLE
+from bilevel_sym.theories.huang_saddle import experiments
 from verify import CertifiedConstants, Study, constants
 
 ROOT = Path(__file__).resolve().parent.parent

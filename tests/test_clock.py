@@ -23,12 +23,12 @@ from bilevel_sym import (
     budget,
     compile_kernels,
     evaluate,
-    progress,
     solve,
     zoo,
 )
 from bilevel_sym.budget import Deadline, Stopwatch
-from bilevel_sym.solvers import compiled
+from bilevel_sym.solvers.compiled import run as compiled
+from bilevel_sym.system import progress
 
 CLOCKS = ("monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns", "time_ns")
 JUMPS = {"forward": (0.0, 1e9), "backward": (0.0, -1e9), "to and fro": (1e6, -1e6, 0.0), "stopped": (0.0,)}
@@ -126,7 +126,7 @@ def test_a_solver_that_asked_the_clock_would_be_seen() -> None:
 def test_compiled_code_is_left_alone_for_a_count_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The slices are the same in every run, each within the count or one step long, and change no bit."""
     pytest.importorskip("numba")
-    from bilevel_sym.tape.compiled_loop import CompiledLoop
+    from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop
 
     slices: list[tuple[int, int]] = []
     advance = CompiledLoop.advance

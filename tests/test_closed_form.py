@@ -13,19 +13,19 @@ import sympy as sp
 from helpers import calls_of
 from hypothesis import assume, given
 
-from bilevel_sym import closed_form
-from bilevel_sym.algebra import linear
-from bilevel_sym.algebra.domain import BITS, Domain, enclosure, exact_ball
-from bilevel_sym.algebra.field import TooLarge, normal_form
-from bilevel_sym.algebra.linear import negative_direction, solve_linear
-from bilevel_sym.algebra.scalar import Root, real_root, roots
-from bilevel_sym.algebra.vanishing import vanishes
-from bilevel_sym.box import Box
-from bilevel_sym.calculus import derivative
-from bilevel_sym.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.errors import AssumptionViolated
-from bilevel_sym.expressions import substitute, symbols_in
-from bilevel_sym.functions import sigmoid, softplus
+from bilevel_sym.graph.expressions import substitute, symbols_in
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.problem.box import Box
+from bilevel_sym.symbolic import closed_form
+from bilevel_sym.symbolic.algebra import linear
+from bilevel_sym.symbolic.algebra.domain import BITS, Domain, enclosure, exact_ball
+from bilevel_sym.symbolic.algebra.field import TooLarge, normal_form
+from bilevel_sym.symbolic.algebra.linear import negative_direction, solve_linear
+from bilevel_sym.symbolic.algebra.scalar import Root, real_root, roots
+from bilevel_sym.symbolic.algebra.vanishing import vanishes
+from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
 
 x, y, a, b = sp.symbols("x y a b", real=True)
 X = sp.symbols("x1:21", real=True)

@@ -17,8 +17,9 @@ from bilevel_sym import BilevelProblem, compile_kernels, sigmoid, softplus, zoo
 
 pytest.importorskip("numba")
 
-from bilevel_sym.tape import compiled_loop
-from bilevel_sym.tape.compiled_loop import (
+from bilevel_sym.arithmetic.compiled.vectors import WIDTH
+from bilevel_sym.solvers.compiled import compiled_loop
+from bilevel_sym.solvers.compiled.compiled_loop import (
     BREAKDOWN,
     NOT_FINITE,
     OUT_OF_NOISE,
@@ -28,7 +29,6 @@ from bilevel_sym.tape.compiled_loop import (
     Record,
     Rule,
 )
-from bilevel_sym.tape.vectors import WIDTH
 
 Kind = Literal["aid", "gdmax"]
 Q = sp.Rational
@@ -466,6 +466,6 @@ def test_a_constant_or_linear_lower_level_has_its_places() -> None:
 
 def test_the_codes_are_those_of_a_solution() -> None:
     """The solvers read them as they stand."""
-    from bilevel_sym.status import Status
+    from bilevel_sym.estimators.status import Status
 
     assert (RUNNING, NOT_FINITE, BREAKDOWN) == (Status.RUNNING, Status.NOT_FINITE, Status.BREAKDOWN)

@@ -14,8 +14,8 @@ import sympy as sp
 from hypothesis import given
 
 from bilevel_sym import zoo
-from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10), max_value=10)
 ANY = st.fractions(min_value=0, max_value=10)

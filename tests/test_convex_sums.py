@@ -9,13 +9,13 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.tape.convert import to_sympy
-from bilevel_sym.tape.graph import UNIT, Form, Graph
-from bilevel_sym.tape.model import Model
+from bilevel_sym.graph.convert import to_sympy
+from bilevel_sym.graph.nodes import UNIT, Form, Graph
+from bilevel_sym.implicit.model import Model
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.condensed import condensed
 from verify.enclosures.ridges import ridges_of
-from verify.regularity import constants
+from verify.regularity.certified import constants
 
 x = sp.Symbol("x", real=True)
 PHI = {

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, evaluate, zoo
-from bilevel_sym import convexity as convexity_module
+from bilevel_sym.certify import convexity as convexity_module
+from bilevel_sym.certify.krawczyk import LowerLevel
 from bilevel_sym.cli import main
 from bilevel_sym.errors import AssumptionViolated
-from bilevel_sym.krawczyk import LowerLevel
 
 WAVY = "y**2/20 - cos(3*y) - x*y"  # at x = 1 Newton's method ends at 0.11196; the minimiser is 10.467
 PROVED, ASSUMED = "proved over the box", "assumed"

@@ -12,12 +12,23 @@ import pytest
 
 from bilevel_sym import paper, zoo
 from bilevel_sym.cli import main
-from bilevel_sym.paper import STATEMENTS, Statement
+from bilevel_sym.theories.huang_saddle.paper import STATEMENTS, Statement
 from verify import runner
-from verify.coverage import ROWS, BrokenLink, Judgement, Row, coverage, coverage_table, judge, link, record, sources
-from verify.coverage.account import FURTHER
-from verify.coverage.judgement import REFERENCES
 from verify.erratum import Erratum
+from verify.papers.huang_saddle.coverage import (
+    ROWS,
+    BrokenLink,
+    Judgement,
+    Row,
+    coverage,
+    coverage_table,
+    judge,
+    link,
+    record,
+    sources,
+)
+from verify.papers.huang_saddle.coverage.account import FURTHER
+from verify.papers.huang_saddle.coverage.judgement import REFERENCES
 from verify.registry import claim
 from verify.verdict import Verdict
 from verify.verdict import judged as judged_result
@@ -75,7 +86,7 @@ def test_a_step_whose_finding_is_gone_is_called_open() -> None:
 
 def test_a_definition_is_what_code_cites() -> None:
     known = sources()
-    assert known.definitions["eq:aid-step1"] == ("bilevel_sym.hypergradient.AID",)
+    assert known.definitions["eq:aid-step1"] == ("bilevel_sym.estimators.hypergradient.AID",)
     assert set(known.definitions) <= set(STATEMENTS)
     named = [label for label, account in coverage().items() if account.how == "definition"]
     assert named

@@ -12,10 +12,10 @@ from helpers import EVERY_SHAPE, FEW, SHAPES, THOROUGH, Solved, at, calls_of, lo
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, softplus, zoo
-from bilevel_sym.blocks import BLOCK_NAMES
 from bilevel_sym.errors import AssumptionViolated, InvalidArgument, InvalidProblem, NoClosedForm, TooLarge
-from bilevel_sym.expressions import substitute, symbols_in
-from bilevel_sym.textbook import textbook_equations
+from bilevel_sym.graph.expressions import substitute, symbols_in
+from bilevel_sym.symbolic.blocks import BLOCK_NAMES
+from bilevel_sym.symbolic.textbook import textbook_equations
 
 x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
 
@@ -156,8 +156,8 @@ def test_nothing_is_computed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("too early")
 
-    monkeypatch.setattr("bilevel_sym.derivation.solve_lower_level", refuse)
-    monkeypatch.setattr("bilevel_sym.blocks.derivative", refuse)
+    monkeypatch.setattr("bilevel_sym.symbolic.derivation.solve_lower_level", refuse)
+    monkeypatch.setattr("bilevel_sym.symbolic.blocks.derivative", refuse)
     derivation = derive(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
     assert repr(derivation) == "<Derivation d=1, n=1>"
     assert len(derivation.auxiliaries) == 4

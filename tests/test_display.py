@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, Derivation, MinimaxProblem, derive, derive_generic, zoo
-from bilevel_sym.display import text_lines
 from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.symbolic.display import text_lines
 
 SCALAR = BilevelProblem("x1*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
 HOSTILE = (

@@ -11,14 +11,15 @@ from typing import Any, get_args
 
 import pytest
 
-from bilevel_sym import Constants, formulas, paper
+from bilevel_sym import Constants, paper
 from bilevel_sym.cli import main
 from bilevel_sym.solvers import Perturbed
+from bilevel_sym.symbolic import formulas
 from bilevel_sym.zoo.tube_shape import TubeShape
 from verify.erratum import Erratum, Severity
-from verify.referee import SUBJECTS, batches, derivatives, errata, errata_table, inner_loops
-from verify.referee.notation import NOTATIONAL
-from verify.referee.right import Finding, found_right
+from verify.papers.huang_saddle.errata import SUBJECTS, batches, derivatives, errata, errata_table, inner_loops
+from verify.papers.huang_saddle.errata.notation import NOTATIONAL
+from verify.papers.huang_saddle.errata.right import Finding, found_right
 from verify.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / ".github" / "ERRATA.md"
@@ -87,7 +88,7 @@ PLANTED: list[tuple[str, Any, str, Any]] = [
 
 
 def batches_terms(c: Constants, M_g: float, variant: Any) -> Any:
-    from bilevel_sym.schedules.batches import hessian_terms
+    from bilevel_sym.theories.huang_saddle.schedules.batches import hessian_terms
 
     return hessian_terms(c, M_g, variant)
 
@@ -107,7 +108,7 @@ def test_a_wrong_hessian_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_transpose(*args: Any, **options: Any) -> Any:
         return right(*args, **{**options, "variant": "printed"})
 
-    monkeypatch.setattr("bilevel_sym.derivation.hessian_terms", without_transpose, raising=False)
+    monkeypatch.setattr("bilevel_sym.symbolic.derivation.hessian_terms", without_transpose, raising=False)
     monkeypatch.setattr(formulas, "hessian_terms", without_transpose)
     assert ALL[0].check().verdict is Verdict.VIOLATED
 

@@ -15,9 +15,18 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from bilevel_sym import Status, experiments, paper, solve, zoo
+from bilevel_sym import Status, paper, solve, zoo
 from bilevel_sym.errors import CannotWrite, InvalidArgument
-from bilevel_sym.experiments import complexity, coupled, figure1, reporting, sensitivity, staircase, tube_panels
+from bilevel_sym.theories.huang_saddle import experiments
+from bilevel_sym.theories.huang_saddle.experiments import (
+    complexity,
+    coupled,
+    figure1,
+    reporting,
+    sensitivity,
+    staircase,
+    tube_panels,
+)
 
 SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
 SMALL2 = coupled.Settings(d=3, kappa=10.0, inner=(1, 10, 100), products=(1, 3), steps=60, seeds=3)
@@ -367,7 +376,7 @@ def test_the_files_of_an_experiment_appear_together_or_not_at_all(
 def test_progress_is_on_standard_error_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevel_sym.progress.PAUSE", 0.001)
+    monkeypatch.setattr("bilevel_sym.system.progress.PAUSE", 0.001)
     settings = figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=2, seeds=1)
     figure1.compute(settings, progress=True)
     shown = capsys.readouterr()

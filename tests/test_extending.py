@@ -24,7 +24,7 @@ from documentation import ROOT, blocks_of
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, compile_kernels, solve, zoo
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.solvers.compiled import CompiledRun
+from bilevel_sym.solvers.compiled.run import CompiledRun
 from verify import Verdict
 from verify.erratum import Erratum
 

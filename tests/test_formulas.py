@@ -1,6 +1,6 @@
 """The shipped formulas against a second writing of them: they agree, and one that is off is noticed.
 
-The doors to what is compared are ``verify.measures.transcripts`` (constants, escapes, inner loops, batches),
+The doors to what is compared are ``verify.papers.huang_saddle.measures.second_writing.transcripts`` (constants, escapes, inner loops, batches),
 ``bound_transcripts`` (what claims compare with) and ``schedule_transcripts`` (how schedules put these together).
 """
 
@@ -14,14 +14,20 @@ from typing import Any
 import pytest
 
 from bilevel_sym import zoo
-from bilevel_sym.constants import Constants, MinimaxConstants
-from bilevel_sym.schedules.goal import Goal, Smoothness
-from verify.measures import bound_transcripts, schedule_transcripts, transcripts
-from verify.measures.agreement import Agreement
-from verify.measures.bound_transcripts import of_bounds
-from verify.measures.schedule_transcripts import of_schedules
-from verify.measures.transcripts import of_batches, of_constants, of_escapes, of_inner_loops, of_minimax
-from verify.statements.formulas import formulas
+from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
+from verify.papers.huang_saddle.claims.formulas import formulas
+from verify.papers.huang_saddle.measures.agreement import Agreement
+from verify.papers.huang_saddle.measures.second_writing import bound_transcripts, schedule_transcripts, transcripts
+from verify.papers.huang_saddle.measures.second_writing.bound_transcripts import of_bounds
+from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_schedules
+from verify.papers.huang_saddle.measures.second_writing.transcripts import (
+    of_batches,
+    of_constants,
+    of_escapes,
+    of_inner_loops,
+    of_minimax,
+)
 from verify.study import study_of
 from verify.verdict import Verdict
 

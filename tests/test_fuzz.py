@@ -21,7 +21,7 @@ from helpers import THOROUGH, calls_of
 from hostile import Watch
 from sympy.parsing.sympy_parser import parse_expr, rationalize, standard_transformations
 
-from bilevel_sym.parsing import FUNCTIONS, parse_expression
+from bilevel_sym.problem.parsing import FUNCTIONS, parse_expression
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("x", "y", "z", "x1", "gamma")

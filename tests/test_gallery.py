@@ -26,9 +26,9 @@ from verify.gallery.plain import (
     start,
 )
 from verify.gallery.showcases import coupled, isotropic, saddle
+from verify.papers.huang_saddle.trajectory.check import check_trajectory
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
 from verify.testkit.diagnosis import Cause
-from verify.testkit.trajectory.check import check_trajectory
 from verify.verdict import Verdict
 
 DEFECTS = gallery.defects()

@@ -26,10 +26,10 @@ from bilevel_sym import (
     softplus,
     zoo,
 )
-from bilevel_sym.engine import Session
 from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
-from bilevel_sym.hypergradient import Estimator
-from bilevel_sym.oracle import ExactOracle, in_lanes
+from bilevel_sym.estimators.hypergradient import Estimator
+from bilevel_sym.estimators.oracle import ExactOracle, in_lanes
+from bilevel_sym.implicit.engine import Session
 from bilevel_sym.typing import Floats
 
 Q = sp.Rational

@@ -13,10 +13,10 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, GDmax, INeon, MinimaxProblem, Neumann, Status, solve, zoo
-from bilevel_sym.constants import Constants
 from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
 from bilevel_sym.solvers.ineon import FOUND
 from bilevel_sym.solvers.noise import uniform_in_ball
+from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.typing import Floats
 
 Q = sp.Rational
@@ -158,7 +158,7 @@ def waves(d: int) -> tuple[BilevelProblem, Constants]:
 @pytest.mark.parametrize("d", [2, 4])
 def test_the_lemmas_own_parameters_give_the_lemmas_curvature(d: int) -> None:
     """u^T H u <= -sqrt(rho_phi eps)/(40 iota) at a saddle with lambda_min <= -sqrt(rho_phi eps), for 300 seeds."""
-    schedules = pytest.importorskip("bilevel_sym.schedules")
+    schedules = pytest.importorskip("bilevel_sym.theories.huang_saddle.schedules")
     p, constants = waves(d)
     eps = 0.9 / float(constants.rho_phi())
     with warnings.catch_warnings():

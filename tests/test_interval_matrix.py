@@ -15,9 +15,9 @@ from flint import arb, fmpq
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.tape.elementary import ARB, NUMPY
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.elementary import ARB, NUMPY
 from bilevel_sym.typing import Floats
 from verify.enclosures.interval_matrix import Matrices, neumann_bound, radius_norm
 from verify.enclosures.pencil import Pencil, definiteness
@@ -200,7 +200,7 @@ def test_nothing_is_claimed_of_nan_and_infinity(bad: float) -> None:
 
 
 def test_pencils_hold_the_eigenvalues_and_keep_sums_of_squares() -> None:
-    from bilevel_sym.tape.graph import Form
+    from bilevel_sym.graph.nodes import Form
 
     rng = np.random.default_rng(8)
     vectors = [[fmpq(int(k)) for k in rng.integers(-3, 4, 3)] for _ in range(3)]
@@ -319,7 +319,7 @@ def test_roots_and_choices_are_nan_where_open() -> None:
 
 @pytest.mark.parametrize("name", ["exp", "sin", "cos", "tanh", "atan", "sinh", "cosh", "softplus", "sigmoid", "bell"])
 def test_proved_intervals_hold_balls_at_points_of_the_box(name: str) -> None:
-    from bilevel_sym.tape.balls import OPERATIONS
+    from bilevel_sym.arithmetic.balls import OPERATIONS
 
     rng = np.random.default_rng(10)
     low = rng.uniform(-8, 8, 60)

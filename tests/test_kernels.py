@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, compile_kernels, evaluate, sigmoid, softplus, zoo
-from bilevel_sym.calculus import derivative
+from bilevel_sym.arithmetic.scalars import DIGITS, ScalarProgram
 from bilevel_sym.errors import InvalidArgument, InvalidProblem, KernelError
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.scalars import DIGITS, ScalarProgram
+from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.typing import Floats
 
 Q = sp.Rational

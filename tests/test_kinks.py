@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, LocalMinimum, Status, compile_kernels, evaluate, solve, zoo
+from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.errors import BilevelError, KernelError
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.kernels.kinks import Kinks
-from bilevel_sym.tape.seams import Seams
 
 BACKENDS: tuple[Backend, ...] = ("tape", "compiled", "lambdify")
 BENT = BilevelProblem("abs(y)", "(y - x)**2/2", "x", "y")  # Phi = |x|

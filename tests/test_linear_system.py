@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bilevel_sym.linear_system import Product, Solved, conjugate_gradients, dots, neumann_series
+from bilevel_sym.estimators.linear_system import Product, Solved, conjugate_gradients, dots, neumann_series
 from bilevel_sym.typing import Floats
 
 Exact = list[Fraction]

@@ -13,9 +13,9 @@ from hypothesis import given
 from sympy.core.cache import clear_cache
 
 from bilevel_sym import BilevelProblem, Derivation, compile_kernels, derive, derive_generic
-from bilevel_sym.blocks import BLOCK_NAMES, Blocks
 from bilevel_sym.errors import InvalidProblem, TooLarge
-from bilevel_sym.expressions import tree_size
+from bilevel_sym.graph.expressions import tree_size
+from bilevel_sym.symbolic.blocks import BLOCK_NAMES, Blocks
 
 SECOND = 2_000_000  # calls that an ordinary core makes in about a second
 

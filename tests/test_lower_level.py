@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import bilevel_sym
 from bilevel_sym import BilevelProblem, Descent, Exact, Status, compile_kernels, evaluate, zoo
+from bilevel_sym.arithmetic.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.errors import KernelError, LowerLevelFailure
+from bilevel_sym.implicit.lower_level import MAX_STEPS, solve_lower_level
 from bilevel_sym.kernels.choice import Backend, choose_engine
-from bilevel_sym.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
-from bilevel_sym.lower_level import MAX_STEPS, solve_lower_level
 from bilevel_sym.typing import Floats
 
 EPS = float(np.finfo(float).eps)
@@ -406,7 +406,7 @@ def test_steps_are_stretched_only_where_the_plain_ones_do_not_arrive(monkeypatch
     problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
     x, y0 = np.full((4, 1), 0.5), np.array([[-3.0], [10.0], [30.0], [45.0]])
     before = solve(problem, x, y0)
-    monkeypatch.setattr("bilevel_sym.lower_level.PLAIN_STEPS", MAX_STEPS)
+    monkeypatch.setattr("bilevel_sym.implicit.lower_level.PLAIN_STEPS", MAX_STEPS)
     after = solve(problem, x, y0)
     assert before.y.tobytes() == after.y.tobytes()
     assert (before.evaluations == after.evaluations).all()
@@ -422,7 +422,7 @@ def test_however_far_it_begins_it_ends_at_the_same_point(g: str, y0: float) -> N
 
 
 def test_where_it_began_excuses_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bilevel_sym.lower_level.MAX_STEPS", 10)
+    monkeypatch.setattr("bilevel_sym.implicit.lower_level.MAX_STEPS", 10)
     with pytest.raises(LowerLevelFailure, match="did not converge"):
         solve(BilevelProblem("x*y", "y**4 + y**2 - x*y", "x", "y"), [[0.5]], [[1e100]])
 

@@ -75,17 +75,19 @@ def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
 
 
 def test_the_table_counts_and_names_the_survivors() -> None:
-    mutant = Mutant("bilevel_sym/batches.py", 7, 0, 7, 1, "f", "constant", "1", "2")
+    mutant = Mutant("bilevel_sym/estimators/batches.py", 7, 0, 7, 1, "f", "constant", "1", "2")
     reasons = {mutant.key: "it is never reached"}
     shown = mutants.table([mutants.Outcome(mutant, "", "failed")], reasons)
     assert "| estimators | 1 | 0 | 0 (0.0%, 0.0%) | 1 (100.0%, 100.0%) |" in shown
-    assert "| bilevel_sym/batches.py:7 f | `1` → `2` | it is never reached |" in shown
+    assert "| bilevel_sym/estimators/batches.py:7 f | `1` → `2` | it is never reached |" in shown
     assert not mutants.reached([mutants.Outcome(mutant, "", "failed")], reasons)
     assert mutants.reached([mutants.Outcome(mutant, "a claim", "failed")], reasons)
 
 
 def test_what_computes_the_same_is_counted_apart() -> None:
-    first, second = (Mutant("bilevel_sym/batches.py", k, 0, k, 1, "f", "constant", "1", "2", k) for k in (1, 2))
+    first, second = (
+        Mutant("bilevel_sym/estimators/batches.py", k, 0, k, 1, "f", "constant", "1", "2", k) for k in (1, 2)
+    )
     outcomes = [mutants.Outcome(first, "a claim", "failed"), mutants.Outcome(second, "", "")]
     reasons = {second.key: "equivalent: nothing depends on it"}
     assert "| all | 2 | 1 | 1 (50.0%, 100.0%) | 1 (50.0%, 100.0%) |" in mutants.table(outcomes, reasons)

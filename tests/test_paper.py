@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bilevel_sym.paper import STATEMENTS, Statement, cite
+from bilevel_sym.theories.huang_saddle.paper import STATEMENTS, Statement, cite
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper"
 OURS = "unlabelled:"

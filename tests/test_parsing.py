@@ -16,11 +16,11 @@ from hostile import EXPRESSIONS, FILES, SYMBOLS, VALID_EXPRESSIONS, VALID_FILES
 from hypothesis import assume, given
 
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
-from bilevel_sym.expressions import postorder
-from bilevel_sym.functions import sigmoid, softplus
-from bilevel_sym.parsing import FUNCTIONS, check_name, grammar, parse_expression
-from bilevel_sym.parsing.guarded import BUDGET
-from bilevel_sym.text import to_text
+from bilevel_sym.graph.expressions import postorder
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.problem.parsing import FUNCTIONS, check_name, grammar, parse_expression
+from bilevel_sym.problem.parsing.guarded import BUDGET
+from bilevel_sym.problem.text import to_text
 
 ROOT = Path(__file__).resolve().parent.parent
 x, y, z, x1, y1, gamma = SYMBOLS.values()
@@ -315,7 +315,7 @@ def test_the_watch_hears_what_is_executed(report: dict[str, Any]) -> None:
 def test_the_budget_is_what_stops_slow_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "+".join(f"abs(x**2 - {k}*y)" for k in range(30))
     assert parse(text)
-    monkeypatch.setattr("bilevel_sym.parsing.guarded.BUDGET", BUDGET / 100)
+    monkeypatch.setattr("bilevel_sym.problem.parsing.guarded.BUDGET", BUDGET / 100)
     assert "too expensive" in refusal(text).what
 
 

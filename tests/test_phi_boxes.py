@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bilevel_sym import BilevelProblem, MinimaxProblem, evaluate, zoo
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.tape.elementary import ARB
-from bilevel_sym.tape.graph import Graph
-from bilevel_sym.tape.program import build
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.elementary import ARB
+from bilevel_sym.graph.nodes import Graph
+from bilevel_sym.graph.program import build
 from bilevel_sym.typing import Floats
 from verify.enclosures.affine import Affine, AffineProgram
 from verify.enclosures.interval_matrix import Matrices
@@ -213,7 +213,7 @@ def test_affine_forms_contain_what_they_compute(seed: int, size: float) -> None:
 
 
 def _at(program: Any, point: Floats) -> Floats:
-    from bilevel_sym.tape.boxes import IntervalProgram
+    from bilevel_sym.arithmetic.boxes import IntervalProgram
 
     session = IntervalProgram(program, intervals.PROVED).session(1)
     session.put(0, point[None], point[None])

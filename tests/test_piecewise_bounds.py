@@ -15,16 +15,16 @@ import sympy as sp
 from flint import arb
 
 from bilevel_sym import BilevelProblem, Box, Constants, evaluate
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.pieces.contact import LIMIT, contact
+from bilevel_sym.arithmetic.pieces.patterns import PARTS
+from bilevel_sym.arithmetic.pieces.seams import find_seams
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.tape.contact import LIMIT, contact
-from bilevel_sym.tape.convert import from_sympy
-from bilevel_sym.tape.graph import Graph
-from bilevel_sym.tape.patterns import PARTS
-from bilevel_sym.tape.seams import find_seams
-from verify.phi_smoothness import smoothness
-from verify.regularity import constants
-from verify.stationary import stationary_points
+from bilevel_sym.graph.convert import from_sympy
+from bilevel_sym.graph.nodes import Graph
+from verify.points.stationary import stationary_points
+from verify.regularity.certified import constants
+from verify.regularity.phi_smoothness import smoothness
 
 x, y, z = sp.symbols("x y z", real=True)
 BOX = {"x": (-1, 1), "y": (-2, 2)}

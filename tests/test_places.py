@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import verify
 from bilevel_sym import BilevelProblem, zoo
 from verify.enclosures.y_coverage import coverage
-from verify.places import WHOLE_X, placed
+from verify.places import INSIDE, WHOLE_X, placed
 from verify.study import study_of
 from verify.verdict import judged
 
@@ -24,7 +24,7 @@ LEAVING = BilevelProblem(
 PLANE = BilevelProblem("x1*y", "(y - x1 - x2)**2/2", "x1 x2", "y", box={"x1": (0, 1), "x2": (0, 1), "y": (0, 1)})
 
 
-PHI = "verify.statements.derivatives"
+PHI = INSIDE
 
 
 @pytest.mark.parametrize(

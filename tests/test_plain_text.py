@@ -16,8 +16,8 @@ from hypothesis import given
 from bilevel_sym import BilevelProblem, Descent, Exact, solve
 from bilevel_sym.cli import main
 from bilevel_sym.errors import BilevelError, InvalidProblem, visible
-from bilevel_sym.plain_text import as_html, as_markdown, as_title, check_title, named
-from verify.report import Report
+from bilevel_sym.system.plain_text import as_html, as_markdown, as_title, check_title, named
+from verify.reporting import Report
 from verify.verdict import judged
 
 ROOT = Path(__file__).resolve().parent.parent

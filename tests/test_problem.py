@@ -17,8 +17,8 @@ from hypothesis import given
 
 from bilevel_sym import BilevelProblem, Box, MinimaxProblem, StochasticProblem, softplus, zoo
 from bilevel_sym.errors import BilevelError, InvalidArgument, InvalidProblem, UnsafeExpression
-from bilevel_sym.exact import rational
-from bilevel_sym.expressions import symbols_in
+from bilevel_sym.graph.exact import rational
+from bilevel_sym.graph.expressions import symbols_in
 
 x, x1, x2, y, y1 = sp.symbols("x x1 x2 y y1")
 G = y**2 / 2 - x * y

@@ -16,9 +16,9 @@ from hypothesis import given
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
-from bilevel_sym.parsing import parse_expression
-from bilevel_sym.problem_file import ProblemFile, positions, problem_toml, read_problem, reading, writing
-from bilevel_sym.problem_file.reading import parse_problem
+from bilevel_sym.problem.file import ProblemFile, positions, problem_toml, read_problem, reading, writing
+from bilevel_sym.problem.file.reading import parse_problem
+from bilevel_sym.problem.parsing import parse_expression
 
 R = sp.Rational
 START = 'x = ["x1", "x2"]\ny = "y1"\n'
@@ -222,7 +222,7 @@ def test_the_error_of_a_formula_stands_at_its_place_in_the_file(case: str, ends:
 
 def test_where_the_place_is_unknown_the_place_in_the_text_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = parse(START + 'f = "1 + q"\ng = "y1"')
-    monkeypatch.setattr("bilevel_sym.problem_file.fields.string_offsets", lambda *_: None)
+    monkeypatch.setattr("bilevel_sym.problem.file.fields.string_offsets", lambda *_: None)
     assert "(toy.toml, in the text of f, line 1, column 5)" in str(place(fields, "f"))
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bilevel_sym import progress
-from bilevel_sym.progress import Meter
+from bilevel_sym.system import progress
+from bilevel_sym.system.progress import Meter
 
 TICK = 0.001
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from documentation import ROOT, broken_links, fenced
-from test_architecture import LAYERS, VERIFY_LAYERS
+from test_architecture import ROOMS, VERIFY_ROOMS
 
 import verify
 from bilevel_sym import zoo
@@ -43,7 +43,7 @@ TEXTS: dict[str, str] = reference.texts()
 def public_names() -> set[str]:
     found = set()
     for home in (*PUBLIC, *SUBMODULES):
-        module = importlib.import_module(home)
+        module = reference.module_of(home)
         for name in module.__all__:
             if isinstance(getattr(module, name), ModuleType):
                 assert f"{home}.{name}" in SUBMODULES, f"{home}.{name} is public, but has no page"
@@ -156,11 +156,11 @@ def rooms(table: str) -> list[str]:
 def test_the_guide_lists_every_room_in_its_order() -> None:
     guide = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     computing, judging = re.findall(r"^\| room \| holds \|\n(?:\|.*\n)+", guide, re.M)
-    assert rooms(computing) == LAYERS
-    assert rooms(judging) == VERIFY_LAYERS
+    assert rooms(computing) == list(ROOMS)
+    assert rooms(judging) == list(VERIFY_ROOMS)
     (drawing,) = re.findall(r"^┌─ the command line(?:.*\n)+?```", guide, re.M)
     drawn = {name for line in drawing.splitlines() for name in re.findall(r"[a-z_]+", line[2:47]) if line[0] == "│"}
-    assert drawn <= {*LAYERS, *VERIFY_LAYERS}
+    assert drawn <= {*ROOMS, *VERIFY_ROOMS}
 
 
 def test_the_changelog_counts_what_there_is() -> None:
@@ -181,7 +181,7 @@ def test_the_changelog_counts_what_there_is() -> None:
 def test_docstrings_become_markdown() -> None:
     text = "Of ``x`` and ``Box``: y* < 1.\n\nPaper: Lemma 2.8 [lem:descent]\nAssumes: much,\nand more.\n\n>>> Box([0], [1])\nBox\n"
     box = reference.places()["bilevel_sym.Box"]
-    assert reference.markdown(text, "here", "bilevel_sym.box") == (
+    assert reference.markdown(text, "here", "bilevel_sym.problem.box") == (
         f"Of `x` and [`Box`]({box}): y\\* \\< 1.\n\n**Paper:** Lemma 2.8 [lem:descent]\n\n**Assumes:** much,\nand more.\n\n"
         "```pycon\n>>> from bilevel_sym import Box\n>>> Box([0], [1])\nBox\n```"
     )

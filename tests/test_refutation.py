@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -14,42 +13,31 @@ import pytest
 import sympy as sp
 import test_tape
 from flint import arb
-from test_architecture import LAYERS, violations
 from test_arithmetics import check_case
 from test_kernels import closed_form_agrees
 from test_solvers import least_p_value, noise_of_a_run, quadratic, rational_aid
 from test_tape import ARITHMETICS, BLOCKS, GRAMMAR, POINTS, grammar_case
 
-from bilevel_sym import (
-    AID,
-    BilevelProblem,
-    Descent,
-    Perturbed,
-    derive,
-    derive_generic,
-    evaluate,
-    formulas,
-    hypergradient,
-    implicit,
-    linear_system,
-    solve,
-    zoo,
-)
-from bilevel_sym.ball import Ball
+from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, derive, derive_generic, evaluate, solve, zoo
+from bilevel_sym.arithmetic import balls, intervals
+from bilevel_sym.arithmetic.arrays import ArraySession
+from bilevel_sym.arithmetic.ball import Ball
+from bilevel_sym.estimators import hypergradient, linear_system
+from bilevel_sym.graph import autodiff
+from bilevel_sym.implicit import second_order as implicit
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.plotting.values import on_grid
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Team
 from bilevel_sym.solvers.noise import uniform_in_ball
-from bilevel_sym.tape import autodiff, balls, intervals
-from bilevel_sym.tape.arrays import ArraySession
-from bilevel_sym.tape.model import Model
-from bilevel_sym.textbook import Equation
+from bilevel_sym.symbolic import formulas
+from bilevel_sym.symbolic.textbook import Equation
 from verify import check_hypergradient, gallery
 from verify.gallery.showcases import coupled
+from verify.papers.huang_saddle.trajectory import bounds
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import References
-from verify.testkit.trajectory import bounds
 
 x1, x2, y = sp.symbols("x1 x2 y")
 
@@ -384,37 +372,6 @@ def test_a_planted_defect_in_the_solvers_is_seen(
 ) -> None:
     monkeypatch.setattr(where, name, defect)
     assert not check()
-
-
-# ---- imports ---------------------------------------------------------------------------------------------
-
-
-def fake_package(root: Path, room: str, line: str) -> Path:
-    package = root / "bilevel_sym"
-    package.mkdir()
-    for layer in LAYERS:
-        (package / f"{layer}.py").write_text("")
-    (package / f"{room}.py").write_text(line)
-    return root
-
-
-@pytest.mark.parametrize(
-    ("room", "line"),
-    [
-        ("errors", "from bilevel_sym.problem import BilevelProblem"),
-        ("problem", "import verify"),
-        ("blocks", "def f():\n    from bilevel_sym.derivation import derive"),
-        ("paper", "import sympy"),
-        ("parsing", "import numpy as np"),
-        ("tidy", "from bilevel_sym import cli"),
-    ],
-)
-def test_a_planted_backward_import_is_caught(tmp_path: Path, room: str, line: str) -> None:
-    assert violations(fake_package(tmp_path, room, line))
-
-
-def test_a_forward_import_is_not(tmp_path: Path) -> None:
-    assert violations(fake_package(tmp_path, "problem", "import sympy\nfrom bilevel_sym.box import Box")) == []
 
 
 # ---------------------------------------------------------------------- the test kit

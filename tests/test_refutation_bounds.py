@@ -10,14 +10,15 @@ import sympy as sp
 import test_soundness as soundness
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.tape import crossing, intervals
-from bilevel_sym.tape.contact import LIMIT
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import Split
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.pieces import crossing
+from bilevel_sym.arithmetic.pieces.contact import LIMIT
+from bilevel_sym.arithmetic.pieces.patterns import Split
+from bilevel_sym.implicit.model import Model
 from verify.enclosures import ridges
 from verify.enclosures.affine import AffineSession
-from verify.expression_bounds import bounds
-from verify.regularity import constants
+from verify.regularity.certified import constants
+from verify.regularity.expression_bounds import bounds
 
 x, y = sp.symbols("x y", real=True)
 

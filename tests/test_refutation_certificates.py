@@ -22,7 +22,7 @@ import pytest
 import verify
 from bilevel_sym import BilevelProblem, evaluate
 from verify.certificates import recheck as program
-from verify.stationary import search
+from verify.points.stationary import search
 
 BOX = {"x": (-1, "3/2"), "y": (-1, "1/2")}
 WIDE = {"x": (-3, "5/2"), "y": (-2, 2)}

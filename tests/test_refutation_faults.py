@@ -15,17 +15,20 @@ import numpy as np
 import pytest
 
 import verify
-from bilevel_sym import hypergradient, implicit, linear_system, zoo
+from bilevel_sym import zoo
+from bilevel_sym.estimators import hypergradient, linear_system
+from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.solvers import ineon, noise, perturbed, stocbio
 from bilevel_sym.solvers.algorithm import Move
 from bilevel_sym.solvers.local_minimum import LocalMinimum
-from verify import phi_smoothness, stationary
 from verify.bracket import Bracket
-from verify.measures import rates
-from verify.measures.derivatives_at import Derivatives
-from verify.measures.plain import engines
+from verify.papers.huang_saddle.claims import hypergradient_error
+from verify.papers.huang_saddle.measures import rates
+from verify.papers.huang_saddle.measures.second_writing.plain import engines
+from verify.points import stationary
+from verify.points.derivatives_at import Derivatives
 from verify.registry import NotApplicable
-from verify.statements import hypergradient_error
+from verify.regularity import phi_smoothness
 from verify.verdict import CheckResult, Verdict
 
 Patch = pytest.MonkeyPatch
@@ -211,7 +214,7 @@ def test_a_planted_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
 
 @pytest.mark.skipif("compiled" not in engines(), reason="wants numba")
 def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
-    from bilevel_sym.tape.compiled_loop import CompiledLoop
+    from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop
 
     true = CompiledLoop.advance
 

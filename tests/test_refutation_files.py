@@ -12,11 +12,12 @@ import pytest
 from full_disk import files_of_at_most
 from test_checkpoint import SETTINGS, bits, solved
 
-from bilevel_sym import writing
 from bilevel_sym.errors import CannotWrite
-from bilevel_sym.solvers import Team, compiled, loop, noise, stocbio
+from bilevel_sym.solvers import Team, loop, noise, stocbio
+from bilevel_sym.solvers.compiled import run as compiled
 from bilevel_sym.solvers.recording import Ledger
-from bilevel_sym.writing import write
+from bilevel_sym.system import writing
+from bilevel_sym.system.writing import write
 
 # which part forgets, which of its arrays (or all), in which run, after how many steps
 PLANTS: dict[str, tuple[Any, str | None, str, int]] = {

@@ -14,7 +14,7 @@ from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
 from verify.testkit.inquiry import Inquiry
-from verify.testkit.sweep import Sweep
+from verify.testkit.knobs.sweep import Sweep
 from verify.verdict import Verdict
 
 Change = Callable[[pytest.MonkeyPatch], None]

@@ -12,14 +12,15 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import Constants, MinimaxConstants, zoo
-from bilevel_sym.schedules.batches import Term, batch_sizes, concentration, tensor_concentration
-from verify.measures import stocbio_bounds
-from verify.measures.batch_moments import Estimator
-from verify.referee import concentration as lemmas
-from verify.referee import errata, readings, steps
-from verify.referee import stochastic as moments
-from verify.referee.right import found_right
-from verify.statements import corollaries, stochastic
+from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_sizes, concentration, tensor_concentration
+from verify.papers.huang_saddle.claims import corollaries
+from verify.papers.huang_saddle.claims.stochastic import moments as stochastic
+from verify.papers.huang_saddle.errata import concentration as lemmas
+from verify.papers.huang_saddle.errata import errata, readings, steps
+from verify.papers.huang_saddle.errata import stochastic as moments
+from verify.papers.huang_saddle.errata.right import found_right
+from verify.papers.huang_saddle.measures.stochastic import stocbio_bounds
+from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator
 from verify.study import study_of
 from verify.verdict import Verdict
 

@@ -17,14 +17,15 @@ from test_refutation_verifier import everywhere, fields, forget, result_of
 
 import verify
 from bilevel_sym import BilevelProblem, Constants, MinimaxProblem, zoo
-from bilevel_sym.constants import Variant
-from bilevel_sym.schedules import aid, escape, gdmax, inner, stochastic
-from bilevel_sym.solvers import compiled, noise
-from verify.measures import saddles, visiting
-from verify.measures.conditions import Condition, worst_of_each_part
+from bilevel_sym.solvers import noise
+from bilevel_sym.solvers.compiled import run as compiled
+from bilevel_sym.theories.huang_saddle.schedules import aid, escape, gdmax, inner, stochastic
+from bilevel_sym.theories.statement import Variant
+from verify.papers.huang_saddle.claims import escape as escape_claims
+from verify.papers.huang_saddle.claims import theorems
+from verify.papers.huang_saddle.measures import saddles, visiting
+from verify.papers.huang_saddle.measures.conditions import Condition, worst_of_each_part
 from verify.registry import Claim
-from verify.statements import escape as escape_claims
-from verify.statements import theorems
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
 
@@ -335,7 +336,7 @@ def test_a_fault_in_a_schedule_is_a_fault_of_its_corollary(
 
 def test_a_term_too_many_changes_an_order(monkeypatch: Patch) -> None:
     """The formula of L_phi that the order of K is proved from is the code that ships."""
-    from verify.measures import growth
+    from verify.papers.huang_saddle.measures import growth
 
     assert growth.aid_sizes()["K"].order.kappa == 3
     symbols: Any = growth._SYMBOLS

@@ -27,27 +27,30 @@ from bilevel_sym import (
     MinimaxConstants,
     MinimaxProblem,
     StochasticProblem,
-    hypergradient,
-    implicit,
-    linear_system,
     zoo,
 )
-from bilevel_sym.constants import Variant
+from bilevel_sym.arithmetic.arrays import ArraySession
 from bilevel_sym.errors import CertificateFailure
+from bilevel_sym.estimators import hypergradient, linear_system
+from bilevel_sym.estimators.oracle import SYSTEM
+from bilevel_sym.graph import autodiff
+from bilevel_sym.implicit import second_order as implicit
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.oracle import SYSTEM
-from bilevel_sym.schedules import aid, escape, gdmax, inner, stochastic
-from bilevel_sym.schedules.batches import concentration, gradient_terms, hessian_terms
-from bilevel_sym.solvers import Perturbed, StocBiO, compiled, ineon
-from bilevel_sym.tape import autodiff
-from bilevel_sym.tape.arrays import ArraySession
-from bilevel_sym.tape.model import Model
-from verify import regularity, statements
+from bilevel_sym.solvers import Perturbed, StocBiO, ineon
+from bilevel_sym.solvers.compiled import run as compiled
+from bilevel_sym.theories.huang_saddle.schedules import aid, escape, gdmax, inner, stochastic
+from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, gradient_terms, hessian_terms
+from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
-from verify.measures import derivative_checks, minimax_sites, rates, samples, stocbio_bounds, visiting
+from verify.papers.huang_saddle import claims as statements
+from verify.papers.huang_saddle.claims import escape as escape_claims
+from verify.papers.huang_saddle.claims import neon, tube
+from verify.papers.huang_saddle.measures import minimax_sites, rates, visiting
+from verify.papers.huang_saddle.measures.derivatives import derivative_checks
+from verify.papers.huang_saddle.measures.stochastic import samples, stocbio_bounds
 from verify.points import balls
-from verify.statements import escape as escape_claims
-from verify.statements import neon, tube
+from verify.regularity import certified as regularity
 from verify.statistics import runs_needed
 from verify.verdict import CheckResult, Verdict
 
@@ -526,7 +529,9 @@ def test_the_table_is_long_enough_and_covers_every_family() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     families = {item.check.__module__ for item in verify.claims() if item.label in {case.label for case in CASES}}
     # these have no bound that could be made false; faults in what they check are planted in test_refutation_faults
-    elsewhere = {f"verify.statements.{name}" for name in ("algorithms", "estimators", "formulas", "routes")}
+    elsewhere = {
+        f"verify.papers.huang_saddle.claims.{name}" for name in ("algorithms", "estimators", "formulas", "routes")
+    }
     assert families | elsewhere == {module.__name__ for module in statements.FAMILIES}
 
 

@@ -27,7 +27,7 @@ from bilevel_sym.errors import (
 from bilevel_sym.typing import Floats
 from verify.certificates.proof import recheck
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.regularity import BLOCKS, CertifiedConstants, Reading, constants, instances
+from verify.regularity.certified import BLOCKS, CertifiedConstants, Reading, constants, instances
 
 NAMES = ("mu", "ell", "rho", "nu", "M")
 EXACT = [name for name in zoo.names() if zoo.get(name).constants is not None]

@@ -18,16 +18,22 @@ import sympy as sp
 from hypothesis import example, given, settings
 
 from bilevel_sym import BilevelProblem, solve
-from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.hypergradient import AID, GDmax
-from bilevel_sym.schedules import ScheduleWarning, ineon, perturbed_aid, perturbed_gdmax, stocbio
-from bilevel_sym.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms, term_delta
-from bilevel_sym.schedules.escape import NEON, PERTURBED, Count, Pace, smallest_iota
-from bilevel_sym.schedules.goal import Goal, Smoothness
-from bilevel_sym.schedules.inner import least_steps
-from bilevel_sym.schedules.stochastic import stocbio_steps
+from bilevel_sym.estimators.hypergradient import AID, GDmax
 from bilevel_sym.solvers import Descent, INeon, Perturbed, StocBiO
+from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
+from bilevel_sym.theories.huang_saddle.schedules import ScheduleWarning, ineon, perturbed_aid, perturbed_gdmax, stocbio
+from bilevel_sym.theories.huang_saddle.schedules.batches import (
+    Term,
+    batch_sizes,
+    gradient_terms,
+    hessian_terms,
+    term_delta,
+)
+from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Count, Pace, smallest_iota
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
+from bilevel_sym.theories.huang_saddle.schedules.inner import least_steps
+from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
 
 EASY = Constants(mu=1, ell=2, rho=1, nu=1, M=1, sigma=1)
 MINIMAX = MinimaxConstants(mu=1, ell=2, rho=1, M_x=1)

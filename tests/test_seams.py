@@ -15,20 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, compile_kernels, zoo
+from bilevel_sym.arithmetic.pieces import crossing
+from bilevel_sym.arithmetic.pieces.composition import composed
+from bilevel_sym.arithmetic.pieces.contact import LIMIT, contact, has_poles
+from bilevel_sym.arithmetic.pieces.crossing import Parallels
+from bilevel_sym.arithmetic.pieces.patterns import PARTS, needed_by, order_needed
+from bilevel_sym.arithmetic.pieces.polynomials import is_zero
+from bilevel_sym.arithmetic.pieces.seams import find_seams
+from bilevel_sym.arithmetic.pieces.signs import sign_of
 from bilevel_sym.errors import KernelError
+from bilevel_sym.graph.convert import from_sympy, to_sympy
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.tape import crossing
-from bilevel_sym.tape.composition import composed
-from bilevel_sym.tape.contact import LIMIT, contact, has_poles
-from bilevel_sym.tape.convert import from_sympy, to_sympy
-from bilevel_sym.tape.crossing import Parallels
-from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph
-from bilevel_sym.tape.patterns import PARTS, needed_by, order_needed
-from bilevel_sym.tape.polynomials import is_zero
-from bilevel_sym.tape.seams import find_seams
-from bilevel_sym.tape.signs import sign_of
-from verify.phi_smoothness import smoothness
-from verify.regularity import constants
+from verify.regularity.certified import constants
+from verify.regularity.phi_smoothness import smoothness
 
 X = sp.symbols("x0:6", real=True)
 x, y = X[0], X[1]

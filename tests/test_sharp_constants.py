@@ -16,8 +16,8 @@ from hypothesis import given
 import verify
 from bilevel_sym import BilevelProblem, Constants, MinimaxConstants, MinimaxProblem, schedules, zoo
 from bilevel_sym.errors import InvalidArgument
-from verify.measures import norm_calculus
-from verify.measures.norm_calculus import derived, follows
+from verify.papers.huang_saddle.measures.derivatives import norm_calculus
+from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived, follows
 from verify.verdict import CheckResult, Verdict
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10), max_value=10)

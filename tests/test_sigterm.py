@@ -45,14 +45,14 @@ sys.exit(main())
 
 # each command, and a module that it imports when it begins to work
 COMMANDS = {
-    "derive": ("bilevel_sym.derivation", "zoo:scalar"),
-    "solve": ("bilevel_sym.solve_job", "zoo:scalar"),
+    "derive": ("bilevel_sym.symbolic.derivation", "zoo:scalar"),
+    "solve": ("bilevel_sym.cli.solve_job", "zoo:scalar"),
     "verify": ("verify.runner", "zoo:scalar"),
-    "certify": ("bilevel_sym.certificate", "zoo:scalar", "--at", "x=1"),
-    "recheck": ("bilevel_sym.saved_certificate", "nothing.json"),
+    "certify": ("bilevel_sym.certify.certificate", "zoo:scalar", "--at", "x=1"),
+    "recheck": ("bilevel_sym.certify.saved_certificate", "nothing.json"),
     "zoo": ("bilevel_sym.zoo", "scalar"),
-    "errata": ("verify.referee",),
-    "reproduce": ("bilevel_sym.experiments", "figure1"),
+    "errata": ("verify.papers.huang_saddle.errata",),
+    "reproduce": ("bilevel_sym.theories.huang_saddle.experiments", "figure1"),
     "compile": ("bilevel_sym.kernels.compilation",),
 }
 

@@ -17,7 +17,7 @@ import verify
 from benchmarks.sizes import example
 from bilevel_sym import BilevelProblem, Constants, Descent, Exact, solve, zoo
 from bilevel_sym.errors import InvalidArgument, TooLarge
-from bilevel_sym.memory import bytes_of, largest, parts, require, shown
+from bilevel_sym.system.memory import bytes_of, largest, parts, require, shown
 from verify.enclosures.block_size import require_size
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import BASE, PhiMemory

@@ -16,7 +16,7 @@ from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm, _symmetric_norm, cubic_norms
 from verify.enclosures.tensor_norm import worst_directions
-from verify.phi_smoothness import Smoothness, smoothness
+from verify.regularity.phi_smoothness import Smoothness, smoothness
 
 EFFORT = 0.3
 

@@ -39,21 +39,21 @@ from bilevel_sym import (
     Status,
     StocBiO,
     compile_kernels,
-    hypergradient,
     sigmoid,
     softplus,
     solve,
     zoo,
 )
-from bilevel_sym.constants import Constants, MinimaxConstants
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument, InvalidProblem, KernelError
-from bilevel_sym.hypergradient import Estimator
+from bilevel_sym.estimators import hypergradient
+from bilevel_sym.estimators.hypergradient import Estimator
+from bilevel_sym.implicit.lower_level import solve_lower_level
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.kernels.tape_engine import TapeEngine
-from bilevel_sym.lower_level import solve_lower_level
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.solvers.noise import seeds_for, uniform_in_ball
-from bilevel_sym.tape.model import Model
+from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
 from bilevel_sym.typing import Floats
 
 Rows = list[list[Fraction]]
@@ -892,7 +892,7 @@ def test_perturbed_aid_escapes_with_the_theorems_parameters_and_probability(
     d: int, kappa: int, delta: float, shift: float
 ) -> None:
     """At a point with |grad Phi| <= eps and lambda_min <= -sqrt(rho_phi eps), from 2000 seeds."""
-    schedules = pytest.importorskip("bilevel_sym.schedules")
+    schedules = pytest.importorskip("bilevel_sym.theories.huang_saddle.schedules")
     p, constants = rotated_waves(d, kappa)
     eps = 0.99 / float(constants.rho_phi())
     schedule = without_warnings(lambda: schedules.perturbed_aid(constants, eps=eps, delta=delta, d=d, gap=1e-6))
@@ -909,7 +909,7 @@ def test_perturbed_aid_escapes_with_the_theorems_parameters_and_probability(
 @pytest.mark.parametrize("kappa", [1, 2])
 def test_perturbed_gdmax_escapes_with_the_theorems_parameters_and_probability(d: int, delta: float, kappa: int) -> None:
     """f = cos x1 + ... + x^T y/2 - y^T diag(1, kappa, ...) y/2: lambda_min = -1 + 1/4 = -3/4 at 0."""
-    schedules = pytest.importorskip("bilevel_sym.schedules")
+    schedules = pytest.importorskip("bilevel_sym.theories.huang_saddle.schedules")
     x, y = sp.symbols(f"x1:{d + 1}", real=True), sp.symbols(f"y1:{d + 1}", real=True)
     f = sp.cos(x[0]) - 1 + sp.Add(*(1 - sp.cos(xi) for xi in x[1:]))
     f += sp.Add(
@@ -926,7 +926,7 @@ def test_perturbed_gdmax_escapes_with_the_theorems_parameters_and_probability(d:
 
 def test_without_a_perturbation_nothing_escapes() -> None:
     """The control of the two tests above: descent stays at the saddle, and a quarter of T_escape is too short."""
-    schedules = pytest.importorskip("bilevel_sym.schedules")
+    schedules = pytest.importorskip("bilevel_sym.theories.huang_saddle.schedules")
     p, constants = rotated_waves(2, 1)
     schedule = without_warnings(
         lambda: schedules.perturbed_aid(constants, eps=0.99 / float(constants.rho_phi()), delta=0.1, d=2, gap=1e-6)

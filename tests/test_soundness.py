@@ -20,11 +20,11 @@ from flint import arb, fmpq
 from hypothesis import settings
 
 from bilevel_sym import BilevelProblem, Box
+from bilevel_sym.arithmetic import balls, intervals
+from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.arithmetic.scalars import BALLS, ScalarProgram
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.tape import balls, intervals
-from bilevel_sym.tape.boxes import IntervalProgram
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.scalars import BALLS, ScalarProgram
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 from verify.enclosures.affine import AffineProgram
 from verify.enclosures.interval_matrix import Matrices, neumann_bound

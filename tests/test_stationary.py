@@ -15,18 +15,18 @@ from helpers import FEW, random_problem
 from hypothesis import given, settings
 
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.tape.balls import precision
 from verify.bracket import Bracket
-from verify.phi_smoothness import smoothness
 from verify.points.balls import _System, eigenvalue_balls, refine
 from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.exact import exact_point, inertia, simplest
 from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
-from verify.report import Report
+from verify.points.stationary import clusters, search, stationary_points
+from verify.regularity.phi_smoothness import smoothness
+from verify.reporting import Report
 from verify.runner import run
-from verify.stationary import clusters, search, stationary_points
 
 EASY = [
     "scalar", "saddle,d=1", "saddle", "implicit_cubic", "lphi_witness", "quadratic", "quadratic,d=3,n=2,seed=4",
@@ -167,7 +167,7 @@ def test_a_point_on_the_border_counts_and_one_outside_does_not(
 
 
 def test_a_point_where_boxes_are_cut_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import verify.stationary as module
+    import verify.points.stationary as module
 
     monkeypatch.setattr(module, "CUT", 0.5)  # the points at 0 are then corners of four boxes
     monkeypatch.setattr(module._Search, "_from_starts", lambda self: None)
@@ -439,7 +439,7 @@ def test_kinds_from_signs() -> None:
 
 def test_brackets_of_balls_are_outward() -> None:
     with precision(200):
-        from bilevel_sym.ball import Ball
+        from bilevel_sym.arithmetic.ball import Ball
 
         for value in (arb(1) / 3, arb(-2) / 7, arb(1, 1e-30), arb(0)):
             bracket = bracket_of(Ball(value))

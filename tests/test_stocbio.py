@@ -25,14 +25,14 @@ from bilevel_sym import (
     Status,
     StocBiO,
     StochasticProblem,
-    batches,
     neumann_batch_sizes,
     solve,
     zoo,
 )
-from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.oracle import in_lanes
+from bilevel_sym.estimators import batches
+from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
+from bilevel_sym.estimators.oracle import in_lanes
 from bilevel_sym.typing import Floats
 
 STREAMS = [np.random.default_rng(0)]

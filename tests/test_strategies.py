@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 import verify
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, evaluate, softplus
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.text import to_text
+from bilevel_sym.problem.text import to_text
+from verify.regularity.certified import instances
 from verify.strategies import (
     DEGENERATE,
     Recipe,
@@ -126,7 +127,7 @@ def test_points_reach_corners_middle_and_zero() -> None:
 def test_the_eigenvalues_of_g_yy_lie_between_the_constants(recipe: Recipe, seed: int) -> None:
     rng, radii = np.random.default_rng(seed), np.array(recipe.radii, dtype=float)
     z = rng.uniform(-1, 1, (20, recipe.d + recipe.n)) * radii
-    for instance in verify.regularity.instances(recipe.problem):
+    for instance in instances(recipe.problem):
         blocks = instance.kernels.g_yy(z[:, : recipe.d], z[:, recipe.d :])
         eigenvalues = np.linalg.eigvalsh(blocks)
         slack = 1e-13 * float(recipe.constants.ell)

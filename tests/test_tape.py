@@ -17,16 +17,16 @@ from helpers import FEW
 from hypothesis import assume, example, given
 
 from bilevel_sym import BilevelProblem, sigmoid, softplus
-from bilevel_sym.calculus import derivative
+from bilevel_sym.arithmetic.arrays import ArrayProgram
+from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.arithmetic.scalars import BALLS, DIGITS, Arithmetic, ScalarProgram
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.expressions import substitute
-from bilevel_sym.tape.arrays import ArrayProgram
-from bilevel_sym.tape.boxes import IntervalProgram
-from bilevel_sym.tape.convert import from_sympy, to_sympy
-from bilevel_sym.tape.graph import Graph
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.program import Program, Step, build
-from bilevel_sym.tape.scalars import BALLS, DIGITS, Arithmetic, ScalarProgram
+from bilevel_sym.graph.convert import from_sympy, to_sympy
+from bilevel_sym.graph.expressions import substitute
+from bilevel_sym.graph.nodes import Graph
+from bilevel_sym.graph.program import Program, Step, build
+from bilevel_sym.implicit.model import Model
+from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.typing import Floats
 
 Rationals = Sequence[sp.Rational]
@@ -65,7 +65,7 @@ def array_run(
     encode: Any = None
     if compiled:
         pytest.importorskip("numba")
-        from bilevel_sym.tape.compiled import Encoded
+        from bilevel_sym.arithmetic.compiled.instructions import Encoded
 
         encode = Encoded
     session = ArrayProgram(program, encode).session(lanes)

@@ -19,8 +19,8 @@ from bilevel_sym import BilevelProblem, derive, zoo
 from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import References, references
-from verify.testkit.suspects.hessian import hessian_suspects
-from verify.testkit.suspects.hessian_terms import CURVATURE, PARTS, hessian_at, hessian_terms
+from verify.testkit.suspects.hessian.terms import CURVATURE, PARTS, hessian_at, hessian_terms
+from verify.testkit.suspects.hessian.whole import hessian_suspects
 
 EQUAL: Mapping[str, float] = {}
 

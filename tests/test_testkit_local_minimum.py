@@ -15,7 +15,7 @@ from hypothesis import given
 
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, evaluate, solve, zoo
 from bilevel_sym.errors import InvalidArgument
-from verify.classification import classify
+from verify.points.classification import classify
 from verify.testkit.local_minimum import check_local_minimum
 from verify.verdict import Verdict
 

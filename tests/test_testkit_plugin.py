@@ -17,7 +17,7 @@ import pytest
 import verify
 from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import InvalidArgument
-from verify.report import Report
+from verify.reporting import Report
 from verify.strategies import DEGENERATE
 from verify.testkit.assertion import assert_ok
 from verify.testkit.problem_cases import GeneratedCase, ZooCase, generated_cases, zoo_cases
@@ -402,7 +402,7 @@ def test_loading_the_plugin_costs_nothing() -> None:
         text=True,
         check=True,
     )
-    assert {"numpy", "sympy", "bilevel_sym.problem", "hypothesis", "verify"}.isdisjoint(done.stdout.split())
+    assert {"numpy", "sympy", "bilevel_sym.problem.problem", "hypothesis", "verify"}.isdisjoint(done.stdout.split())
     assert hasattr(sys.modules.get(module) or __import__(module, fromlist=["_"]), "pytest_generate_tests")
 
 

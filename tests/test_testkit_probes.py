@@ -20,9 +20,9 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.typing import Floats
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import STEPS, Candidate
-from verify.testkit.convergence import convergence
+from verify.testkit.knobs.convergence import convergence
+from verify.testkit.knobs.sweep import Convergence
 from verify.testkit.reference import Quantity, References, references
-from verify.testkit.sweep import Convergence
 from verify.testkit.taylor import taylor_test
 
 Function = Callable[..., Any]

@@ -26,14 +26,14 @@ from bilevel_sym import (
     zoo,
 )  # fmt: skip
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import StochasticProblem
-from bilevel_sym.solution import Solution
+from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.solvers import StocBiO
-from verify.phi_smoothness import smoothness
-from verify.regularity import constants as certified_constants
-from verify.report import Report
-from verify.testkit.trajectory import truth as trajectory_truth
-from verify.testkit.trajectory.check import check_trajectory
+from bilevel_sym.solvers.solution import Solution
+from verify.papers.huang_saddle.trajectory import truth as trajectory_truth
+from verify.papers.huang_saddle.trajectory.check import check_trajectory
+from verify.regularity.certified import constants as certified_constants
+from verify.regularity.phi_smoothness import smoothness
+from verify.reporting import Report
 from verify.verdict import CheckResult, Verdict
 
 FINITE, ESTIMATES, STEP, TEST, BALL, DESCENT = (

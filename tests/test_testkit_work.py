@@ -16,11 +16,11 @@ from bilevel_sym import AID, BilevelProblem, budget, zoo
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.typing import Floats
 from verify import gallery
+from verify.papers.huang_saddle.trajectory.check import check_trajectory
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
 from verify.testkit.local_minimum import check_local_minimum
 from verify.testkit.result import CandidateCheck
-from verify.testkit.trajectory.check import check_trajectory
 from verify.verdict import Verdict
 
 Function = Callable[..., Any]

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, zoo
-from bilevel_sym.ties import EQUAL, coarse, first_largest, first_smallest, in_order
+from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, first_smallest, in_order
 from verify import check_local_minimum
 from verify.bracket import Bracket
-from verify.measures.cases import Case, tightest
-from verify.measures.runs import compared
+from verify.papers.huang_saddle.measures.runs import compared
+from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.study import study_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,8 +105,8 @@ def test_the_direction_of_an_eigenvector_has_a_sign_by_rule() -> None:
 
 # what is chosen here is shown, or judged: by the rule. What is compared below is counts, flags or fits of one search.
 SHOWN = (
-    "bilevel_sym/solve_job.py",
-    "verify/classification.py",
+    "bilevel_sym/cli/solve_job.py",
+    "verify/points/classification.py",
     "verify/statements",
     "verify/measures",
     "verify/testkit",
@@ -145,8 +145,8 @@ def test_a_planted_choice_by_last_bits_is_caught(tmp_path: Path) -> None:
         if path.suffix:
             path.write_text("", encoding="utf-8")
     (tmp_path / "verify/statements/planted.py").write_text("worst = int(np.nanargmax(values))\n", encoding="utf-8")
-    (tmp_path / "verify/classification.py").write_text("k = values.argmin()\n", encoding="utf-8")
+    (tmp_path / "verify/points/classification.py").write_text("k = values.argmin()\n", encoding="utf-8")
     assert [line.split(":")[0] for line in choices(tmp_path)] == [
-        "verify/classification.py",
+        "verify/points/classification.py",
         "verify/statements/planted.py",
     ]

@@ -14,7 +14,7 @@ import pytest
 import bilevel_sym
 import verify
 from bilevel_sym.errors import BilevelError, ForeignPackage
-from bilevel_sym.verifier import MARK, intruder, verifier
+from bilevel_sym.system.verifier import MARK, intruder, verifier
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = "raise SystemExit('the local file was run')\n"
@@ -136,11 +136,11 @@ def test_hypothesis_costs_nothing_of_ours(site: Path) -> None:
     code = "import sys, hypothesis.strategies; print(*sys.modules)"
     loaded = run("-c", code, where=site, path=[ROOT, site]).stdout.split()
     assert "bilevel_sym.hypothesis_plugin" in loaded
-    assert {"sympy", "numpy", "verify", "bilevel_sym.problem"}.isdisjoint(loaded)
+    assert {"sympy", "numpy", "verify", "bilevel_sym.problem.problem"}.isdisjoint(loaded)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["hypothesis", "bilevel_sym.problem"])
+@pytest.mark.parametrize("first", ["hypothesis", "bilevel_sym.problem.problem"])
 def test_problems_are_drawn_whichever_comes_first(site: Path, first: str) -> None:
     code = f"import {first}, hypothesis.strategies as st; from bilevel_sym import MinimaxProblem as M; from hypothesis import find\n"
     code += "print(type(find(st.from_type(M), lambda problem: True)).__name__)"

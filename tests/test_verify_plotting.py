@@ -15,10 +15,10 @@ from bilevel_sym import AID, ITD, BilevelProblem, Constants, Descent, Exact, GDm
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS
 from verify.bracket import Bracket
+from verify.papers.huang_saddle.trajectory.bounds import error_bounds
+from verify.papers.huang_saddle.trajectory.record import record_of
+from verify.papers.huang_saddle.trajectory.truth import truth_of
 from verify.plotting import plot_error, plot_looseness, plot_tightness
-from verify.testkit.trajectory.bounds import error_bounds
-from verify.testkit.trajectory.record import record_of
-from verify.testkit.trajectory.truth import truth_of
 from verify.verdict import CheckResult, inconclusive, judged, not_applicable
 
 pytest.importorskip("matplotlib")

@@ -24,10 +24,11 @@ from full_disk import files_of_at_most
 from hypothesis import HealthCheck, given, settings
 
 import verify
-from bilevel_sym import BilevelProblem, Descent, Exact, Solution, evaluate, solve, writing
+from bilevel_sym import BilevelProblem, Descent, Exact, Solution, evaluate, solve
+from bilevel_sym.cli.solve_job import write_solution
 from bilevel_sym.errors import BilevelError, CannotWrite, visible
-from bilevel_sym.solve_job import write_solution
-from bilevel_sym.writing import check_target, csv_lines, make_folder, write, write_together
+from bilevel_sym.system import writing
+from bilevel_sym.system.writing import check_target, csv_lines, make_folder, write, write_together
 from verify.study import study_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,7 +113,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, name: str) -> None:
 
 def test_a_small_tmpfs_that_is_full(tmp_path: Path) -> None:
     code = (
-        "import sys, errno\nfrom pathlib import Path\nfrom bilevel_sym.writing import write\n"
+        "import sys, errno\nfrom pathlib import Path\nfrom bilevel_sym.system.writing import write\n"
         "from bilevel_sym.errors import CannotWrite\npath = Path(sys.argv[1]) / 'run.csv'\nwrite(path, 'old')\n"
         "try:\n    write(path, 'n' * 1_000_000)\nexcept CannotWrite as error:\n"
         "    print(error.errno == errno.ENOSPC, 'the disk is full' in str(error), path.read_text(),\n"
@@ -306,7 +307,7 @@ def test_streams_are_written_directly(tmp_path: Path) -> None:
 
 def test_standard_output_is_written_on_where_it_stands(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom bilevel_sym.writing import write\n"
+        "import sys\nfrom bilevel_sym.system.writing import write\n"
         "print('before', flush=True)\nwrite('/dev/stdout', 'written\\n')\nprint('after')\n"
     )
     with (tmp_path / "out").open("wb") as out:
@@ -347,7 +348,7 @@ def test_eight_threads_save_to_one_path(tmp_path: Path) -> None:
 FOREVER = """
 import sys
 from itertools import cycle
-from bilevel_sym.writing import write
+from bilevel_sym.system.writing import write
 print("begun", flush=True)
 for letter in cycle("ab"):
     write(sys.argv[1], (letter * 65536 for _ in range(16)))

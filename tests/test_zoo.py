@@ -25,7 +25,7 @@ from mpmath import mp
 
 from bilevel_sym import zoo
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.zoo.data import spread
 from bilevel_sym.zoo.entry import Entry
 from bilevel_sym.zoo.example import Example

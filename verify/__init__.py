@@ -13,7 +13,7 @@ VIOLATED
 
 import lazy_loader as _lazy
 
-__distribution__ = "bilevel-sym"  # by this line ``bilevel_sym.verifier`` knows that it is ours
+__distribution__ = "bilevel-sym"  # by this line ``bilevel_sym.system.verifier`` knows that it is ours
 
 # imported when first asked for, as __init__.pyi lists them
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,22 +1,22 @@
 from . import gallery, plotting, strategies
 from .bracket import Bracket
 from .certificates.proof import Rechecked, recheck
-from .classification import Classification, classify
 from .erratum import Erratum
-from .expression_bounds import Bounds, bounds
-from .phi_smoothness import Smoothness, smoothness
-from .referee import errata
+from .papers.huang_saddle.trajectory.check import check_trajectory
+from .points.classification import Classification, classify
+from .points.stationary import StationaryPoint, StationaryPoints, stationary_points
 from .registry import Claim, NotApplicable, claim
-from .regularity import CertifiedConstants, constants
-from .report import Report
+from .regularity.certified import CertifiedConstants, constants
+from .regularity.expression_bounds import Bounds, bounds
+from .regularity.phi_smoothness import Smoothness, smoothness
+from .reporting import Report
 from .runner import claims, run
-from .stationary import StationaryPoint, StationaryPoints, stationary_points
 from .study import Study, study_of
 from .testkit.assertion import assert_ok
 from .testkit.checks import check_hessian, check_hypergradient, check_lower_solution
 from .testkit.local_minimum import check_local_minimum
 from .testkit.result import CandidateCheck
-from .testkit.trajectory.check import check_trajectory
+from .theory import Theory, errata, theories
 from .verdict import CheckResult, Verdict, judged
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "StationaryPoint",
     "StationaryPoints",
     "Study",
+    "Theory",
     "Verdict",
     "assert_ok",
     "bounds",
@@ -57,4 +58,5 @@ __all__ = [
     "stationary_points",
     "strategies",
     "study_of",
+    "theories",
 ]

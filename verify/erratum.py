@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bilevel_sym import paper
+from bilevel_sym import theories
+from bilevel_sym.theories.statement import Statement, cite
 from verify.verdict import CheckResult, Evidence, Verdict
 
 __all__ = ["Erratum", "Form", "Severity", "erratum"]
@@ -26,7 +27,7 @@ class Erratum:
     ``holds(form)`` computes the witness with one form in the place of the other; ``check`` gives it both. ``modelled``
     says that the print has words, the lines of an algorithm or an order O(), for which a function of ours stands.
 
-    >>> from verify.referee import errata
+    >>> from verify.papers.huang_saddle.errata import errata
     >>> first = errata()[0]
     >>> first.labels[0], str(first.check().verdict)
     ('phi-hessian', 'HOLDS')
@@ -81,8 +82,15 @@ def erratum(
     severity: Severity = "wrong",
     evidence: Evidence = "proved",
     modelled: bool = False,
+    statements: Mapping[str, Statement] | None = None,
 ) -> Callable[[Callable[[Form], bool]], Erratum]:
-    """Make a test of a form an erratum; ``verify.referee`` collects them by their type.
+    """Make a test of a form an erratum; a theory collects them by their type.
+
+    - ``labels``: the statements that are wrong in print, looked up in ``statements`` (by default in all papers).
+    - ``printed``, ``corrected``: each form in words and as a function; the test is passed the function.
+    - ``witness``, ``why``: on what the printed form fails, and the reason.
+    - ``severity``, ``evidence``: how bad it is, and what the test rests on.
+    - ``modelled``: the print has words for which a function of ours stands.
 
     >>> @erratum("lem:descent", printed=("x + x", lambda x: x + x), corrected=("x x", lambda x: x * x),
     ...          witness="x = 3", why="a square is meant")
@@ -92,7 +100,7 @@ def erratum(
     the printed form fails on the witness, the corrected one holds: x = 3
     """
     for label in labels:
-        paper.cite(label)
+        cite(label, theories.statements() if statements is None else statements)
 
     def make(holds: Callable[[Form], bool]) -> Erratum:
         return Erratum(

@@ -7,60 +7,37 @@ says: it is INCONCLUSIVE, with the part that was left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict
 
-__all__ = ["ALL_Y", "WHOLE_X", "placed"]
+__all__ = ["ALL_Y", "INSIDE", "WHOLE_X", "placed"]
 
 WHOLE_X = "the whole box in x"
 ALL_Y = "all (x, y) of "  # followed by the name of a box: y* plays no part
-INSIDE = "the box"
+INSIDE = "the box"  # its constants are held against Phi, y* or estimates of them
 TOUCHED = 0.1  # of the box in x: pieces at its ends, which are not cut any further
 
-# what a family of statements is judged over, where its results do not say; see ``verify.statements``
-FAMILIES: Mapping[str, str] = MappingProxyType(
-    {
-        "identities": "all x and y",
-        "routes": "points of the box in x",
-        "formulas": "all constants",
-        "estimators": "points of the box in x",
-        "algorithms": "runs from the box in x",
-        "minimax": "points of the box in x",
-        "definitions": ALL_Y + "the box",
-        "tube": "the box in x",
-        "corollaries": "all constants",
-        "theorems": "the constants of the box",
-        "escape": WHOLE_X,
-        "neon": WHOLE_X,
-        "stochastic": ALL_Y + "the box",
-    }
-)
-# in all others the constants of the box are held against Phi, y* or estimates of them
 
-
-def placed(study: Study, module: str, result: CheckResult) -> CheckResult:
+def placed(study: Study, region: str, result: CheckResult) -> CheckResult:
     """The result with its region; INCONCLUSIVE where it holds of a part of x alone, and that is not all.
+
+    ``region`` is what the claim's family is judged over, where its results do not say (``REGION`` of its module).
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.study import study_of
     >>> from verify.verdict import judged
     >>> leaving = BilevelProblem("exp(y)", "(y - 10*x)**2/2", "x", "y", box={"x": (-1, 1), "y": (-1, 0)})
     >>> seen = judged("grad-Lipschitz", 100.0, 200.0, evidence="sampled", message="m")
-    >>> limited = placed(study_of(leaving), "verify.statements.derivatives", seen)
+    >>> limited = placed(study_of(leaving), INSIDE, seen)
     >>> print(limited.verdict, limited.region)
     INCONCLUSIVE the box, where y* stays in it
     >>> print(limited.message)
     y* leaves the box in y for x in [-1, -0.1000977] and [0.0004882812, 1]: nothing is said there; elsewhere it holds: m
     """
-    family = module.rpartition(".")[2] if module.startswith("verify.statements.") else ""
-    known = FAMILIES.get(family, INSIDE)
-    result = result if result.region else replace(result, region=known)
-    about_phi = family not in FAMILIES and module.startswith("verify.statements.")
-    if not about_phi or _speaks_of_all_x(result):
+    result = result if result.region else replace(result, region=region or INSIDE)
+    if region != INSIDE or _speaks_of_all_x(result):
         return result
     if not study.left_out:
         return replace(result, region=result.region + _open(study.undecided))

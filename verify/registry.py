@@ -1,15 +1,16 @@
-"""@claim("lem:descent"): one function a statement. A module of ``verify.statements`` holds one family of them."""
+"""@claim("lem:descent"): one function per statement. A module of a paper's ``claims`` holds a family."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from bilevel_sym import paper
+from bilevel_sym import theories
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.theories.statement import Statement, cite
 from verify.places import placed
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, not_applicable
@@ -30,7 +31,9 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, or a user's own, that can be checked; made by ``claim``.
+    """A statement of a paper, or a user's own, that can be checked; made by ``claim``.
+
+    ``citation`` is kind and number of the statement in its paper, or that it is a user's own.
 
     >>> from verify.runner import claims
     >>> {item.label: item for item in claims()}["grad-Lipschitz"].title
@@ -40,6 +43,7 @@ class Claim:
     label: str
     check: Check
     kinds: tuple[Kind, ...]
+    citation: str
     also: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -52,11 +56,6 @@ class Claim:
     def title(self) -> str:
         """The first line of the function's docstring."""
         return (inspect.getdoc(self.check) or "").partition("\n")[0].rstrip(".")
-
-    @property
-    def citation(self) -> str:
-        """Kind and number of the statement in the paper, or that it is a user's own."""
-        return paper.cite(self.label)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -78,7 +77,12 @@ class Claim:
         except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
             beyond = f"its numbers are too large or too small for float64 ({error})"
             found.append(inconclusive(self.label, beyond, variant=study.variant))
-        return [placed(study, self.check.__module__, result) for result in found]
+        return [placed(study, self._region, result) for result in found]
+
+    @property
+    def _region(self) -> str:
+        """What the module of the function says that its claims speak of."""
+        return str(getattr(inspect.getmodule(self.check), "REGION", ""))
 
     def _found(self, study: Study) -> Iterable[CheckResult]:
         """What the function returns, one by one: what it said before it gave up stays said."""
@@ -92,15 +96,23 @@ class Claim:
 
 
 def claim(
-    label: str, *, kinds: tuple[Kind, ...] = ("bilevel", "minimax", "stochastic"), also: tuple[str, ...] = ()
+    label: str,
+    *,
+    kinds: tuple[Kind, ...] = ("bilevel", "minimax", "stochastic"),
+    also: tuple[str, ...] = (),
+    statements: Mapping[str, Statement] | None = None,
 ) -> Callable[[Check], Claim]:
     """Make a function a claim about the statement with this label.
 
     The function takes a ``Study`` and returns one result or several (``judged``). It may raise ``NotApplicable``; any
     error of the toolkit becomes INCONCLUSIVE with its message. A stochastic problem is studied through its mean unless
-    the claim asks for the data. ``label`` is one of the paper's, or begins with "own:" for a statement of your own;
-    ``kinds`` are the kinds of problem that it speaks of, ``also`` the labels of formulas that it checks on the way.
-    ``run(problem, claims=[your_claim])`` judges it; those in ``verify.statements`` are taken without being named.
+    the claim asks for the data. A module of claims may say in ``REGION`` what they speak of (``verify.places``).
+    ``run(problem, claims=[your_claim])`` judges it; those of a paper's folder are taken without being named.
+
+    - ``label``: one of a paper's, or begins with "own:" for a statement of your own.
+    - ``kinds``: the kinds of problem that it speaks of.
+    - ``also``: the labels of formulas that it checks on the way.
+    - ``statements``: where labels are looked up; by default in all papers of ``bilevel_sym.theories``.
 
     >>> from verify import judged, run
     >>> from bilevel_sym import zoo
@@ -114,6 +126,6 @@ def claim(
     >>> print(run(zoo.get("scalar").problem, claims=[never_above_one]).results[0].verdict)
     VIOLATED
     """
-    for known in (label, *also):
-        paper.cite(known)
-    return lambda check: Claim(label, check, kinds, also)
+    known = theories.statements() if statements is None else statements
+    citation, *_ = (cite(item, known) for item in (label, *also))
+    return lambda check: Claim(label, check, kinds, citation, also)

@@ -6,53 +6,41 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import lru_cache
 from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from bilevel_sym.box import Box
+from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.budget import Effort, Stopwatch
-from bilevel_sym.constants import Variant
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.memory import Memory
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.progress import Meter
-from verify import statements
+from bilevel_sym.system.memory import Memory
+from bilevel_sym.system.progress import Meter
+from bilevel_sym.theories.statement import Variant
 from verify.registry import Claim
-from verify.report import Report
+from verify.reporting import Report
 from verify.study import Study, seed_of, study_of
+from verify.theory import Theory, registered, theory_of
 from verify.verdict import CheckResult, Verdict, inconclusive
 
 __all__ = ["claims", "run"]
 
 
-@lru_cache(1)
-def _registry() -> tuple[Claim, ...]:
-    found = [
-        item
-        for module in statements.FAMILIES
-        for item in vars(module).values()
-        if isinstance(item, Claim) and item.check.__module__ == module.__name__
-    ]
-    return tuple(found)
-
-
-def claims() -> list[Claim]:
-    """The registered claims, each with its label and title, in the order in which ``run`` takes them.
+def claims(theory: str | Theory | None = None) -> list[Claim]:
+    """The registered claims of a theory, each with its label and title, in the order in which ``run`` takes them.
 
     >>> [item.label for item in claims()][:3]
     ['phi-grad', 'eq:opt-deri1', 'eq:bilevel-grad']
     """
-    return list(_registry())
+    return list(theory_of(theory).claims)
 
 
 def run(
     problem: BilevelProblem,
     *,
     claims: Iterable[str | Claim] | Claim | None = None,
+    theory: str | Theory | None = None,
     box: Box | None = None,
     rng: np.random.Generator | int | None = None,
     effort: Effort = "default",
@@ -61,22 +49,28 @@ def run(
     memory: Memory = "2GB",
     progress: bool = False,
 ) -> Report:
-    """A verdict on each statement of the theory for this problem, over its box (or the one given).
+    """A verdict on each statement of a theory for this problem, over its box (or the one given).
 
-    ``claims`` are labels, or claims that you wrote (``verify.claim``); by default all registered ones are taken, and
-    those that do not apply say why. ``rng`` is a seed or a generator. ``effort`` is "quick", "default" (about half a
-    minute on an ordinary core), "thorough", or a multiple of the default. The same problem, seed and effort give the
-    same report on every machine, a slow or busy one too. ``seconds`` is a limit for people in a hurry: what it cuts is
-    INCONCLUSIVE, and says so. ``variant`` says which form of the formulas is judged: "corrected", as "printed", or
-    "sharp", the best that is proved. Interrupted from the keyboard, it returns what it has. What does not fit
-    ``memory`` ("2GB", "500 MB" or bytes) is not begun: claims that rest on it are INCONCLUSIVE, and name the size.
+    The same problem, seed and effort give the same report on every machine, a slow or busy one too. Interrupted from
+    the keyboard, it returns what it has.
+
+    - ``claims``: labels, of any theory, or claims that you wrote (``verify.claim``); by default all of the theory, and
+      those that do not apply say why.
+    - ``theory``: one of ``verify.theories()``, or a ``Theory``; by default the first.
+    - ``rng``: a seed or a generator.
+    - ``effort``: "quick", "default" (about half a minute on an ordinary core), "thorough", or a multiple of it.
+    - ``seconds``: a limit for people in a hurry; what it cuts is INCONCLUSIVE, and says so.
+    - ``variant``: the form of the formulas that is judged: "corrected", as "printed", or "sharp", the best that is
+      proved.
+    - ``memory``: "2GB", "500 MB" or bytes; what does not fit is not begun: claims that rest on it are INCONCLUSIVE, and
+      name the size.
 
     >>> from bilevel_sym import zoo
     >>> report = run(zoo.get("scalar").problem, claims=["eq:bilevel-grad"], rng=0)
     >>> [(result.label, str(result.verdict), result.evidence) for result in report.results]
     [('eq:bilevel-grad', 'HOLDS', 'proved')]
     """
-    chosen, watch = _chosen(claims), Stopwatch()
+    chosen, watch = _chosen(claims, theory_of(theory)), Stopwatch()
     results: list[CheckResult] = []
     left, interrupted = chosen, False
     with Meter("verifying", shown=progress) as meter:
@@ -150,15 +144,16 @@ def _noticed_interrupts() -> Iterator[Event]:
             signal.signal(number, answer)
 
 
-def _chosen(labels: Iterable[str | Claim] | Claim | None) -> tuple[Claim, ...]:
+def _chosen(labels: Iterable[str | Claim] | Claim | None, theory: Theory) -> tuple[Claim, ...]:
     if labels is None:
-        return _registry()
+        return theory.claims
     if isinstance(labels, (str, Claim)):
         labels = [labels]
     if not isinstance(labels, Iterable):
         raise InvalidArgument(f"claims={labels!r:.40}", hint="labels, such as ['lem:descent'], or None for all")
-    known = {label: item for item in _registry() for label in item.also}
-    known |= {item.label: item for item in _registry()}  # what a claim is about comes before what it touches
+    all_claims = (*registered(), *theory.claims)  # the theory that was asked for comes last: its labels count
+    known = {label: item for item in all_claims for label in item.also}
+    known |= {item.label: item for item in all_claims}  # what a claim is about comes before what it touches
     return tuple(dict.fromkeys(item if isinstance(item, Claim) else _registered(item, known) for item in labels))
 
 

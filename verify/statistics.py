@@ -15,9 +15,9 @@ from typing import Literal
 
 from flint import arb, fmpq
 
-from bilevel_sym.constants import Variant
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.tape.balls import precision
+from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Verdict
 

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from bilevel_sym.box import Box
+from bilevel_sym import BilevelProblem, Box, Kernels
 from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
-from bilevel_sym.constants import Variant
 from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
-from bilevel_sym.kernels import Kernels
-from bilevel_sym.memory import DEFAULT, Memory, bytes_of
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
+from bilevel_sym.theories.statement import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.readiness import compile_first
 
 if TYPE_CHECKING:
     from verify.enclosures.y_coverage import Coverage
-    from verify.phi_smoothness import Smoothness
-    from verify.regularity import CertifiedConstants, Reading
-    from verify.stationary import StationaryPoints
+    from verify.points.stationary import StationaryPoints
+    from verify.regularity.certified import CertifiedConstants
+    from verify.regularity.phi_smoothness import Smoothness
 
 __all__ = ["Study", "seed_of", "study_of"]
 
@@ -73,7 +71,7 @@ class Study:
 
     def constants_over(self, box: Box, share: float, *, reading: Reading = "block") -> CertifiedConstants:
         """Certified constants over a box, with a share of the effort that they take by default."""
-        from verify.regularity import constants
+        from verify.regularity.certified import constants
 
         return self._whole(
             constants(
@@ -83,7 +81,7 @@ class Study:
 
     def smoothness_over(self, box: Box, share: float) -> Smoothness:
         """Certified smoothness over a box, with a share of the effort that it takes by default."""
-        from verify.phi_smoothness import smoothness
+        from verify.regularity.phi_smoothness import smoothness
 
         return self._whole(
             smoothness(self.exact, box, effort=share * self.effort, seconds=self.deadline, memory=self.memory)
@@ -182,7 +180,7 @@ class Study:
 
     @cached_property
     def _stationary(self) -> StationaryPoints | BilevelError:
-        from verify.stationary import search
+        from verify.points.stationary import search
 
         effort = SHARES["stationary"] * self.effort
         return _kept(

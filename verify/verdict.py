@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.constants import Variant
+from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
 
 __all__ = ["CheckResult", "Evidence", "Verdict", "by_definition", "inconclusive", "judged", "not_applicable"]

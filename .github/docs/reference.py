@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import enum
 import functools
-import importlib
 import inspect
 import re
 import sys
@@ -26,7 +25,7 @@ import sympy as sp
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
 
-from reference_pages import PAGES, TYPES, Page, anchors, is_ours, places, public_name, resolve  # noqa: E402
+from reference_pages import PAGES, TYPES, Page, anchors, is_ours, module_of, places, public_name, resolve  # noqa: E402
 from reference_text import (  # noqa: E402
     code,
     data_docstring,
@@ -130,7 +129,7 @@ def entry_lines(dotted: str) -> Iterator[str]:
 
 def page_text(page: Page) -> str:
     """One page."""
-    module = importlib.import_module(page.module)
+    module = module_of(page.module)
     head = [f"# {page.title}\n", "[All names](README.md)\n"]
     if not page.names:
         head.append(markdown(docstring(module), page.module, page.module) + "\n")

@@ -25,7 +25,7 @@ class Page:
     @property
     def entries(self) -> list[str]:
         """The dotted names on the page."""
-        chosen = self.names or tuple(importlib.import_module(self.module).__all__)
+        chosen = self.names or tuple(module_of(self.module).__all__)
         return [*(f"{self.module}.{name}" for name in chosen), *self.more]
 
 
@@ -63,9 +63,9 @@ PAGES = (
     Page("verify-plotting", "Plots of verdicts", "verify.plotting"),
     Page("extending", "What extensions are built on", "bilevel_sym.solvers", (
         "Algorithm", "EstimatedRun", "Team", "Move"), (
-        "bilevel_sym.hypergradient.Estimator", "bilevel_sym.hypergradient.ImplicitEstimator",
-        "bilevel_sym.hypergradient.Estimate", "bilevel_sym.linear_system.Solved", "bilevel_sym.zoo.entry.entry",
-        "bilevel_sym.zoo.example.exact_constants", "verify.erratum.erratum")),
+        "bilevel_sym.estimators.hypergradient.Estimator", "bilevel_sym.estimators.hypergradient.ImplicitEstimator",
+        "bilevel_sym.estimators.hypergradient.Estimate", "bilevel_sym.estimators.linear_system.Solved",
+        "bilevel_sym.zoo.entry.entry", "bilevel_sym.zoo.example.exact_constants", "verify.erratum.erratum")),
 )  # fmt: skip
 
 TYPES = MappingProxyType({
@@ -86,7 +86,15 @@ TYPES = MappingProxyType({
 def resolve(dotted: str) -> Any:
     """The object of a dotted name."""
     module, _, name = dotted.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    return getattr(module_of(module), name)
+
+
+def module_of(dotted: str) -> Any:
+    """The module of a dotted name; one that a package shows as its own may live elsewhere."""
+    try:
+        return importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        return resolve(dotted)
 
 
 def anchors(headings: list[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import typing
 from types import ModuleType
 from typing import Any
 
-from reference_pages import PACKAGES, TYPES, is_ours, links, places, public_name, resolve
+from reference_pages import PACKAGES, TYPES, is_ours, links, module_of, places, public_name, resolve
 
 WIDTH = 100  # of a signature, before it is broken into lines
 KEYWORDS = "Paper|Assumes|Deviation|Reference|Needs|Cause"
@@ -29,7 +29,7 @@ def docstring(value: Any) -> str:
 
 @functools.cache
 def _tree(module: str) -> ast.Module:
-    return ast.parse(inspect.getsource(importlib.import_module(module)))
+    return ast.parse(inspect.getsource(module_of(module)))
 
 
 def defined(module: str, name: str) -> tuple[str, ast.expr | ast.ClassDef, str] | None:
@@ -103,7 +103,7 @@ def missing_imports(text: str, module: str) -> list[tuple[str, str]]:
     bound |= {a.asname or a.name for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
     bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     used = {n.id for n in nodes if isinstance(n, ast.Name)} - bound - set(vars(builtins))
-    space = vars(importlib.import_module(module))
+    space = vars(module_of(module))
     return [_import_of(name, space) for name in used if name in space]
 
 
@@ -112,6 +112,7 @@ def _import_of(name: str, space: dict[str, Any]) -> tuple[str, str]:
     if isinstance(value, ModuleType):
         return "", value.__name__ if value.__name__ == name else f"{value.__name__} as {name}"
     public = (d.rpartition(".")[0] for d in places() if d.rpartition(".")[2] == name and resolve(d) is value)
+    public = (module_of(home).__name__ for home in public)  # where it lives that a package shows as its own
     home = next(public, getattr(value, "__module__", None) or str(space["__name__"]))
     package = importlib.import_module(home.partition(".")[0])
     return package.__name__ if getattr(package, name, None) is value else home, name
@@ -126,7 +127,7 @@ def _froms(lines: str) -> list[tuple[str, str]]:
 
 
 def _public(home: str, name: str) -> tuple[str, str]:
-    value = getattr(importlib.import_module(home), name)
+    value = getattr(module_of(home), name)
     return (home, name) if isinstance(value, ModuleType) else _import_of(name, {name: value, "__name__": home})
 
 

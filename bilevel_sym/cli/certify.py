@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     point = as_point(options.at, "--at")
     with screen.meter("certifying"):
-        from bilevel_sym.certificate import evaluate
+        from bilevel_sym.certify.certificate import evaluate
 
         problem = load_problem(options.problem)
         check_names(point, problem, "--at")

@@ -15,9 +15,12 @@ def show_coverage(options: argparse.Namespace, screen: Screen) -> int:
     if options.claims is not None or options.variant != "corrected":
         options.parser.error("--coverage takes a PROBLEM and --format, and nothing else")
     with screen.meter("computing the ledger") as meter:
-        from bilevel_sym.verifier import verifier
+        from bilevel_sym.system.verifier import verifier
 
-        coverage = verifier("coverage")
+        theory = verifier("theory").theory_of(options.theory)
+        coverage = theory.coverage
+        if coverage is None:
+            options.parser.error(f"{theory.name} has no ledger of its statements")
         problems = None if options.problem is None else [load_problem(options.problem)]
         judged = list(
             coverage.judge(

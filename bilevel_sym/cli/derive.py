@@ -20,8 +20,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("deriving"):
-        from bilevel_sym.derivation import derive
-        from bilevel_sym.display import latex_summary, text_lines
+        from bilevel_sym.symbolic.derivation import derive
+        from bilevel_sym.symbolic.display import latex_summary, text_lines
 
         derivation = derive(load_problem(options.problem))
         if options.format == "text":

@@ -24,20 +24,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("checking the errata") as meter:
-        from bilevel_sym.verifier import verifier
+        from bilevel_sym.system.verifier import verifier
 
-        referee = verifier("referee")
+        theory = verifier("theory").theory_of()
         if options.format == "json":
-            return _as_json(screen, referee.errata())
+            return _as_json(screen, theory.errata)
         stand: list[bool] = []
-        total = len(referee.errata())
+        total = len(theory.errata)
 
         def seen(result: Any) -> None:
             stand.append(result.verdict == "HOLDS")
             meter.at(len(stand), f", {len(stand)} of {total}")
 
         plain = options.format == "markdown"
-        screen.show_all(referee.errata_table(options.format, width=min(100, screen.width), seen=seen), plain=plain)
+        screen.show_all(theory.errata_page(options.format, width=min(100, screen.width), seen=seen), plain=plain)
     return 0 if all(stand) else 1
 
 

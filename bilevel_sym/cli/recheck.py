@@ -19,8 +19,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("proving"):
         # the command line stands above both packages
-        from bilevel_sym.saved_certificate import problem_text
-        from bilevel_sym.verifier import verifier
+        from bilevel_sym.certify.saved_certificate import problem_text
+        from bilevel_sym.system.verifier import verifier
 
         program, prove = verifier("certificates.recheck"), verifier("certificates.proof").proved
         mine = None if options.problem is None else problem_text(load_problem(options.problem))

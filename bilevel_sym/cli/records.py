@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bilevel_sym.ball import Ball
-    from bilevel_sym.certificate import PointCertificate
-    from bilevel_sym.derivation import Derivation
+    from bilevel_sym.arithmetic.ball import Ball
+    from bilevel_sym.certify.certificate import PointCertificate
+    from bilevel_sym.symbolic.derivation import Derivation
     from bilevel_sym.zoo import Example
     from verify.erratum import Erratum
 
@@ -43,8 +43,8 @@ def derivation_record(derivation: Derivation) -> Record:
 
 def _written_out(derivation: Derivation) -> Record:
     """Null for what is too large to be written; the auxiliaries hold for every size."""
-    from bilevel_sym.display import written_out
     from bilevel_sym.errors import NoClosedForm
+    from bilevel_sym.symbolic.display import written_out
 
     texts: Record = dict.fromkeys(("phi", "grad_phi", "hess_phi", "terms"))
     try:
@@ -167,17 +167,18 @@ def _plain(parameters: Any) -> Record:
 def erratum_record(entry: Erratum) -> Record:
     """An erratum with its verdict, computed anew.
 
-    >>> from verify.referee import errata
+    >>> from verify.papers.huang_saddle.errata import errata
     >>> erratum_record(errata()[0])["verdict"]
     'HOLDS'
     """
-    from bilevel_sym import paper
+    from bilevel_sym.system.verifier import verifier
 
+    cite = verifier("theory").cite
     result = entry.check()
     names = ("name", "printed", "corrected", "witness", "why", "severity", "modelled", "evidence")
     return {
         "labels": list(entry.labels),
-        "citations": [paper.cite(label) for label in entry.labels],
+        "citations": [cite(label) for label in entry.labels],
         **{name: getattr(entry, name) for name in names},
         "verdict": str(result.verdict),
         "message": result.message,

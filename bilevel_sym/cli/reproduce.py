@@ -20,7 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
-    from bilevel_sym.experiments import reproduce
+    from bilevel_sym.theories.huang_saddle.experiments import reproduce
 
     # an experiment has a meter of its own: one line of progress is enough
     screen.show_all(reproduce(options.figure, Path(options.out), progress=screen.progress))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from bilevel_sym.cli.colour import has_colour, is_terminal, painted
 from bilevel_sym.errors import BilevelError, visible
-from bilevel_sym.progress import Meter
+from bilevel_sym.system.progress import Meter
 
 __all__ = ["OutputFailed", "Screen", "tell", "tell_interrupted"]
 

@@ -9,7 +9,7 @@ from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts
 from bilevel_sym.cli.parser import parse
 from bilevel_sym.cli.screen import Screen, tell, tell_interrupted
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.plain_text import named
+from bilevel_sym.system.plain_text import named
 
 __all__ = ["run"]
 

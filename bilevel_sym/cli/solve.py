@@ -48,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else as_point(options.x0, "--x0")
-    from bilevel_sym.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
+    from bilevel_sym.cli.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
 
     check_output(options.out, options.checkpoint)
     with screen.meter("reading"):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from bilevel_sym.budget import EFFORTS
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
-from bilevel_sym.memory import bytes_of
-from bilevel_sym.plain_text import named
+from bilevel_sym.system.memory import bytes_of
+from bilevel_sym.system.plain_text import named
 
 if TYPE_CHECKING:
-    from bilevel_sym.problem import BilevelProblem
+    from bilevel_sym.problem.problem import BilevelProblem
 
 __all__ = ["as_point", "check_names", "effort", "load_problem", "memory", "one_of", "positive", "whole"]
 
@@ -151,7 +151,7 @@ def load_problem(text: str) -> BilevelProblem:
         from bilevel_sym import zoo
 
         return zoo.parse(text[4:]).problem
-    from bilevel_sym.problem import BilevelProblem
+    from bilevel_sym.problem.problem import BilevelProblem
 
     path = Path(text)
     try:

@@ -14,13 +14,14 @@ __all__ = ["COMMAND"]
 
 NOTES = f"""{PROBLEM}
 A verdict is HOLDS, VIOLATED, or with its reason INCONCLUSIVE or NOT_APPLICABLE.
-LABEL is one of the paper, such as lem:descent or grad-Lipschitz.
+LABEL is one of a paper, such as lem:descent or grad-Lipschitz.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("problem", metavar="PROBLEM", nargs="?", help="with a box; see below (with --coverage it may be left out)")
+    add("--theory", metavar="NAME", help="whose statements (default: the first of verify.theories())")
     add("--claims", metavar="LABEL,...", type=_labels, help="only these statements (default: all that apply)")
     add(
         "--variant", metavar="VARIANT", type=one_of("corrected", "printed", "sharp"), default="corrected",
@@ -51,13 +52,13 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         options.parser.error("the following arguments are required: PROBLEM")
     with screen.meter("reading"):
         # the command line stands above both packages; nothing else in this one knows the verifier
-        from bilevel_sym.verifier import verifier
+        from bilevel_sym.system.verifier import verifier
 
         run = verifier("runner").run
         problem = load_problem(options.problem)
     report = run(
-        problem, claims=options.claims, rng=options.seed, effort=options.effort, seconds=options.seconds,
-        variant=options.variant, memory=options.memory, progress=screen.progress,
+        problem, claims=options.claims, theory=options.theory, rng=options.seed, effort=options.effort,
+        seconds=options.seconds, variant=options.variant, memory=options.memory, progress=screen.progress,
     )  # fmt: skip
     if options.format == "text":
         screen.show(report.to_text(width=screen.width))
@@ -73,10 +74,11 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 COMMAND = Command(
     name="verify",
-    summary="a verdict on each statement of the theory, over the problem's box",
+    summary="a verdict on each statement of a theory, over the problem's box",
     examples=(
         ("bilevel-sym verify zoo:saddle --claims lem:descent,grad-Lipschitz", "two statements"),
         ("bilevel-sym verify toy.toml --effort quick", "all of them, with a tenth of the work"),
+        ("bilevel-sym verify zoo:saddle --theory ji2021", "the statements of another paper"),
         ("bilevel-sym verify zoo:lphi_witness --variant printed", "a printed bound that fails"),
         ("bilevel-sym verify --coverage", "every statement of the paper, and what computes it"),
     ),

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bilevel_sym.arithmetic.linear_algebra import all_finite
 from bilevel_sym.errors import KernelError
-from bilevel_sym.frames import check_labels
-from bilevel_sym.linear_algebra import all_finite
+from bilevel_sym.system.frames import check_labels
 from bilevel_sym.typing import Floats
 
 __all__ = ["Shape", "joined", "member_of", "of_the_batch"]

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.engine import Engine
+from bilevel_sym.implicit.engine import Engine
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
-from bilevel_sym.notice import tell_once
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.model import Model
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.system.notice import tell_once
 
 __all__ = ["Backend", "choose_engine", "choose_steady_engine"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.budget import Stopwatch
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 
 __all__ = ["cache_folder", "compile_all", "is_compiled", "make_ready"]
 
@@ -57,9 +57,9 @@ def compile_all() -> None:
 
     >>> compile_all()
     """
+    from bilevel_sym.arithmetic.compiled.vectors import WIDTH
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
-    from bilevel_sym.tape.compiled_loop import CompiledLoop, LoopState, Rule
-    from bilevel_sym.tape.vectors import WIDTH
+    from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Rule
 
     model = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").tape
     engine = CompiledEngine(model)
@@ -79,7 +79,7 @@ def cache_folder() -> Path | None:
     >>> folder is None or folder.is_absolute()
     True
     """
-    from bilevel_sym.tape.cache import folder_of
+    from bilevel_sym.arithmetic.compiled.cache import folder_of
 
     function, _ = next(_entrances())
     return folder_of(function)
@@ -87,11 +87,13 @@ def cache_folder() -> Path | None:
 
 def _entrances() -> Iterator[tuple[Any, int]]:
     """What Python calls, and for how many kinds of tables it is compiled."""
-    from bilevel_sym.tape import interpreter, lanes, single, trajectories
+    from bilevel_sym.arithmetic.compiled import interpreter, single
+    from bilevel_sym.implicit import lanes, one_point
+    from bilevel_sym.solvers.compiled import trajectories
 
     yield interpreter.run, 1
     yield single.run, 1
-    yield single.expand, 1
+    yield one_point.expand, 1
     yield lanes.eliminate, 1
     yield lanes.assemble, 1
     yield trajectories.advance, 2

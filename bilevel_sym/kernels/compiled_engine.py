@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.engine import EXPANSION, Expansion
+from bilevel_sym.arithmetic.compiled.instructions import Encoded
+from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.implicit.compiled import Implicit
+from bilevel_sym.implicit.engine import EXPANSION, Expansion
+from bilevel_sym.implicit.lanes import BLOCK
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
-from bilevel_sym.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
-from bilevel_sym.tape.compiled import Encoded, Implicit
-from bilevel_sym.tape.lanes import BLOCK
-from bilevel_sym.tape.model import Model
 from bilevel_sym.typing import Floats
 
 __all__ = ["CompiledEngine"]
@@ -23,7 +24,7 @@ MAX_BLOCKS = 8
 
 
 class CompiledEngine(TapeEngine):
-    """The tape in compiled loops; see ``bilevel_sym.engine.Engine``."""
+    """The tape in compiled loops; see ``bilevel_sym.implicit.engine.Engine``."""
 
     name = "compiled"
 

@@ -11,18 +11,18 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bilevel_sym import implicit
-from bilevel_sym.assumptions import assumed_sign, rebuild
-from bilevel_sym.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
+from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
-from bilevel_sym.expressions import may_switch
+from bilevel_sym.graph.assumptions import assumed_sign, rebuild
+from bilevel_sym.graph.expressions import may_switch
+from bilevel_sym.implicit import second_order as implicit
+from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
+from bilevel_sym.implicit.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.kernels.kinks import LOWER, Kinks
-from bilevel_sym.linear_algebra import NotPositiveDefinite, all_finite
-from bilevel_sym.lower_level import NEWTON, solve_lower_level
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["Kernels", "compile_kernels"]

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb
 
+from bilevel_sym.arithmetic.pieces.patterns import needed_by
+from bilevel_sym.arithmetic.scalars import BALLS
 from bilevel_sym.errors import KernelError
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.arguments import Shape, of_the_batch
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import needed_by
-from bilevel_sym.tape.scalars import BALLS
 from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["LOWER", "Kinks"]

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from bilevel_sym import implicit
-from bilevel_sym.blocks import Blocks
-from bilevel_sym.calculus import derivative
-from bilevel_sym.engine import Expansion
+from bilevel_sym.arithmetic.arrays import whole_blocks
 from bilevel_sym.errors import KernelError
-from bilevel_sym.expressions import rewritten, substitute, symbols_in
-from bilevel_sym.functions import sigmoid, softplus
-from bilevel_sym.tape.arrays import whole_blocks
-from bilevel_sym.tape.convert import no_value
+from bilevel_sym.graph.convert import no_value
+from bilevel_sym.graph.expressions import rewritten, substitute, symbols_in
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.implicit import second_order as implicit
+from bilevel_sym.implicit.engine import Expansion
+from bilevel_sym.symbolic.blocks import Blocks
+from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.typing import Floats
 
 __all__ = ["LambdifyEngine"]
@@ -33,7 +33,7 @@ Function = Callable[[Floats], Floats]
 
 
 class LambdifyEngine:
-    """Blocks by lambdify; see ``bilevel_sym.engine.Engine``.
+    """Blocks by lambdify; see ``bilevel_sym.implicit.engine.Engine``.
 
     >>> x, y = sp.symbols("x y")
     >>> engine = LambdifyEngine(x*y, y**2/2 - sp.sin(x)*y, [x], [y])

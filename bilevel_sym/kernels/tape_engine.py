@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from bilevel_sym import implicit
-from bilevel_sym.engine import Expansion, keep_memory
-from bilevel_sym.tape.arrays import ArrayProgram, ArraySession, Encode, steady_calls
-from bilevel_sym.tape.model import Model
+from bilevel_sym.arithmetic.arrays import ArrayProgram, ArraySession, Encode, steady_calls
+from bilevel_sym.implicit import second_order as implicit
+from bilevel_sym.implicit.engine import Expansion, keep_memory
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 
 __all__ = ["TapeEngine"]

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bilevel_sym.certificate import evaluate
+from bilevel_sym.certify.certificate import evaluate
 from bilevel_sym.plotting.given import exact_problem, numbers
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-    from bilevel_sym.certificate import PointCertificate
+    from bilevel_sym.certify.certificate import PointCertificate
 
 __all__ = ["plot_differences"]
 

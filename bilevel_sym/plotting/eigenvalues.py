@@ -13,8 +13,8 @@ from bilevel_sym.plotting.given import numbers, one_by_one, recorded
 from bilevel_sym.plotting.spread import spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.plotting.values import where_defined
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.solution import Solution
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.typing import Bools, Floats
 
 if TYPE_CHECKING:

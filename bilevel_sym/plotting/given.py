@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from bilevel_sym.box import Box
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.solution import Solution, Trajectory
+from bilevel_sym.problem.box import Box
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.solvers.solution import Solution, Trajectory
 from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:

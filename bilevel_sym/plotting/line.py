@@ -6,7 +6,7 @@ import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.given import Region, box_ends
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
 __all__ = ["line_over"]

@@ -15,7 +15,7 @@ from bilevel_sym.typing import Bools, Floats, Indices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bilevel_sym.solution import Solution
+    from bilevel_sym.solvers.solution import Solution
 
 __all__ = ["plot_trajectories"]
 

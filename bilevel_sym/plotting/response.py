@@ -10,7 +10,7 @@ from bilevel_sym.plotting.given import Region, exact_problem, numbers
 from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from bilevel_sym.plotting.given import Region, exact_problem
 from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from bilevel_sym.plotting.values import where_defined
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bilevel_sym.engine import in_halves
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["on_grid", "where_defined"]

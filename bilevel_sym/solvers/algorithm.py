@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator
+from bilevel_sym.arithmetic.arrays import whole_blocks
+from bilevel_sym.estimators.hypergradient import Calls, Codes, Estimate, Estimator
+from bilevel_sym.estimators.oracle import ExactOracle, filled, in_lanes, out_of_lanes
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.oracle import ExactOracle, filled, in_lanes, out_of_lanes
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.arrays import whole_blocks
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Forgetful", "Move", "Run", "Team"]

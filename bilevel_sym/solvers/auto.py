@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bilevel_sym.checks import count, positive
 from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument
-from bilevel_sym.hypergradient import AID, Estimator, Exact, GDmax
+from bilevel_sym.estimators.checks import count, positive
+from bilevel_sym.estimators.hypergradient import AID, Estimator, Exact, GDmax
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem
+from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats
 

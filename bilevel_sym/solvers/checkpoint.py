@@ -22,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym import __version__
-from bilevel_sym.checks import count
 from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidArgument
+from bilevel_sym.estimators.checks import count
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.plain_text import named
 from bilevel_sym.solvers.algorithm import Run
 from bilevel_sym.solvers.checkpoint_file import Arrays, Saved, read_checkpoint, same_layout, write_checkpoint
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.recording import Ledger
-from bilevel_sym.writing import check_target
+from bilevel_sym.system.plain_text import named
+from bilevel_sym.system.writing import check_target
 
 __all__ = ["Keeper", "Remembers", "RunMemory", "identity", "saved_seeds"]
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import CheckpointFailure
-from bilevel_sym.plain_text import named
-from bilevel_sym.writing import write
+from bilevel_sym.system.plain_text import named
+from bilevel_sym.system.writing import write
 
 __all__ = ["Arrays", "Saved", "read_checkpoint", "same_layout", "write_checkpoint"]
 

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bilevel_sym.checks import settle_positive, settle_rounded_up
 from bilevel_sym.errors import InvalidArgument, KernelError, LinearSystemFailure
-from bilevel_sym.hypergradient import Calls, Codes, Estimate, Estimator, require_estimator
+from bilevel_sym.estimators.checks import settle_positive, settle_rounded_up
+from bilevel_sym.estimators.hypergradient import Calls, Codes, Estimate, Estimator, require_estimator
+from bilevel_sym.estimators.linear_system import dots
+from bilevel_sym.estimators.oracle import ExactOracle, Oracle, filled
+from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.arguments import joined
-from bilevel_sym.linear_system import dots
-from bilevel_sym.oracle import ExactOracle, Oracle, filled
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Flags, Move, Team
 from bilevel_sym.solvers.auto import Practical, practical
 from bilevel_sym.solvers.noise import Seeds, seeds_for
-from bilevel_sym.status import Status
 from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["INeon", "require_escape"]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevel_sym.certificate import evaluate
-from bilevel_sym.checks import settle_positive
+from bilevel_sym.certify.certificate import evaluate
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.estimators.checks import settle_positive
+from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Move, Team
 from bilevel_sym.solvers.ineon import INeon
-from bilevel_sym.status import Status
 from bilevel_sym.typing import Floats
 
 ROUNDING = 1e-12  # of an eigenvalue, beside the norm of its matrix

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.budget import Stopwatch
-from bilevel_sym.checks import count
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.hypergradient import Estimate
+from bilevel_sym.estimators.checks import count
+from bilevel_sym.estimators.hypergradient import Estimate
+from bilevel_sym.estimators.oracle import filled
+from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.oracle import filled
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.progress import Meter
-from bilevel_sym.solution import Solution, Stats
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Move, Run, Team
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identity, saved_seeds
-from bilevel_sym.solvers.compiled import CompiledRun, why_not_compiled
+from bilevel_sym.solvers.compiled.run import CompiledRun, why_not_compiled
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
 from bilevel_sym.solvers.recording import Ledger
-from bilevel_sym.status import Status
+from bilevel_sym.solvers.solution import Solution, Stats
+from bilevel_sym.system.progress import Meter
 from bilevel_sym.typing import Floats
 
 __all__ = ["State", "solve"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.checks import settle_positive, settle_rounded_up
-from bilevel_sym.hypergradient import Estimate, Estimator, require_estimator
+from bilevel_sym.estimators.checks import settle_positive, settle_rounded_up
+from bilevel_sym.estimators.hypergradient import Estimate, Estimator, require_estimator
+from bilevel_sym.estimators.linear_system import dots
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.linear_system import dots
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import EstimatedRun, Forgetful, Move, Run, Team
 from bilevel_sym.solvers.auto import practical

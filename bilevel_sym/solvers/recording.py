@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.implicit import GRADIENT
+from bilevel_sym.estimators.status import Status
+from bilevel_sym.implicit.second_order import GRADIENT
 from bilevel_sym.kernels import Counts, Kernels
-from bilevel_sym.solution import COUNTERS, Best, Solution, Stats, Trajectory
-from bilevel_sym.status import Status
+from bilevel_sym.solvers.solution import COUNTERS, Best, Solution, Stats, Trajectory
 from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["History", "Ledger"]

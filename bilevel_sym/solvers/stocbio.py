@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bilevel_sym.batches import Batch, BatchOracle, BatchSession, Data
-from bilevel_sym.checks import count, settle_counts, settle_positive
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.hypergradient import AID, Estimate, Exact, judged
+from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
+from bilevel_sym.estimators.checks import count, settle_counts, settle_positive
+from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, judged
+from bilevel_sym.estimators.linear_system import neumann_series
+from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.linear_system import neumann_series
-from bilevel_sym.oracle import fill
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
+from bilevel_sym.problem.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Move, Run, Team
 from bilevel_sym.solvers.auto import MAX_INNER, practical
 from bilevel_sym.solvers.ineon import INeon, require_escape

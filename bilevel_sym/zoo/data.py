@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import sympy as sp
 
-from bilevel_sym.exact import decimal_rational
+from bilevel_sym.graph.exact import decimal_rational
 
 __all__ = ["Flower", "Row", "iris", "regression_rows", "species_rows", "spread"]
 

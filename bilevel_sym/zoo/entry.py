@@ -11,7 +11,7 @@ from types import MappingProxyType
 import sympy as sp
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.exact import rational, rational_vector
+from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.zoo.example import Example
 
 __all__ = ["Entry", "entry", "require_positive", "require_range"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.zoo.entry import entry, require_positive
 from bilevel_sym.zoo.example import Example, exact_constants
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import sympy as sp
 
-from bilevel_sym.functions import sigmoid, softplus
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.zoo.data import Row, regression_rows, species_rows
 from bilevel_sym.zoo.entry import entry, require_positive, require_range
 from bilevel_sym.zoo.example import Example

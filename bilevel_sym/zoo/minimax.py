@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from bilevel_sym.problem import MinimaxProblem
+from bilevel_sym.problem.problem import MinimaxProblem
 from bilevel_sym.zoo.entry import entry
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 

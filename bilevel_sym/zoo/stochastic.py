@@ -6,7 +6,7 @@ import dataclasses
 
 import sympy as sp
 
-from bilevel_sym.problem import StochasticProblem
+from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.zoo.data import regression_rows
 from bilevel_sym.zoo.entry import entry, require_positive
 from bilevel_sym.zoo.example import Example, exact_constants

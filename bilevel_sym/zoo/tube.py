@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import sympy as sp
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.zoo.entry import entry, require_range
 from bilevel_sym.zoo.example import Example, Kind, KnownPoint
 from bilevel_sym.zoo.matrices import eigenvalues_between, quadratic_form, with_spectrum

@@ -11,9 +11,9 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from bilevel_sym import BilevelProblem
+from bilevel_sym.certify.saved_certificate import problem_text
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.saved_certificate import problem_text
 from verify.bracket import Bracket
 from verify.certificates import recheck as program
 

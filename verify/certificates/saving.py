@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.box import Box
+from bilevel_sym import BilevelProblem, Box, StochasticProblem
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.certify.saved_certificate import (
+    EXACT,
+    LOOSE,
+    problem_text,
+    rounded_down,
+    rounded_up,
+    write_certificate,
+)
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.problem import BilevelProblem, StochasticProblem
-from bilevel_sym.saved_certificate import EXACT, LOOSE, problem_text, rounded_down, rounded_up, write_certificate
-from bilevel_sym.tape.balls import precision
 from bilevel_sym.typing import Floats
 from verify.certificates import recheck
 from verify.enclosures.block_norm import ExactBox
@@ -22,10 +28,10 @@ from verify.enclosures.cover import LEAF, Cover
 from verify.enclosures.tensor_norm import worst_directions
 
 if TYPE_CHECKING:
-    from verify.phi_smoothness import Smoothness
     from verify.points.point import StationaryPoint
-    from verify.regularity import CertifiedConstants, Proof
-    from verify.stationary import StationaryPoints
+    from verify.points.stationary import StationaryPoints
+    from verify.regularity.certified import CertifiedConstants, Proof
+    from verify.regularity.phi_smoothness import Smoothness
 
 __all__ = ["save_constants", "save_smoothness", "save_stationary"]
 
@@ -178,7 +184,7 @@ def _near(problem: BilevelProblem, box: Box) -> dict[str, str]:
 
 def _witness(constants: CertifiedConstants, best: Proof) -> dict[str, Any]:
     """Where, and along which directions, the lower end is reached."""
-    from verify.regularity import instances, objective_of
+    from verify.regularity.certified import instances, objective_of
 
     if best.point is None or (best.constant != "mu" and best.bracket.lower <= 0):
         return {"at": ""}
@@ -200,7 +206,7 @@ def _row(problem: BilevelProblem, proof: Proof) -> str:
 
 
 def _place(problem: BilevelProblem, proof: Proof) -> int:
-    from verify.regularity import instances
+    from verify.regularity.certified import instances
 
     if not isinstance(problem, StochasticProblem):
         return 0

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.arrays import dense, nearest
-from bilevel_sym.tape.autodiff import directional
-from bilevel_sym.tape.boxes import IntervalProgram
-from bilevel_sym.tape.graph import UNIT, Graph, Parameter
-from bilevel_sym.tape.program import Program, Row, Step, build
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.arrays import dense, nearest
+from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.graph.autodiff import directional
+from bilevel_sym.graph.nodes import UNIT, Graph, Parameter
+from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices, neumann_bound
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from bilevel_sym.box import Box
-from bilevel_sym.memory import parts
-from bilevel_sym.tape.arrays import ArrayProgram
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import Split, needed_by
-from bilevel_sym.tape.program import Program, build
+from bilevel_sym import Box
+from bilevel_sym.arithmetic.arrays import ArrayProgram
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession, Operations
+from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
+from bilevel_sym.arithmetic.pieces.patterns import Split, needed_by
+from bilevel_sym.graph.program import Program, build
+from bilevel_sym.implicit.model import Model
+from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats
 from verify.enclosures.block_size import TABLE, require_size
 from verify.enclosures.cover import middles

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from bilevel_sym.errors import TooLarge
-from bilevel_sym.memory import FLOAT, largest, require
+from bilevel_sym.system.memory import FLOAT, largest, require
 
 __all__ = ["TABLE", "entries_of", "require_size"]
 

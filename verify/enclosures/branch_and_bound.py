@@ -14,10 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
+from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, in_order
 from bilevel_sym.budget import Budget
-from bilevel_sym.memory import parts
-from bilevel_sym.progress import Meter
-from bilevel_sym.ties import EQUAL, coarse, first_largest, in_order
+from bilevel_sym.system.memory import parts
+from bilevel_sym.system.progress import Meter
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bilevel_sym.box import Box
+from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.problem import BilevelProblem
 
 __all__ = ["chosen_box"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import flint
 from flint import fmpq
 
-from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, total
 
 __all__ = ["condensed"]
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.tape.definiteness import definiteness
-from bilevel_sym.tape.graph import Form
-from bilevel_sym.tape.intervals import enclose
+from bilevel_sym.arithmetic.definiteness import definiteness
+from bilevel_sym.arithmetic.intervals import enclose
+from bilevel_sym.graph.nodes import Form
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices
 
@@ -25,7 +25,7 @@ MOST_PARTS = 400
 class Pencil:
     """The forms of a symmetric block, sorted by the nodes t_k that they are linear in.
 
-    >>> from bilevel_sym.tape.graph import Graph
+    >>> from bilevel_sym.graph.nodes import Graph
     >>> graph = Graph(1)
     >>> t = graph.power(graph.variables[0], 2)
     >>> pencil = Pencil([t, t, t, t], 2)  # t times the matrix of ones

@@ -2,8 +2,8 @@
 
 Krawczyk's test proves that for every x in a box X there is exactly one zero of g_y(x, .) near the middle's, and that
 g_yy is positive definite there; that it is the only minimiser elsewhere too is what strong convexity says. The rest
-are the formulas of ``bilevel_sym.implicit`` on the tape, with v, W = dy_dx^T and V = dv/dx as further inputs, so that
-products with them stay factored:
+are the formulas of ``bilevel_sym.implicit.second_order`` on the graph, with v, W = dy_dx^T and V = dv/dx as further
+inputs, so that products with them stay factored:
 
     grad Phi = L_x,   Hess Phi = D^2 L[Z, Z],   D^3 Phi = D^3 L[Z, Z, Z] - V^T D^2(g_y)[Z, Z] in its three places
 
@@ -22,12 +22,12 @@ from itertools import combinations_with_replacement as multisets
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession, Operations
+from bilevel_sym.arithmetic.pieces.patterns import Need, Split, needed_by
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.memory import DEFAULT
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.tape.patterns import Need, Split, needed_by
+from bilevel_sym.system.memory import DEFAULT
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import Matrices, neumann_bound

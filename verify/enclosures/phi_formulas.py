@@ -22,14 +22,14 @@ from itertools import combinations_with_replacement as multisets
 
 from flint import fmpq
 
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.autodiff import adjoints, directional, gradient, hessian, tangents
-from bilevel_sym.tape.convert import from_sympy
-from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, total
-from bilevel_sym.tape.patterns import PARTS
-from bilevel_sym.tape.program import Program, build
-from bilevel_sym.tape.rewriting import rewritten
-from bilevel_sym.tape.seams import Seams
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic.pieces.patterns import PARTS
+from bilevel_sym.arithmetic.pieces.seams import Seams
+from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian, tangents
+from bilevel_sym.graph.convert import from_sympy
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.graph.program import Program, build
+from bilevel_sym.graph.rewriting import rewritten
 
 __all__ = ["LINEAR", "PhiFormulas"]
 

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from math import prod
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
-from bilevel_sym.memory import FLOAT, largest, require
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.system.memory import FLOAT, largest, require
 from verify.enclosures.phi_formulas import LINEAR, PhiFormulas
 
 __all__ = ["PhiMemory"]
@@ -35,7 +35,7 @@ SHARE = 0.5  # of the memory, for all boxes that are looked at together
 class PhiMemory:
     """Sizes for d, n, so many operations of the Lagrangian that are not linear, and the pairs along which they bend.
 
-    >>> from bilevel_sym.memory import shown
+    >>> from bilevel_sym.system.memory import shown
     >>> small, large = PhiMemory(3, 2, 30, 180), PhiMemory(60, 13, 200, 200 * 1830)
     >>> shown(small.one_box(third=True)), shown(large.one_box(third=True))
     ('54.3 kB', '1.04 GB')

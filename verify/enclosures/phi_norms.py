@@ -12,13 +12,12 @@ from abc import ABC, abstractmethod
 import numpy as np
 from flint import arb
 
-from bilevel_sym.certificate import evaluate
-from bilevel_sym.engine import in_halves
+from bilevel_sym import BilevelProblem, evaluate
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.ties import coarse
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.memory import parts
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.ties import coarse
+from bilevel_sym.implicit.engine import in_halves
+from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices, radius_norm
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from bilevel_sym.tape.patterns import Split
+from bilevel_sym.arithmetic.pieces.patterns import Split
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine
 from verify.enclosures.interval_matrix import Matrices

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.boxes import IntervalProgram, Operations
+from bilevel_sym.arithmetic.pieces.patterns import Split
+from bilevel_sym.arithmetic.ties import coarse
 from bilevel_sym.budget import Budget
-from bilevel_sym.memory import parts
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.boxes import IntervalProgram, Operations
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.patterns import Split
-from bilevel_sym.ties import coarse
+from bilevel_sym.implicit.model import Model
+from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.block_norm import Block, ExactBox
 from verify.enclosures.cover import middles
@@ -43,7 +43,7 @@ class Entries(Block):
     """All entries of a block over boxes.
 
     >>> import sympy as sp
-    >>> from bilevel_sym.box import Box
+    >>> from bilevel_sym import Box
     >>> x = sp.Symbol("x")
     >>> entries = Entries(Model(sp.sin(x), sp.Integer(0), [x], []), "f_x", ExactBox(Box([0], [1])))
     >>> lo, hi = entries.over_boxes(np.array([[0.0]]), np.array([[1.0]]))
@@ -123,7 +123,7 @@ def ranges(model: Model, region: ExactBox, *, rtol: float, budget: Budget) -> Ra
     """The ranges of f, f_x and f_xx over a box, each a ``rtol`` of its width too wide if the budget, in boxes, allows.
 
     >>> import sympy as sp
-    >>> from bilevel_sym.box import Box
+    >>> from bilevel_sym import Box
     >>> x = sp.Symbol("x")
     >>> model = Model(x - x**2, sp.Integer(0), [x], [])
     >>> found = ranges(model, ExactBox(Box([0], [1])), rtol=0.01, budget=Budget(1000))

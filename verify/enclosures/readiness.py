@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
 __all__ = ["compile_first"]

@@ -14,13 +14,13 @@ from functools import cached_property, lru_cache
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.tape.autodiff import directional, hessian
-from bilevel_sym.tape.boxes import IntervalProgram
-from bilevel_sym.tape.graph import NOTHING, UNIT, Form, Graph, accumulate, constant, total
-from bilevel_sym.tape.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
-from bilevel_sym.tape.model import Model
-from bilevel_sym.tape.program import Program, build
-from bilevel_sym.tape.rewriting import rewritten
+from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
+from bilevel_sym.graph.autodiff import directional, hessian
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, accumulate, constant, total
+from bilevel_sym.graph.program import Program, build
+from bilevel_sym.graph.rewriting import rewritten
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 from verify.enclosures.condensed import condensed
 from verify.enclosures.cover import middles

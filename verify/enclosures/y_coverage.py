@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevel_sym.box import Box
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.typing import Floats
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import middles

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import sympy as sp
 
-from bilevel_sym.box import Box
+from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.errors import CertificateFailure
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import middles

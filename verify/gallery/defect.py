@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from verify.gallery.showcases import coupled
 from verify.testkit.diagnosis import Cause
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bilevel_sym.engine import in_halves
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.typing import Floats, Indices
 from verify.gallery.defect import Defect, Kind
 from verify.gallery.plain import Candidate, hypergradient

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below, require_matplotlib
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import Defect, Kind
 from verify.gallery.descent import descent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import Candidate, hessian_terms, newton, start

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bilevel_sym.kernels import Kernels
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import Candidate, gradient_descent, hypergradient, newton, norm, start, step_size

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilevel_sym.kernels import Kernels
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import block_values
+from verify.points.derivatives_at import block_values
 
 __all__ = [
     "Candidate", "HessianTerms", "Inverse", "LowerLevel", "conjugate_gradients", "dense_solve",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import Kind
 from verify.gallery.plain import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 
 __all__ = ["coupled", "isotropic", "saddle"]
 

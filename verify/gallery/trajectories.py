@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import hypergradient, norm

@@ -10,7 +10,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid
 from bilevel_sym.typing import Floats
-from verify.phi_smoothness import Smoothness
+from verify.regularity.phi_smoothness import Smoothness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bilevel_sym import paper
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats, Indices
+from verify.papers.huang_saddle.trajectory.bounds import ErrorBounds, error_bounds
+from verify.papers.huang_saddle.trajectory.record import record_of
+from verify.papers.huang_saddle.trajectory.truth import Given, Truth, given_of, truth_of
 from verify.registry import NotApplicable
-from verify.testkit.trajectory.bounds import ErrorBounds, error_bounds
-from verify.testkit.trajectory.record import record_of
-from verify.testkit.trajectory.truth import Given, Truth, given_of, truth_of
+from verify.theory import cite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def plot_error(
         _draw_bounds(ax, found)
     count_iterations(ax)
     ax.set(ylabel=r"$\|\hat\nabla\Phi(x_k) - \nabla\Phi(x_k)\|$", yscale="log")
-    title = f"no bound: {reason}" if found is None else paper.cite(found.label)
+    title = f"no bound: {reason}" if found is None else cite(found.label)
     ax.set_title(textwrap.fill(title, LETTERS_ACROSS), fontsize="medium")
     legend_below(ax)
     return ax

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
-from verify.phi_smoothness import Smoothness
+from verify.regularity.phi_smoothness import Smoothness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bilevel_sym import paper
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plain_text import as_title
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
-from verify.report import Report
+from bilevel_sym.system.plain_text import as_title
+from verify.reporting import Report
+from verify.theory import cite
 from verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _rows(reports: Sequence[Report]) -> list[_Row]:
     for k, report in enumerate(reports):
         for result in report.results:
             if result.verdict is not Verdict.NOT_APPLICABLE and result.evidence != "by definition":
-                name = f"{paper.cite(result.label)} {result.part}".strip()
+                name = f"{cite(result.label)} {result.part}".strip()
                 rows.setdefault(name, _Row(name, [])).members.append((k, result))
     if not rows:
         raise InvalidArgument("no claim applies, so there is nothing to draw", hint="verify.run(problem)")

@@ -16,9 +16,8 @@ import flint
 import mpmath
 from flint import arb, arb_mat
 
-from bilevel_sym.ball import Ball
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.balls import precision
+from bilevel_sym import Ball, BilevelProblem
+from bilevel_sym.arithmetic.balls import precision
 
 __all__ = ["Root", "eigenvalue_balls", "refine"]
 

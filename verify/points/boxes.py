@@ -14,11 +14,11 @@ from types import MappingProxyType
 import numpy as np
 import sympy as sp
 
-from bilevel_sym.engine import EXPANSION
-from bilevel_sym.memory import DEFAULT, parts
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape import intervals
-from bilevel_sym.tape.boxes import IntervalProgram
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic import intervals
+from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.implicit.engine import EXPANSION
+from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.interval_matrix import Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from bilevel_sym.expressions import rewritten
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape import balls
-from bilevel_sym.tape.balls import precision
-from bilevel_sym.tape.scalars import Arithmetic, ScalarProgram
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic import balls
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
+from bilevel_sym.graph.expressions import rewritten
 
 __all__ = ["Standing", "continued", "standing"]
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 import sympy as sp
 from flint import arb, fmpq
 
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.expressions import substitute
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.balls import precision
+from bilevel_sym.graph.expressions import substitute
 
 __all__ = ["ExactPoint", "exact_point", "inertia", "simplest"]
 

@@ -11,11 +11,9 @@ import numpy as np
 import sympy as sp
 from flint import arb, arb_mat, fmpq
 
-from bilevel_sym.ball import Ball
-from bilevel_sym.box import Box
-from bilevel_sym.exact import rational
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.tape.balls import precision
+from bilevel_sym import Ball, BilevelProblem, Box
+from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.graph.exact import rational
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.points.balls import BITS, Root, eigenvalue_balls
@@ -37,7 +35,7 @@ class StationaryPoint:
     ``balls`` enclose x, then y*(x), then v*(x); ``eigenvalues`` are Hess Phi's, ascending, ``f_xx`` those of f_xx.
     ``radius`` bounds the error of x. A point of kind "degenerate" is exact, and others may be in its box.
 
-    >>> from verify.stationary import stationary_points
+    >>> from verify.points.stationary import stationary_points
     >>> (point,) = stationary_points(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))
     >>> print(point)
     x = 0.5: local minimum, eigenvalue 2

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import numpy as np
 import sympy as sp
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
 __all__ = ["points"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import hypothesis.strategies as st
 
+from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from verify.strategies.drawing import draw_recipe
 from verify.strategies.kinds import DEGENERATE, KINDS, Size, shapes, style_of
 from verify.strategies.recipe import Recipe

@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from bilevel_sym.constants import Constants
-from bilevel_sym.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym import BilevelProblem, Constants, MinimaxProblem, StochasticProblem
 from bilevel_sym.zoo.example import exact_constants
-from verify.regularity import BLOCKS
+from verify.regularity.certified import BLOCKS
 from verify.strategies.frame import Matrix, Vector, dot
 from verify.strategies.terms import Sum, norm
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import sympy as sp
 
-from bilevel_sym.functions import softplus
+from bilevel_sym import softplus
 from verify.strategies.frame import Matrix, Vector, dot
 
 __all__ = ["Ridge", "Sum", "norm", "root"]

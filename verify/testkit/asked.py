@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.ties import first_largest, in_order
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Settings

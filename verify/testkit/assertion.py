@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bilevel_sym.errors import InvalidArgument
-from verify.report import Report
+from verify.reporting import Report
 from verify.verdict import CheckResult, Verdict
 
 __all__ = ["assert_ok"]

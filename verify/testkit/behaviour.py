@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.errors import InvalidArgument, TimeIsUp
-from bilevel_sym.memory import Memory, bytes_of
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.system.memory import Memory, bytes_of
 from verify.study import seed_of
 from verify.testkit import words
 from verify.testkit.asked import Subject
@@ -20,7 +20,7 @@ from verify.testkit.reference import references, require_references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.sites import given_points, sites
 from verify.testkit.suspects.gradient import gradient_suspects
-from verify.testkit.suspects.hessian import hessian_suspects
+from verify.testkit.suspects.hessian.whole import hessian_suspects
 from verify.testkit.suspects.lower import lower_suspects
 from verify.verdict import Verdict
 

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import TimeIsUp
-from bilevel_sym.progress import Meter
-from bilevel_sym.ties import in_order
+from bilevel_sym.system.progress import Meter
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit import words
 from verify.testkit.arrays import norms
 from verify.testkit.asked import Asked, Subject
 from verify.testkit.behaviour import ENOUGH, Behaviour, behaviour
 from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings, WrongKind
-from verify.testkit.convergence import convergence
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
+from verify.testkit.knobs.convergence import convergence
+from verify.testkit.knobs.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.reference import References, references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.screening import KEPT, calls_for, screening
-from verify.testkit.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 

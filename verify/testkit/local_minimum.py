@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from bilevel_sym.ball import Ball
+from bilevel_sym import Ball, BilevelProblem
+from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.budget import Deadline, Effort, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.exact import rational, rational_vector
-from bilevel_sym.memory import Memory, bytes_of
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.ties import first_largest
+from bilevel_sym.graph.exact import rational, rational_vector
+from bilevel_sym.system.memory import Memory, bytes_of
 from verify.bracket import Bracket
-from verify.classification import SecondOrder, second_order
+from verify.points.classification import SecondOrder, second_order
 from verify.testkit.arrays import real_array
 from verify.testkit.reference import require_references
 from verify.verdict import CheckResult, Verdict

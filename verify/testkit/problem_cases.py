@@ -11,9 +11,8 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from bilevel_sym import zoo
+from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
-from bilevel_sym.problem import BilevelProblem
 from verify.testkit.reference import QUANTITIES, references
 from verify.testkit.sites import sites
 

@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem, PointCertificate, evaluate
 from bilevel_sym.budget import Deadline
-from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.memory import FLOAT, largest, parts, require
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.progress import Meter
+from bilevel_sym.system.memory import FLOAT, largest, parts, require
+from bilevel_sym.system.progress import Meter
 from bilevel_sym.typing import Floats, Indices
-from verify.measures.derivatives_at import Derivatives, block_values
+from verify.points.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
 __all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "bytes_at", "references", "require_references"]

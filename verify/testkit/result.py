@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from verify.testkit.behaviour import Behaviour
 from verify.testkit.diagnosis import Cause, Diagnosis
-from verify.testkit.sweep import Convergence
+from verify.testkit.knobs.sweep import Convergence
 from verify.testkit.taylor import TaylorTest
 from verify.verdict import CheckResult
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.ties import first_largest, in_order
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings

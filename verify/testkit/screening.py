@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.problem import BilevelProblem
-from bilevel_sym.progress import Meter
-from bilevel_sym.ties import in_order
+from bilevel_sym.system.progress import Meter
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import STEPS, Candidate, Settings

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.frames import check_labels, is_frame
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym.system.frames import check_labels, is_frame
 from bilevel_sym.typing import Floats
 
 __all__ = ["MOST", "given_points", "sites", "x_ends"]

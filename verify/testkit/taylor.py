@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, fmpq
 
+from bilevel_sym import PointCertificate, evaluate
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.budget import Deadline
-from bilevel_sym.certificate import PointCertificate, evaluate
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.tape.balls import precision
 from bilevel_sym.typing import Floats
 from verify.testkit.reference import Quantity, References
 from verify.testkit.sites import x_ends

@@ -8,7 +8,7 @@ import numpy as np
 
 from bilevel_sym.budget import Deadline
 from verify.testkit.diagnosis import Diagnosis
-from verify.testkit.sweep import POINTS, Convergence
+from verify.testkit.knobs.sweep import POINTS, Convergence
 from verify.testkit.taylor import TaylorTest
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Bools, Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 
 __all__ = ["apply", "hypergradient_at", "solved"]
 

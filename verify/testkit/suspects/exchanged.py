@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.elsewhere import apply, solved
@@ -17,7 +17,7 @@ __all__ = ["exchanged_arguments", "exchanged_functions"]
 def exchanged_arguments(at: References) -> Iterator[Suspect]:
     """x and y exchanged somewhere: where they have as many entries each, nothing complains.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x**2*y", "y**2 - x*y", "x", "y")
     >>> next(exchanged_arguments(references(problem, [[1.0]]))).what
@@ -54,7 +54,7 @@ def exchanged_arguments(at: References) -> Iterator[Suspect]:
 def exchanged_functions(at: References) -> Iterator[Suspect]:
     """f and g exchanged somewhere.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x*y + y**2", "y**2 - x*y", "x", "y")
     >>> next(exchanged_functions(references(problem, [[1.0]]))).what

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.elsewhere import apply, solved
@@ -28,7 +28,7 @@ KEPT = "what is computed once and kept: it changes with x, and has to be made an
 def frozen_suspects(at: References, evidence: Evidence, previous: Floats | None) -> Iterator[Suspect]:
     """What hypergradients return that are made of the right parts, one of which is from elsewhere.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2*(1 + x**2) - x*y", "x", "y"), [[float(k)] for k in range(1, 7)])
     >>> values = at.at["f_x"] - apply(at.at["g_xy"], 0.25 * at.at["f_y"])

@@ -35,7 +35,7 @@ RETURN = "the return statement, and any scaling of the losses (means against sum
 def gradient_terms(at: References) -> dict[str, Floats]:
     """The terms of grad Phi at the points, (P, d), named as in ``Derivation.terms["grad_phi"]``.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> terms = gradient_terms(references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]]))
     >>> terms["direct"], terms["implicit"]
@@ -49,7 +49,7 @@ def gradient_suspects(at: References, values: Floats, previous: Floats | None = 
 
     ``previous`` (P, d) are the points asked just before each, nan where there was none.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.diagnosis import explain
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x**2*y", "y**2 - sin(x)*y", "x", "y"), [[0.5], [1.0], [1.5], [2.0]])

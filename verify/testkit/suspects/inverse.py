@@ -43,7 +43,7 @@ SUMS = (
 def inverse_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """What hypergradients return whose v is wrong, everything else being right.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
     >>> seen = Evidence(np.zeros((1, 1)), at.truth("grad_phi"), at.floor("grad_phi"))

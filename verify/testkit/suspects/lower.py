@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.changed import changed_suspects
@@ -29,7 +29,7 @@ def lower_suspects(at: References, values: Floats, previous: Floats | None = Non
 
     ``previous`` (P, d) are the points asked just before each, nan where there was none.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.diagnosis import explain
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[0.5], [1.0], [1.5], [2.0]])

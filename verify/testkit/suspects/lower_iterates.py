@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.problem import BilevelProblem
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.suspects.elsewhere import apply, solved
 
 __all__ = [

@@ -19,7 +19,7 @@ LOOK = "momentum, or a running average, between the gradient and what is returne
 def momentum(at: References, evidence: Evidence, previous: Floats | None) -> Iterator[Suspect]:
     """answer = a (answer before) + b (truth here), where the points were asked one after the other.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[1.0], [4.0], [2.0], [3.0], [0.5], [0.1]])
     >>> answers = [np.zeros(1)]

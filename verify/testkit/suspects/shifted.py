@@ -20,7 +20,7 @@ MOST = 8  # free numbers
 def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
     """What a candidate returns with a y that is y* of a shifted problem, or the same everywhere.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.diagnosis import Evidence
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "exp(y) - sin(x)*y + y**2", "x", "y"), [[k / 4] for k in range(6)])

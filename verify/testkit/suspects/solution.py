@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bilevel_sym.problem import BilevelProblem
+from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
-from verify.measures.derivatives_at import blocks_at
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.elsewhere import apply, solved
@@ -48,7 +48,7 @@ WARM = "the warm start: y must be solved for at the new x before the hypergradie
 class Solutions:
     """The points, what was returned there, and what a candidate makes of y.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
     >>> Solutions(at, Evidence(at.y, at.y, np.zeros(1)), lambda y: y).suspect(2 * at.y, "doubled", "").value
@@ -73,7 +73,7 @@ class Solutions:
 def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     """What a candidate returns whose lower-level solution is wrong, everything else being right.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
     >>> here = Solutions(at, Evidence(0 * at.y, at.y, np.zeros(1)), lambda y: y)
@@ -95,7 +95,7 @@ def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Susp
 def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """d/dx f(x, y_D(x)): too few gradient steps, differentiated along with f.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[1.0], [2.0], [3.0], [4.0]])
     >>> seen = Evidence(at.x / 2, at.truth("grad_phi"), at.floor("grad_phi"))  # one step of 1/4: y = x/4
@@ -113,7 +113,7 @@ def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
 def mixed_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """f at the last gradient step of the lower level and g at the one before, or the other way round.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x*y**2", "y**2 + y**4/4 - x*y", "x", "y")
     >>> at = references(problem, [[0.5], [1.0], [1.5], [2.0], [2.5], [3.0]])

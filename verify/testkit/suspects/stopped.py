@@ -34,7 +34,7 @@ NUDGE = 1e-6
 def stopped_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     """Gradient descent until |g_y| is below a tolerance, from a start or from y* of the point before.
 
-    >>> from bilevel_sym.problem import BilevelProblem
+    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.diagnosis import Evidence
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # from 0 with step 1/4: y* - y is halved each time

@@ -1,0 +1,1 @@
+"""Functions in pieces: where a formula changes, and up to which order both sides agree there."""

@@ -1,0 +1,1 @@
+"""Proved digits at a point."""

@@ -1,0 +1,365 @@
+"""Certificates: y*, Phi, grad Phi and Hess Phi at a point as balls, with existence and uniqueness of y* proved.
+
+What is proved of y* is proved of a small ball: there is exactly one stationary point of g in it, a local minimum (see
+``krawczyk``). That it is the minimiser takes convexity of g in y. Over a box with ends for y that is checked (see
+``convexity``), and a box over which it is refuted is an error; without one it is the user's assumption, and said to be.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import flint
+import numpy as np
+import sympy as sp
+from flint import arb, arb_mat
+
+from bilevel_sym.arithmetic.ball import Ball
+from bilevel_sym.arithmetic.scalars import BALLS
+from bilevel_sym.certify.convexity import Convexity, convexity_at
+from bilevel_sym.certify.krawczyk import LowerLevel
+from bilevel_sym.certify.saved_certificate import decimal_ball, write_certificate
+from bilevel_sym.errors import CertificateFailure, InvalidArgument, KernelError, LowerLevelFailure
+from bilevel_sym.graph.assumptions import check_values
+from bilevel_sym.graph.exact import rational, rational_vector
+from bilevel_sym.implicit.engine import EXPANSION
+from bilevel_sym.implicit.lower_level import solve_lower_level
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.system.frames import check_labels
+
+__all__ = ["Agreement", "PointCertificate", "evaluate"]
+
+MAX_DIGITS = 10_000
+GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
+ATTEMPTS = 8
+PATIENCE = 3  # precisions at which something is undefined, before it is called so
+DECADES = 330  # below 1e-330 float64 has nothing but zero
+SMALL = 500  # places of a program that balls run faster than arrays of one lane
+Balls = tuple[Ball, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well a candidate agrees with a certificate: its worst entry, and how many digits are certainly right.
+
+    ``name`` is what was compared, ``worst`` the index of its worst entry, ``value`` that entry and ``true`` the ball
+    that holds the truth. Made by ``PointCertificate.compare``.
+
+    >>> from bilevel_sym import BilevelProblem, evaluate
+    >>> certificate = evaluate(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"), ["1/3"])
+    >>> agreement = certificate.compare(grad_phi=[0.6421])
+    >>> round(agreement.digits, 1), agreement.worst, agreement.value
+    (3.9, (0,), 0.6421)
+    """
+
+    name: str
+    digits: float
+    worst: tuple[int, ...]
+    value: float
+    true: Ball
+
+    def __str__(self) -> str:
+        where = f"[{', '.join(map(str, self.worst))}]" if self.worst else ""
+        worst = f"{self.name}{where} = {self.value!r}, truly {self.true:.20}"
+        return f"{self.name}: {self.digits:.1f} correct digits; worst {worst}"
+
+
+@dataclass(frozen=True)
+class PointCertificate:
+    """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``.
+
+    ``digits`` is what was asked for, ``bits`` the precision that it took. y* is proved to be the one stationary point
+    of g in its ball, a local minimum; the minimiser if g is convex in y. ``convexity`` is "proved over the box", where
+    the problem's box has ends for y, or "assumed"; ``why`` says more. As text it shows the digits that are proved:
+
+    >>> from bilevel_sym import BilevelProblem, evaluate
+    >>> print(evaluate(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"), ["1/2"], digits=20))
+    at x = 1/2, to every digit shown
+    proved: the stationary point of g in this ball, unique there; the minimiser if g is convex in y
+    convexity: assumed (there is no box for y over which it could be checked)
+    y* = -0.26624860816175025888
+    Phi = -0.13312430408087512944
+    dPhi/dx = 0.016837248319338494756
+    d2Phi/dxdx = 1.0628115085972452009
+    """
+
+    problem: BilevelProblem
+    x: tuple[sp.Rational, ...]
+    digits: int
+    bits: int
+    y_star: Balls
+    phi: Ball
+    grad_phi: Balls
+    hess_phi: tuple[Balls, ...]
+    proved: bool = True
+    convexity: Convexity = "assumed"
+    why: str = ""
+
+    def compare(self, **candidates: object) -> Agreement:
+        """How many digits of a candidate ``phi=``, ``grad_phi=``, ``hess_phi=`` or ``y_star=`` are right?
+
+        >>> from bilevel_sym import BilevelProblem, evaluate
+        >>> certificate = evaluate(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"), ["1/3"])
+        >>> print(certificate.compare(grad_phi=[0.6421]))
+        grad_phi: 3.9 correct digits; worst grad_phi[0] = 0.6421, truly 0.64218034556773146564
+        """
+        if len(candidates) != 1 or not set(candidates) <= {"y_star", "phi", "grad_phi", "hess_phi"}:
+            raise InvalidArgument("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
+        ((name, candidate),) = candidates.items()
+        truth: Any = np.array(getattr(self, name), dtype=object)
+        try:
+            given = np.asarray(candidate, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidArgument(f"{name} is not an array of {truth.shape or 'one'} real numbers") from None
+        if given.shape != truth.shape:
+            raise InvalidArgument(f"{name} has shape {truth.shape}, but the candidate has shape {given.shape}")
+        digits = {index: truth[index].correct_digits(float(given[index])) for index in np.ndindex(truth.shape)}
+        worst = min(digits, key=digits.__getitem__)
+        return Agreement(name, digits[worst], worst, float(given[worst]), truth[worst])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the digits, each with a bound on its error, as a JSON file that ``verify.recheck`` proves again."""
+        names = [s.name for s in self.problem.x]
+        places = self.digits + 6
+
+        balls = {f"{s.name}*": ball for s, ball in zip(self.problem.y, self.y_star, strict=True)}
+        balls |= {"Phi": self.phi} | {f"dPhi/d{name}": ball for name, ball in zip(names, self.grad_phi, strict=True)}
+        balls |= {
+            f"d2Phi/d{a}d{b}": ball
+            for a, row in zip(names, self.hess_phi, strict=True)
+            for b, ball in zip(names, row, strict=True)
+        }
+        says = {
+            "box": {name: [str(value)] * 2 for name, value in zip(names, self.x, strict=True)},
+            "near": {s.name: repr(float(ball)) for s, ball in zip(self.problem.y, self.y_star, strict=True)},
+            "bits": 2 * self.bits + 8 * places,  # digits of a value of zero are counted twice
+            "claims": {name: decimal_ball(ball.value, places) for name, ball in balls.items()},
+        }
+        write_certificate(path, "point", self.problem, says)
+
+    @property
+    def _where(self) -> str:
+        """Of which points y* is proved to be the best."""
+        if self.convexity == "assumed":
+            return "if g is convex in y"
+        return f"over the box{' stretched to hold it' if self.why else ''}, where g is convex in y"
+
+    def __str__(self) -> str:
+        names = [s.name for s in self.problem.x]
+        lines = [
+            f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}, to every digit shown",
+            f"proved: the stationary point of g in this ball, unique there; the minimiser {self._where}",
+            f"convexity: {self.convexity}" + (f" ({self.why})" if self.why else ""),
+        ]
+        lines += [f"{s.name}* = {ball:.{self.digits}}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
+        lines.append(f"Phi = {self.phi:.{self.digits}}")
+        lines += [f"dPhi/d{a} = {ball:.{self.digits}}" for a, ball in zip(names, self.grad_phi, strict=True)]
+        lines += [
+            f"d2Phi/d{a}d{b} = {ball:.{self.digits}}"
+            for i, (a, row) in enumerate(zip(names, self.hess_phi, strict=True))
+            for b, ball in list(zip(names, row, strict=True))[i:]
+        ]
+        return "\n".join(lines)
+
+
+def evaluate(
+    problem: BilevelProblem, x: Iterable[object] | Mapping[str, object], *, digits: int = 30
+) -> PointCertificate:
+    """Certified y*, Phi, grad Phi and Hess Phi at x, to so many digits (relative; absolute where a value is 0).
+
+    x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
+    raised until the digits are there; what cannot be proved raises CertificateFailure, and says why. Where the problem
+    has a box for y, convexity of g in y is checked over it at x; where it is refuted, AssumptionViolated is raised.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
+    >>> certificate = evaluate(problem, ["1/2"], digits=40)
+    >>> print(certificate.grad_phi[0])
+    0.01683724831933849475603681451816628075732609970414246
+    >>> certificate.proved
+    True
+    """
+    point = _point(problem, x)
+    digits = _count(digits)
+    bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
+    starts = _Starts(problem, point)
+    undefined = 0
+    reason = ""
+    for _ in range(ATTEMPTS):
+        with BALLS.precision(bits):
+            enclosure = starts.enclose()
+        if isinstance(enclosure, str):
+            reason = enclosure
+        elif not _defined(enclosure):
+            reason, undefined = "f or g is not smooth, or not defined, at the point", undefined + 1
+        elif lost := _missing(enclosure, digits):
+            reason = f"{lost} is known to fewer than {digits} digits"
+        else:
+            convexity, why = convexity_at(problem, point, [ball.value for ball in enclosure[0]])
+            return PointCertificate(problem, point, digits, bits, *enclosure, convexity=convexity, why=why)
+        if undefined == PATIENCE:
+            break  # more bits decide a switch only if the point is not exactly on it
+        bits = 2 * bits
+    raise CertificateFailure(
+        f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
+        hint=starts.hint
+        or "look for a kink of abs, min, max or Piecewise, the end of a domain, or a nearly singular g_yy there",
+    )
+
+
+def _count(digits: object) -> int:
+    try:
+        count = -1 if isinstance(digits, bool) else operator.index(digits)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if not 1 <= count <= MAX_DIGITS:
+        raise InvalidArgument(f"digits={digits!r}", hint=f"a whole number from 1 to {MAX_DIGITS}")
+    return count
+
+
+def _is_sequence(x: object) -> bool:
+    unordered = isinstance(x, (str, bytes, set, frozenset))
+    return isinstance(x, Iterable) and not unordered and getattr(x, "ndim", 1) != 0
+
+
+def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
+    if not isinstance(problem, BilevelProblem):
+        raise InvalidArgument(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
+    names = [s.name for s in problem.x]
+    if isinstance(x, Mapping):
+        if set(x) != set(names):
+            raise InvalidArgument(
+                f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
+                hint=str({name: x.get(name, 0) for name in names}),
+            )
+        return _promised(problem, tuple(rational(x[name], name) for name in names))
+    check_labels(x, names, "x")
+    if not _is_sequence(x):
+        raise InvalidArgument(
+            "x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]'
+        )
+    point = rational_vector(x, "x")
+    if len(point) != problem.d:
+        raise InvalidArgument(
+            f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
+            hint="one number for each, in this order, or a mapping from names to numbers",
+        )
+    return _promised(problem, point)
+
+
+def _promised(problem: BilevelProblem, point: tuple[sp.Rational, ...]) -> tuple[sp.Rational, ...]:
+    """The point, if it is as the symbols are assumed to be."""
+    for symbol, value in zip(problem.x, point, strict=True):
+        check_values(symbol, [value], "the point")
+    return point
+
+
+class _Starts:
+    """Where Newton's method begins: the centre of the box (or zero), which is enough for most; else y* in float64."""
+
+    def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational]) -> None:
+        self._problem, self._point = problem, point
+        # in a small problem a few steps in balls cost less than the kernels do
+        small = problem.tape.program(("g_yy",)).size <= SMALL
+        self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
+        self._reason = ""
+        self.hint: str | None = None  # what to try where not even the kernels find y*
+
+    def enclose(self) -> Enclosure | str:
+        """The enclosure from the first start that leads to one, which is the first to be asked the next time."""
+        reasons = []
+        for name in self._order:
+            start = getattr(self, name)
+            enclosure = self._reason if start is None else _enclose(self._problem, self._point, start)
+            if not isinstance(enclosure, str):
+                self._order = [name]
+                return enclosure
+            reasons.append(enclosure)
+        return reasons[-1] if "_found" not in self._order else reasons[self._order.index("_found")]
+
+    @cached_property
+    def _centre(self) -> list[float]:
+        return [float(value) for value in self._problem.y_centre]
+
+    @cached_property
+    def _found(self) -> list[float] | None:
+        """y* by the kernels; None, with the reason, where they fail."""
+        try:
+            x = [float(value) for value in self._point]
+            if self._problem.tape.has_kinks:  # on which side of an edge y* lies is for balls to say
+                start = np.array([self._centre])
+                found = solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0]
+            else:
+                found = self._problem.kernels.y_star(x)
+        except (LowerLevelFailure, KernelError, OverflowError) as error:
+            self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
+            if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
+                self.hint = "another point, or mend g: it must be strongly convex in y"
+            return None
+        return [float(value) for value in found]
+
+
+Enclosure = tuple[Balls, Ball, Balls, tuple[Balls, ...]]
+
+
+def _enclose(problem: BilevelProblem, point: Sequence[sp.Rational], start: Sequence[float]) -> Enclosure | str:
+    """Balls at the precision that is set, or the reason why there are none."""
+    x = [BALLS.constant(int(value.p), int(value.q)) for value in point]
+    lower = LowerLevel(problem, x)
+    try:
+        box = lower.proved_box([arb(value) for value in start])
+        return box if isinstance(box, str) else _outputs(problem, x, box)
+    except ZeroDivisionError:  # python-flint's word for a matrix that may be singular
+        return "g_yy could not be inverted"
+
+
+def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enclosure:
+    """The formulas of ``implicit`` in balls."""
+    d, n = problem.d, problem.n
+    program = problem.tape.in_balls(EXPANSION, int(flint.ctx.prec))
+    values = program.start()
+    program.put(values, 0, [*x, *y])
+
+    def block(name: str, rows: int, columns: int) -> arb_mat:
+        return arb_mat(rows, columns, program.output(values, name))
+
+    g_xy, g_yy = block("g_xy", d, n), block("g_yy", n, n)
+    v = g_yy.solve(block("f_y", n, 1))
+    response = -g_yy.solve(g_xy.transpose())
+    program.put(values, 1, v.entries())
+    grad = block("f_x", d, 1) - g_xy * v
+    half = block("L_xy", d, n) + response.transpose() * block("L_yy", n, n) / 2
+    cross = half * response
+    hess = block("L_xx", d, d) + cross + cross.transpose()
+    (phi,) = program.output(values, "f")
+    rows = tuple(tuple(Ball(hess[i, j]) for j in range(d)) for i in range(d))
+    return tuple(map(Ball, y)), Ball(phi), tuple(map(Ball, grad.entries())), rows
+
+
+def _defined(enclosure: Enclosure) -> bool:
+    """Whether every ball is finite: otherwise a switch was open, or a function outside its domain."""
+    y, phi, grad, hess = enclosure
+    return all(ball.value.is_finite() for ball in (*y, phi, *grad, *(entry for row in hess for entry in row)))
+
+
+def _missing(enclosure: Enclosure, digits: int) -> str | None:
+    """The first quantity with too few certain digits."""
+    y, phi, grad, hess = enclosure
+    named = {"y*": y, "Phi": (phi,), "grad Phi": grad, "Hess Phi": tuple(ball for row in hess for ball in row)}
+    for name, balls in named.items():
+        if not all(_enough(ball.value, digits) for ball in balls):
+            return name
+    return None
+
+
+def _enough(value: Any, digits: int) -> bool:
+    """Relative digits; a ball that contains zero must be so small that float64 has nothing but zero in it."""
+    if value.contains(0):
+        return bool(value.rad() <= arb(10) ** (-digits - DECADES))
+    return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))

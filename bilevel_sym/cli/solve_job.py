@@ -1,0 +1,252 @@
+"""One command's worth of solving: choose an algorithm, run it, say what happened. What ``bilevel-sym solve`` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.arithmetic.ties import first_smallest
+from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.estimators.checks import count
+from bilevel_sym.estimators.hypergradient import AID, Exact, GDmax
+from bilevel_sym.estimators.status import Status
+from bilevel_sym.graph.exact import rational
+from bilevel_sym.plotting import require_matplotlib
+from bilevel_sym.plotting.picture import png
+from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
+from bilevel_sym.solvers.advice import Advice
+from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
+from bilevel_sym.solvers.solution import COUNTERS, Solution
+from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.writing import check_target, write
+from bilevel_sym.typing import Floats
+
+__all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
+
+Options = dict[str, Any]
+
+
+def _with_ineon(problem: BilevelProblem, options: Options) -> Descent:
+    p = practical(problem, **options)
+    return Descent(p.estimator, p.eta, escape=INeon.of(p))
+
+
+def _aid(problem: BilevelProblem, options: Options) -> Perturbed:
+    chosen = Perturbed.auto(problem, **options)
+    if isinstance(chosen.estimator, GDmax):  # what suits a minimax problem better, but was not asked for
+        chosen = replace(chosen, estimator=AID(chosen.estimator.D, problem.n, chosen.estimator.tau))
+    return chosen
+
+
+def _gdmax(problem: BilevelProblem, options: Options) -> Perturbed:
+    if not isinstance(problem, MinimaxProblem):
+        raise InvalidArgument("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
+    return Perturbed.auto(problem, **options)
+
+
+def _stocbio(problem: BilevelProblem, options: Options) -> StocBiO:
+    if not isinstance(problem, StochasticProblem):
+        raise InvalidArgument("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
+    return StocBiO.auto(problem, **options)
+
+
+ALGORITHMS: Mapping[str, Callable[[BilevelProblem, Options], Any]] = MappingProxyType(
+    {
+        "perturbed-aid": _aid,
+        "perturbed-gdmax": _gdmax,
+        "perturbed-exact": lambda problem, options: replace(Perturbed.auto(problem, **options), estimator=Exact()),
+        "descent": lambda problem, options: Descent.auto(problem, **options),
+        "descent-ineon": _with_ineon,
+        "stocbio": lambda problem, options: replace(_stocbio(problem, options), escape=None),
+        "stocbio-ineon": _stocbio,
+    }
+)
+
+
+@dataclass(frozen=True)
+class SolveJob:
+    """A problem, and how to solve it; what is None is chosen.
+
+    >>> from bilevel_sym import zoo
+    >>> job = SolveJob(zoo.get("saddle", d=2).problem, steps=500)
+    >>> print(next(job.report(job.run())))  # doctest: +ELLIPSIS
+    1 trajectory reached an eps-local minimum (checked) (... steps)
+    """
+
+    problem: BilevelProblem
+    algorithm: str | None = None
+    start: Mapping[str, str] | None = None
+    seed: int = 0
+    seeds: int = 1
+    steps: int = 1000
+    eps: float = 1e-3
+    eta: float | None = None
+    checkpoint: str | None = None
+    checkpoint_every: int = 1000
+
+    def run(self, *, progress: bool = False, record: bool = False) -> Solution:
+        """Solve."""
+        x0 = self._x0()
+        with Meter("choosing the steps", shown=progress):
+            algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
+        if self.eta is not None:
+            step = "beta" if isinstance(algorithm, StocBiO) else "eta"
+            algorithm = replace(algorithm, **{step: self.eta})
+        solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
+        if self.algorithm is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
+            # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
+            kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
+            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
+            return again if any(s.ok for s in again.statuses) else solution
+        return solution
+
+    def _solve(
+        self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
+    ) -> Solution:  # fmt: skip
+        # iNEON and StocBiO decide for themselves when they have arrived
+        judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
+        seeds = count("--seeds", self.seeds)
+        return solve(
+            self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
+            rng=self.seed, progress=progress, record="all" if record else "last",
+            stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
+            checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
+        )  # fmt: skip
+
+    def _suitable(self) -> str:
+        if isinstance(self.problem, StochasticProblem):
+            return "stocbio-ineon"
+        return "perturbed-gdmax" if isinstance(self.problem, MinimaxProblem) else "perturbed-aid"
+
+    def _x0(self) -> Floats:
+        names = [s.name for s in self.problem.x]
+        if self.start is None:
+            ends = {} if self.problem.box is None else dict(self.problem.box.items())
+            return np.array([float(sum(ends[name])) / 2 if name in ends else 0.0 for name in names])
+        return np.array([float(rational(self.start[name], f"--x0: {name}")) for name in names])
+
+    def report(self, solution: Solution) -> Iterator[str]:
+        """What happened, line by line."""
+        yield from solution.describe().splitlines()
+        phi = np.atleast_1d(solution.phi)
+        k = first_smallest(phi, skip_nan=True)
+        x = np.atleast_2d(solution.x)[k]
+        if len(phi) > 1:
+            low, high = np.nanmin(phi), np.nanmax(phi)
+            yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
+        yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
+        yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
+        calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
+        yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
+        yield f"algorithm: {solution.schedule}"
+
+    def _judgement(self, solution: Solution, x: Floats, y: Floats) -> Iterator[str]:
+        """Phi and its curvature at the point, a verdict, and what to try where it is not what was hoped for."""
+        rho_phi = getattr(solution.schedule, "rho_phi", None)
+        here: Curvature | None = None
+        try:
+            here = curvature_at(solution.kernels, x, y, rho_phi)
+        except BilevelError as error:
+            yield f"Phi could not be evaluated there: {str(error).splitlines()[0]}"
+        if here is not None:
+            yield f"Phi = {float(solution.kernels.phi(x, y0=y)):.10g}, |grad Phi| = {here.grad_norm:.3g}"
+            holds = LocalMinimum(self.eps, rho_phi).holds(solution.kernels, x, y)
+            verdict = "an eps-local minimum" if holds else "not an eps-local minimum"
+            bound = -np.sqrt(here.rho_phi * self.eps) or 0.0
+            yield (
+                f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
+                f"{verdict} for eps = {self.eps:g}"
+            )
+        yield from Advice(self.problem, self.algorithm, self._suitable(), self.eps).lines(solution, x, here)
+
+
+# ---- records and files ------------------------------------------------------------------------------------
+
+
+def is_interrupted(solution: Solution) -> bool:
+    """Whether Ctrl-C or SIGTERM has ended a trajectory.
+
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> is_interrupted(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
+    False
+    """
+    return Status.INTERRUPTED in solution.statuses
+
+
+def solution_record(solution: Solution) -> dict[str, Any]:
+    """What programs get: the solution with the names of its problem and variables.
+
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> record = solution_record(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1))
+    >>> record["schema"], record["problem"], record["variables"], record["status"]
+    ('bilevel-sym/solution/1', 'scalar', {'x': ['x'], 'y': ['y']}, 'out of steps')
+    """
+    problem = solution.kernels.problem
+    record = solution.to_dict()
+    about = {
+        "schema": record.pop("schema"), "problem": problem.name, "interrupted": is_interrupted(solution),
+        "variables": {"x": [s.name for s in problem.x], "y": [s.name for s in problem.y]},
+    }  # fmt: skip
+    return about | record
+
+
+def _save_json(solution: Solution, path: str) -> None:
+    write(path, json.dumps(solution_record(solution), allow_nan=False) + "\n")
+
+
+def _save_plot(solution: Solution, path: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    solution.plot(figure.subplots())
+    write(path, png(figure))
+
+
+WRITERS: Mapping[str, Callable[[Solution, str], Any]] = MappingProxyType(
+    {".csv": lambda solution, path: solution.to_csv(path), ".json": _save_json, ".png": _save_plot}
+)
+
+
+def check_output(path: str | None, checkpoint: str | None = None) -> None:
+    """Refuse, before any work, a file that could not be written in the end, or that is the checkpoint too.
+
+    >>> check_output("run.txt")
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidArgument: --out 'run.txt': the ending says the format
+    try: run.csv or run.json or run.png
+    """
+    if path is None:
+        return
+    ending = Path(path).suffix
+    if ending not in WRITERS:
+        stem = Path(path).stem.lstrip(".") or "run"
+        raise InvalidArgument(
+            f"--out {path!r}: the ending says the format", hint=" or ".join(stem + e for e in WRITERS)
+        )
+    if ending == ".png":
+        require_matplotlib()
+    if checkpoint is not None and Path(path).absolute() == Path(checkpoint).absolute():
+        raise InvalidArgument(f"--out and --checkpoint are both {path}", hint="two files: --checkpoint run.checkpoint")
+    check_target(path)
+
+
+def write_solution(solution: Solution, path: str) -> None:
+    """Write the trajectories in the format that the ending of the path names.
+
+    >>> import tempfile
+    >>> from bilevel_sym import Descent, Exact, solve, zoo
+    >>> path = Path(tempfile.mkdtemp()) / "run.csv"
+    >>> write_solution(solve(zoo.get("scalar").problem, Descent(Exact(), 0.1), [0.0], steps=1), str(path))
+    >>> path.read_text().split(",")[:4]
+    ['trajectory', 'seed', 'k', 'x']
+    """
+    WRITERS[Path(path).suffix](solution, path)

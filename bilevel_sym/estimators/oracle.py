@@ -1,0 +1,99 @@
+"""What an estimator may ask of a problem: sessions in lanes that do not influence each other.
+
+A trajectory lives in one lane. Lanes come in whole blocks, and every operation treats a lane the same wherever it
+stands, so that a trajectory has the same bits alone and in any ensemble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from bilevel_sym.arithmetic.arrays import STEADY, whole_blocks
+from bilevel_sym.implicit.engine import Engine, Lanes, Session
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.typing import Floats, Indices
+
+__all__ = ["SYSTEM", "ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
+
+SYSTEM = ("f", "f_x", "f_y", "g_yy_v")  # what the linear system g_yy v = f_y needs: the largest of the programs
+
+
+class Oracle(Protocol):
+    """f and g, or the means of F and G over a batch, in lanes."""
+
+    @property
+    def width(self) -> int:
+        """How many lanes are best at a time: a multiple of the block."""
+
+    def session(self, names: Sequence[str], lanes: slice) -> Lanes:
+        """A session for these blocks in these lanes of the ensemble; its own until it is asked for again."""
+
+
+class ExactOracle:
+    """f and g themselves.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> session = ExactOracle(problem.kernels).session(("g_y",), slice(0, 16))
+    >>> session.inputs(0)[:] = 2.0
+    >>> session.perform(0)
+    >>> session.rows("g_y")[0, :3]
+    array([0., 0., 0.])
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.engine: Engine = kernels.steady
+        self._sessions: dict[tuple[tuple[str, ...], int], Session] = {}
+
+    @property
+    def width(self) -> int:
+        """Many lanes share the price of a call, as long as the table stays in the cache."""
+        return max(STEADY, self.engine.lanes(SYSTEM) // STEADY * STEADY)
+
+    def session(self, names: Sequence[str], lanes: slice) -> Session:
+        """Sessions are used again: their tables are the solver's only large memory."""
+        key = (tuple(names), lanes.stop - lanes.start)
+        if key not in self._sessions:
+            self._sessions[key] = self.engine.session(*key)
+        return self._sessions[key]
+
+
+def fill(session: Lanes, x: Floats, y: Floats) -> None:
+    """Write x and y, lanes last, into the inputs of the first stage."""
+    inputs = session.inputs(0)
+    inputs[: len(x)] = x
+    inputs[len(x) : len(x) + len(y)] = y
+
+
+def filled(lanes: Indices) -> Indices:
+    """Some lanes, and the first of them again until the block is whole.
+
+    >>> filled(np.array([3, 5]))[:4].tolist(), len(filled(np.array([3, 5])))
+    ([3, 5, 3, 3], 16)
+    """
+    return np.concatenate([lanes, np.full(whole_blocks(len(lanes)) - len(lanes), lanes[0])])
+
+
+def in_lanes(rows: Floats) -> Floats:
+    """Points as rows (S, k) -> lanes (k, whole blocks); filling repeats the first point.
+
+    >>> in_lanes(np.array([[1.0, 2.0]])).shape
+    (2, 16)
+    """
+    size, width = rows.shape
+    table = np.empty((width, whole_blocks(size)))
+    table[:, :size] = rows.T
+    table[:, size:] = table[:, :1]
+    return table
+
+
+def out_of_lanes(table: Floats, size: int) -> Floats:
+    """The first ``size`` lanes as rows.
+
+    >>> out_of_lanes(np.zeros((3, 16)), 2).shape
+    (2, 3)
+    """
+    return np.array(table[:, :size].T, order="C")  # a copy even where one row would be contiguous as it stands

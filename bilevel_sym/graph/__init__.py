@@ -1,0 +1,1 @@
+"""Expressions: nodes with exact constants, conversion, differentiation, programs. Nothing here is bilevel."""

@@ -1,0 +1,257 @@
+"""Differentiation on the graph: reverse for gradients, forward for directions; results are forms of the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+
+from flint import fmpq
+
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, accumulate, total
+
+__all__ = ["directional", "gradient", "hessian", "tangents"]
+
+MANY = 3  # directions that are worth a bundle
+Tangent = dict[int, Form]  # direction -> derivative along it; directions without influence are absent
+
+
+def gradient(graph: Graph, output: Form, variables: Sequence[int]) -> list[Form]:
+    """The partial derivatives of ``output`` with respect to ``variables``, by one sweep backwards.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> [form.terms for form in gradient(graph, graph.mul(a, b), [0, 1])]
+    [{1: 1}, {0: 1}]
+    """
+    found = adjoints(graph, output, sum(1 << v for v in variables))
+    return [found.get(v, NOTHING) for v in variables]
+
+
+def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
+    """The derivative of the output by each node below it that depends on a wanted variable: one sweep backwards.
+
+    >>> graph = Graph(1)
+    >>> (a,) = graph.variables
+    >>> sorted(adjoints(graph, graph.apply("exp", graph.apply("sin", a)), 1)) == [0, 1, 2]
+    True
+    """
+    found: dict[int, Form] = {}
+    heap: list[int] = []
+
+    def add(node: int, adjoint: Form) -> None:
+        if not graph.support[node] & wanted:
+            return
+        if node in found:
+            found[node] = found[node] + adjoint
+        else:
+            found[node] = adjoint
+            heappush(heap, -node)
+
+    for node, c in output.terms.items():
+        add(node, Form(c, {}))
+    while heap:
+        node = -heappop(heap)
+        if graph.op[node] != "var":
+            for arg, part in _pullback(graph, node, found[node], wanted):
+                add(arg, part)
+    return found
+
+
+def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple[int, Form]]:
+    op, args = graph.op[node], graph.args[node]
+    if op == "lin":
+        # one node for the adjoint, so that a long sum is not copied to every argument
+        shared = adjoint if len(args) == 1 else _as_one(graph, adjoint)
+        return [(a, shared.scaled(c)) for a, c in zip(args, graph.linear[node][1], strict=True)]
+    if op in _BRANCHES:
+        condition, a, b = _branches(graph, node)
+        return [
+            (a, graph.apply("select", condition, adjoint, NOTHING)),
+            (b, graph.apply("select", condition, NOTHING, adjoint)),
+        ]
+    partials = _partials(graph, node)
+    return [
+        (a, graph.mul(partial, adjoint, guarded=True))
+        for a, partial in zip(args, partials, strict=True)
+        if graph.support[a] & wanted
+    ]
+
+
+def _as_one(graph: Graph, form: Form) -> Form:
+    return form if len(form.terms) + bool(form.constant) <= 1 else Form(fmpq(0), {graph.atom(form): fmpq(1)})
+
+
+def tangents(
+    graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent], *, triangular: bool = False
+) -> list[Tangent]:
+    """The derivatives of every output along every direction, by one sweep forwards.
+
+    ``seeds[v][k]`` is how variable v moves along direction k, itself a form. ``triangular``: output i is wanted along
+    the directions up to i only.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> [{k: t.terms for k, t in tangent.items()} for tangent in tangents(graph, [graph.mul(a, b)], {0: {0: UNIT}})]
+    [{0: {1: 1}}]
+    """
+    support = sum(1 << v for v in seeds)
+    done: dict[int, Tangent] = {}
+    bundles: dict[int, Tangent] = {}
+    for node in graph.reachable({n for form in outputs for n in form.terms}, support=support):
+        if graph.op[node] == "var":
+            done[node] = seeds[node]
+        elif graph.op[node] == "lin":
+            tangent = _combine(dict(zip(graph.args[node], graph.linear[node][1], strict=True)), done)
+            done[node] = _bundle(node, tangent, bundles)
+        else:
+            done[node] = _pushforward(graph, node, done)
+    return [
+        _unbundle(graph, _combine(form.terms, done), bundles, i if triangular else None)
+        for i, form in enumerate(outputs)
+    ]
+
+
+def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent:
+    """A node that is linear in the variables becomes one direction of its own, in place of many.
+
+    What is built on it then moves along that one direction, by the chain rule, until the outputs are reached.
+    """
+    if len(tangent) < MANY or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
+        return tangent
+    bundles[~node] = tangent  # directions of variables count from zero, bundles are negative
+    return {~node: UNIT}
+
+
+def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], last: int | None) -> Tangent:
+    """The tangent along the variables themselves (those up to ``last``), with bundles taken apart."""
+    bundled = [(k, _as_one(graph, form)) for k, form in tangent.items() if k < 0]
+    if not bundled:
+        return tangent
+    constants = {k: form.constant for k, form in tangent.items() if k >= 0}
+    sums = {k: dict(form.terms) for k, form in tangent.items() if k >= 0}
+    for k, form in bundled:
+        for direction, weight in bundles[k].items():
+            if last is None or direction <= last:
+                c, terms = weight.constant, sums.setdefault(direction, {})
+                constants[direction] = constants.get(direction, 0) + c * form.constant
+                for node, e in form.terms.items():  # one, after all
+                    before = terms.get(node)
+                    terms[node] = c * e if before is None else before + c * e
+    return {k: Form(constants[k], {m: e for m, e in terms.items() if e}) for k, terms in sums.items()}
+
+
+def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
+    op, args = graph.op[node], graph.args[node]
+    if op in _BRANCHES:
+        condition, *nodes = _branches(graph, node)
+        a, b = (done.get(arg, {}) for arg in nodes)
+        return {k: graph.apply("select", condition, a.get(k, NOTHING), b.get(k, NOTHING)) for k in a.keys() | b.keys()}
+    moved: dict[int, list[Form]] = {}
+    for arg, partial in zip(args, _partials(graph, node), strict=True):
+        for k, tangent in done.get(arg, {}).items():
+            moved.setdefault(k, []).append(graph.mul(partial, tangent))
+    summed = {k: parts[0] if len(parts) == 1 else total(parts) for k, parts in moved.items()}
+    # along a bundle the sum is needed once for each of its variables: one node for all of them
+    return {k: form if k >= 0 else _as_one(graph, form) for k, form in summed.items()}
+
+
+def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
+    constants: dict[int, fmpq] = {}
+    sums: dict[int, dict[int, fmpq]] = {}
+    for node, c in terms.items():
+        for k, tangent in done.get(node, {}).items():
+            constants[k] = constants.get(k, 0) + c * tangent.constant
+            accumulate(sums.setdefault(k, {}), {m: c * e for m, e in tangent.terms.items()})
+    return {k: Form(constants[k], sums[k]) for k in sums}
+
+
+def directional(graph: Graph, output: Form, direction: Mapping[int, Form]) -> Form:
+    """The derivative of ``output`` as each variable v moves along ``direction[v]``: a product that stays factored.
+
+    >>> graph = Graph(2)
+    >>> a, v = graph.variables
+    >>> graph.op[graph.atom(directional(graph, graph.apply("exp", a), {0: v}))]
+    'mul'
+    """
+    (tangent,) = tangents(graph, [output], {node: {0: form} for node, form in direction.items()})
+    return tangent.get(0, NOTHING)
+
+
+def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[Form]]:
+    """The lower triangle of second derivatives, row by row: forward over reverse, each symmetric entry once.
+
+    >>> graph = Graph(1)
+    >>> hessian(graph, graph.power(graph.variables[0], 3), [0])[0][0].terms
+    {0: 6}
+    """
+    first = gradient(graph, output, variables)
+    second = tangents(graph, first, {v: {k: UNIT} for k, v in enumerate(variables)}, triangular=True)
+    return [[row.get(k, NOTHING) for k in range(i + 1)] for i, row in enumerate(second)]
+
+
+# ---- branches: outside its region a branch may be infinite, and 0 inf is no number --------------------------
+
+_BRANCHES = ("select", "min", "max")
+
+
+def _branches(graph: Graph, node: int) -> tuple[Form, int, int]:
+    """The condition under which the first of two branches counts, and the branches."""
+    if graph.op[node] == "select":
+        condition, a, b = graph.args[node]
+        return graph.form(condition), a, b
+    a, b = graph.args[node]
+    difference = graph.form(a) - graph.form(b)
+    return graph.apply("le", difference if graph.op[node] == "min" else -difference), a, b
+
+
+# ---- the derivative of each operation -------------------------------------------------------------------
+
+
+def _partials(graph: Graph, node: int) -> list[Form]:
+    """The partial derivatives of one node with respect to its arguments."""
+    op, args = graph.op[node], graph.args[node]
+    # arguments stay closed: a sum that is a node already is not written out again for each multiple of it
+    first, itself = (Form(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
+    if op == "mul":
+        return [Form(fmpq(0), {args[1]: fmpq(1)}), first]
+    match op:
+        case "ipow":
+            (k,) = graph.parameter[node]
+            return [graph.power(first, k - 1).scaled(fmpq(k))]
+        case "rpow":
+            p, q = graph.parameter[node]
+            return [graph.power(first, p - q, q).scaled(fmpq(p, q))]
+        case "sign" | "lt" | "le":
+            return [NOTHING]
+    return [_unary(graph, op, graph.form(args[0]) if op in ("tanh", "bell") else first, itself)]
+
+
+def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:
+    match op:
+        case "exp":
+            return itself
+        case "log":
+            return graph.power(z, -1)
+        case "sin":
+            return graph.apply("cos", z)
+        case "cos":
+            return -graph.apply("sin", z)
+        case "tan":
+            return UNIT + graph.power(itself, 2)
+        case "tanh":  # 1 - tanh^2 cancels for large z; 4 bell(2 z) is the same without
+            return graph.apply("bell", z.scaled(fmpq(2))).scaled(fmpq(4))
+        case "sinh":
+            return graph.apply("cosh", z)
+        case "cosh":
+            return graph.apply("sinh", z)
+        case "atan":
+            return graph.power(UNIT + graph.power(z, 2), -1)
+        case "abs":
+            return graph.apply("sign", z)
+        case "softplus":
+            return graph.apply("sigmoid", z)
+        case "sigmoid":
+            return graph.apply("bell", z)
+        case "bell":  # bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
+            return -graph.mul(itself, graph.apply("tanh", z.scaled(fmpq(1, 2))))
+    raise AssertionError(f"no derivative of {op}")

@@ -1,0 +1,211 @@
+"""SymPy expressions into the graph and back: the only part of the tape that sees SymPy. Nothing here recurses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import sympy as sp
+from flint import fmpq
+from sympy.core.relational import GreaterThan, LessThan, StrictGreaterThan, StrictLessThan
+from sympy.functions.elementary.piecewise import ExprCondPair
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.expressions import postorder
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, constant, total
+
+__all__ = ["from_sympy", "no_value", "to_sympy", "written_sizes"]
+
+_UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
+    {
+        sp.exp: "exp", sp.log: "log", sp.sin: "sin", sp.cos: "cos", sp.tan: "tan", sp.tanh: "tanh", sp.sinh: "sinh",
+        sp.cosh: "cosh", sp.atan: "atan", sp.Abs: "abs", sp.sign: "sign", softplus: "softplus", sigmoid: "sigmoid",
+    }
+)  # fmt: skip
+
+
+def from_sympy(graph: Graph, expression: sp.Expr, variables: Mapping[sp.Symbol, Form]) -> Form:
+    """The expression as a form of the graph; ``variables`` says what each symbol is.
+
+    >>> x = sp.Symbol("x")
+    >>> graph = Graph(1)
+    >>> form = from_sympy(graph, sp.log(1 + sp.exp(x)), {x: graph.variables[0]})
+    >>> graph.op[graph.atom(form)]
+    'softplus'
+    """
+    done: dict[int, Any] = {}
+    for node in postorder(expression):
+        done[id(node)] = _convert(graph, node, [done[id(arg)] for arg in node.args], variables)
+    form: Form = done[id(expression)]
+    return form
+
+
+def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mapping[sp.Symbol, Form]) -> Any:
+    match node:
+        case sp.Symbol():
+            return _variable(node, variables)
+        case sp.Rational():
+            return constant(int(node.p), int(node.q))
+        case sp.Add():
+            return total(args)
+        case sp.Mul():
+            # exponentials meet their sigmoids before anything else stands between them
+            return reduce(graph.mul, sorted(args, key=lambda form: not graph.is_exponential(form)))
+        case sp.Pow():
+            return _power(graph, node.exp, *args)
+        case ExprCondPair():
+            return args
+        case sp.Piecewise():
+            return _piecewise(graph, args)
+        case sp.Max() | sp.Min():
+            op = "max" if isinstance(node, sp.Max) else "min"
+            return reduce(lambda a, b: graph.apply(op, a, b), args)
+        case StrictLessThan() | LessThan() | StrictGreaterThan() | GreaterThan():
+            return _comparison(graph, node, *args)
+        # by selection, not arithmetic: rounded outward, 1 - 1 would no longer be the certain answer 0
+        case sp.And():
+            return reduce(lambda a, b: graph.apply("select", a, b, NOTHING), args)
+        case sp.Or():
+            return reduce(lambda a, b: graph.apply("select", a, UNIT, b), args)
+        case sp.Not():
+            return graph.apply("select", args[0], NOTHING, UNIT)
+    if node is sp.true or node is sp.false:
+        return UNIT if node is sp.true else NOTHING
+    if node is sp.pi:
+        return graph.apply("pi")
+    if node is sp.E:
+        return graph.apply("exp", UNIT)
+    if type(node) in _UNARY:
+        return graph.apply(_UNARY[type(node)], *args)
+    raise InvalidProblem(f"the tape does not know {type(node).__name__}", hint="see the list of supported functions")
+
+
+def _variable(symbol: sp.Symbol, variables: Mapping[sp.Symbol, Form]) -> Form:
+    if symbol not in variables:
+        raise no_value(symbol)
+    return variables[symbol]
+
+
+def no_value(symbol: sp.Symbol) -> InvalidProblem:
+    """What is said of a parameter that stayed open where numbers are asked for.
+
+    >>> print(no_value(sp.Symbol("a")))
+    a has no value, so there are no numbers to compute
+    try: give it one: parameters={'a': ...}, or a = ... under [parameters] in a problem file
+    """
+    name = symbol.name
+    return InvalidProblem(
+        f"{name} has no value, so there are no numbers to compute",
+        hint=f"give it one: parameters={{{name!r}: ...}}, or {name} = ... under [parameters] in a problem file",
+    )
+
+
+def _power(graph: Graph, exponent: sp.Expr, base: Form, power: Form) -> Form:
+    if exponent.is_Rational:
+        return graph.power(base, int(exponent.p), int(exponent.q))
+    if base.is_constant and base.constant <= 0:
+        raise InvalidProblem("a power of a number that is not positive, with an exponent that varies, is not real")
+    return graph.apply("exp", graph.mul(power, graph.apply("log", base)))
+
+
+def _comparison(graph: Graph, node: sp.Basic, left: Form, right: Form) -> Form:
+    """left < right as a number: 1 where it holds, 0 where it does not."""
+    difference = left - right if isinstance(node, (StrictLessThan, LessThan)) else right - left
+    return graph.apply("lt" if isinstance(node, (StrictLessThan, StrictGreaterThan)) else "le", difference)
+
+
+def _piecewise(graph: Graph, pieces: Sequence[tuple[Form, Form]]) -> Form:
+    """The first piece whose condition holds; where none does, no number (the logarithm of -1)."""
+    value = graph.apply("log", constant(-1))
+    for piece, condition in reversed(pieces):
+        value = graph.apply("select", condition, piece, value)
+    return value
+
+
+# ---- back ----------------------------------------------------------------------------------------------
+
+
+def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Mapping[int, sp.Symbol]) -> list[sp.Expr]:
+    """The forms as SymPy expressions; nodes that are shared in the graph are shared objects.
+
+    ``symbols[i]`` is what variable i is called. Forms that are one object become one object.
+
+    >>> x = sp.Symbol("x")
+    >>> graph = Graph(1)
+    >>> form = from_sympy(graph, 2*sp.sin(x)*x**2 + 1, {x: graph.variables[0]})
+    >>> to_sympy(graph, [form], {0: x})
+    [2*x**2*sin(x) + 1]
+    """
+    forms = list(forms)
+    done: dict[int, sp.Expr] = {}
+    for node in graph.reachable({node for form in forms for node in form.terms}):
+        done[node] = _node_expression(graph, node, done, symbols)
+    sums = {id(form): form for form in forms}
+    written = {key: _sum(form.constant, form.terms.items(), done) for key, form in sums.items()}
+    return [written[id(form)] for form in forms]
+
+
+def written_sizes(graph: Graph, forms: Iterable[Form]) -> list[int]:
+    """How many symbols and operations each form has as a tree: shared nodes count as often as they are written.
+
+    >>> x = sp.Symbol("x")
+    >>> graph = Graph(1)
+    >>> form = from_sympy(graph, sp.sin(x) + x, {x: graph.variables[0]})
+    >>> written_sizes(graph, [form])
+    [4]
+    """
+    forms = list(forms)
+    size: dict[int, int] = {}
+    for node in graph.reachable({node for form in forms for node in form.terms}):
+        size[node] = 1 + sum(size[argument] for argument in graph.args[node])
+    return [1 + sum(size[node] for node in form.terms) for form in forms]
+
+
+def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbols: Mapping[int, sp.Symbol]) -> sp.Expr:
+    op, parameter = graph.op[node], graph.parameter[node]
+    if op == "var":
+        return symbols[parameter[0]]
+    if op == "lin":
+        base, coefficients = graph.linear[node]
+        return _sum(base, zip(graph.args[node], coefficients, strict=True), done)
+    args = [done[arg] for arg in graph.args[node]]
+    if op in ("ipow", "rpow"):
+        return args[0] ** sp.Rational(*parameter)
+    return _EXPRESSIONS[op](*args)
+
+
+def _sum(base: fmpq, terms: Iterable[tuple[int, fmpq]], done: Mapping[int, sp.Expr]) -> sp.Expr:
+    return sp.Add(_rational(base), *(_rational(c) * done[node] for node, c in terms))
+
+
+def _rational(value: fmpq) -> sp.Rational:
+    return sp.Rational(int(value.p), int(value.q))
+
+
+def _select(condition: sp.Expr, a: sp.Expr, b: sp.Expr) -> sp.Expr:
+    """Conditions are numbers in the graph; a comparison is built back where it is one."""
+    if isinstance(condition, sp.Piecewise) and condition.args[0].expr == 1 and condition.args[-1].expr == 0:
+        return sp.Piecewise((a, condition.args[0].cond), (b, True), evaluate=False)
+    return sp.Piecewise((a, condition > 0), (b, True), evaluate=False)
+
+
+def _indicator(condition: sp.Basic) -> sp.Expr:
+    return sp.Piecewise((sp.S.One, condition), (sp.S.Zero, True), evaluate=False)
+
+
+_EXPRESSIONS: Mapping[str, Callable[..., sp.Expr]] = MappingProxyType(
+    {
+        **{op: function for function, op in _UNARY.items()},
+        "mul": sp.Mul,
+        "min": sp.Min,
+        "max": sp.Max,
+        "bell": lambda z: sigmoid(z) * (1 - sigmoid(z)),
+        "lt": lambda a: _indicator(sp.StrictLessThan(a, 0, evaluate=False)),
+        "le": lambda a: _indicator(sp.LessThan(a, 0, evaluate=False)),
+        "select": _select,
+        "pi": lambda: sp.pi,
+    }
+)

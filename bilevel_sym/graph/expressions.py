@@ -1,0 +1,198 @@
+"""Structural work on SymPy expressions, without recursion: what is in them, and replacing parts of them.
+
+SymPy's own traversals recurse, and a chain of a few hundred functions breaks them. Everything here visits each
+shared node once, children first, so that SymPy's cached hashes fill up from below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import sympy as sp
+from sympy.core.relational import GreaterThan, LessThan, StrictGreaterThan, StrictLessThan
+from sympy.functions.elementary.piecewise import ExprCondPair
+from sympy.logic.boolalg import BooleanFalse, BooleanTrue
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.exact import rational
+from bilevel_sym.graph.functions import sigmoid, softplus
+
+__all__ = [
+    "SUPPORTED_FUNCTIONS",
+    "check_structure",
+    "may_switch",
+    "postorder",
+    "rewritten",
+    "substitute",
+    "symbols_in",
+    "tree_size",
+]
+
+SWITCHES = (sp.Abs, sp.sign, sp.Min, sp.Max, sp.Piecewise)
+SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
+    {
+        sp.exp: "exp",
+        sp.log: "log",
+        sp.sin: "sin",
+        sp.cos: "cos",
+        sp.tan: "tan",
+        sp.tanh: "tanh",
+        sp.sinh: "sinh",
+        sp.cosh: "cosh",
+        sp.atan: "atan",
+        sp.Abs: "abs",
+        sp.Min: "min",
+        sp.Max: "max",
+        softplus: "softplus",
+        sigmoid: "sigmoid",
+        sp.Piecewise: "Piecewise",
+    }
+)
+
+MAX_POWER = 10_000
+MAX_EVALUATED_DEPTH = 100  # SymPy asks a node's assumptions of its arguments, recursively, several frames a level
+
+_ARITHMETIC = (sp.Add, sp.Mul, sp.Pow)
+_CONDITIONS = (
+    ExprCondPair, StrictLessThan, LessThan, StrictGreaterThan, GreaterThan,
+    sp.And, sp.Or, sp.Not, BooleanTrue, BooleanFalse,
+)  # fmt: skip
+_LEAVES = (sp.Symbol, sp.Rational, sp.Float, type(sp.pi), type(sp.E))
+_NOT_REAL = (type(sp.I), type(sp.zoo), type(sp.oo), type(-sp.oo), type(sp.nan))
+_SUPPORTED = (*_ARITHMETIC, *_CONDITIONS, *_LEAVES, *SUPPORTED_FUNCTIONS)
+
+
+def postorder(expression: sp.Basic) -> Iterator[sp.Basic]:
+    """Every distinct node object, children before parents.
+
+    >>> x = sp.Symbol("x")
+    >>> [str(node) for node in postorder(sp.sin(x) + 1)]
+    ['1', 'x', 'sin(x)', 'sin(x) + 1']
+    """
+    seen: set[int] = set()
+    stack: list[tuple[sp.Basic, bool]] = [(expression, False)]
+    while stack:
+        node, children_done = stack.pop()
+        if children_done:
+            hash(node)  # fills SymPy's cache from below, so that no later hash recurses
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.args))
+
+
+def tree_size(expression: sp.Basic) -> int:
+    """The number of nodes as a printer meets them: shared parts count as often as they are written.
+
+    >>> x = sp.Symbol("x")
+    >>> tree_size(sp.sin(x) + sp.cos(x))
+    5
+    """
+    size: dict[int, int] = {}
+    for node in postorder(expression):
+        size[id(node)] = 1 + sum(size[id(child)] for child in node.args)
+    return size[id(expression)]
+
+
+def symbols_in(expression: sp.Basic) -> set[sp.Symbol]:
+    """The symbols that occur; like ``free_symbols``, for expressions of any depth.
+
+    >>> x, y = sp.symbols("x y")
+    >>> symbols_in(x*sp.sin(y)) == {x, y}
+    True
+    """
+    return {node for node in postorder(expression) if isinstance(node, sp.Symbol)}
+
+
+def substitute(expression: sp.Expr, mapping: Mapping[sp.Basic, sp.Basic]) -> sp.Expr:
+    """``xreplace`` without recursion: nodes whose children did not change are kept as they are.
+
+    Beyond a depth at which SymPy's evaluation would recurse, nodes are built as they stand.
+
+    >>> x, y = sp.symbols("x y")
+    >>> substitute(x*sp.sin(y), {y: sp.Integer(0)})
+    0
+    """
+    return rewritten(expression, lambda node: node, mapping) if mapping else expression
+
+
+def rewritten(
+    expression: sp.Expr,
+    rule: Callable[[sp.Basic], sp.Basic],
+    replaced: Mapping[sp.Basic, sp.Basic] = MappingProxyType({}),
+) -> sp.Expr:
+    """The expression with ``rule`` applied to every node, children first; nodes in ``replaced`` are taken from there.
+
+    >>> x = sp.Symbol("x")
+    >>> rewritten(sp.sin(x) + 1, lambda node: sp.cos(x) if isinstance(node, sp.sin) else node)
+    cos(x) + 1
+    """
+    new: dict[int, sp.Basic] = {}
+    depth: dict[int, int] = {}
+    for node in postorder(expression):
+        depth[id(node)] = 1 + max((depth[id(child)] for child in node.args), default=0)
+        if node in replaced:
+            new[id(node)] = replaced[node]
+            continue
+        args = [new[id(child)] for child in node.args]
+        changed = any(a is not b for a, b in zip(args, node.args, strict=True))
+        new[id(node)] = rule(_rebuilt(node, args, depth[id(node)]) if changed else node)
+    return new[id(expression)]
+
+
+def _rebuilt(node: sp.Basic, args: Sequence[sp.Basic], depth: int) -> sp.Basic:
+    """The node with new arguments, evaluated unless it is so deep that evaluation would recurse too far."""
+    if depth > MAX_EVALUATED_DEPTH and isinstance(node, (sp.Function, sp.Add, sp.Mul, sp.Pow)):
+        return node.func(*args, evaluate=False)
+    return node.func(*args)
+
+
+def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
+    """The expression with every Float replaced by its exact value, or InvalidProblem.
+
+    >>> x = sp.Symbol("x")
+    >>> check_structure(0.5*x, "f")
+    x/2
+    """
+    floats: dict[sp.Basic, sp.Basic] = {}
+    unsupported: sp.Basic | None = None
+    for node in postorder(expression):
+        if isinstance(node, sp.Float) and node.is_finite:
+            floats[node] = rational(node, error=InvalidProblem)
+        elif isinstance(node, (*_NOT_REAL, sp.Float)):
+            raise InvalidProblem(
+                f"{field} contains {node}, and only finite real constants make sense here",
+                hint="look for a division by zero, a root or logarithm of a negative number",
+            )
+        elif isinstance(node, sp.Pow) and node.exp.is_Rational and abs(node.exp.p) > MAX_POWER:
+            raise InvalidProblem(
+                f"{field} contains a power of {node.exp.p}",
+                hint=f"exponents go up to {MAX_POWER}: a number in place of the base would fill the memory",
+            )
+        elif not isinstance(node, _SUPPORTED):
+            unsupported = node  # the outermost comes last, and is the one that the user wrote
+    if unsupported is not None:
+        raise _unsupported(unsupported, field)
+    exact = substitute(expression, floats)
+    # replacing 0.5 by 1/2 can only make SymPy evaluate further: x**0.0 is 1, 1/(0.5 - 1/2) is infinite
+    return check_structure(exact, field) if floats else exact
+
+
+def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
+    what = f"the function {type(node).__name__}" if node.args else f"{type(node).__name__} ({node})"
+    return InvalidProblem(
+        f"{field} contains {what}, which is not supported",
+        hint="supported: + - * / **, pi, E, sqrt, " + ", ".join(SUPPORTED_FUNCTIONS.values()),
+    )
+
+
+def may_switch(expression: sp.Expr) -> bool:
+    """Whether any part is written in pieces.
+
+    >>> x = sp.Symbol("x")
+    >>> may_switch(x**2), may_switch(sp.Abs(x) ** 3)
+    (False, True)
+    """
+    return any(isinstance(node, SWITCHES) for node in postorder(expression))

@@ -1,0 +1,153 @@
+"""Programs: the part of a graph that some outputs need, put in order, grouped, and given places to live.
+
+Nodes with the same operation whose arguments are ready together form one step, which an arithmetic performs as one
+call. Inputs come in stages: (x, y) first, then v, then directions; a node belongs to the first stage at which its
+inputs are known, so that a later stage never recomputes an earlier one. Place 0 holds the number one, so that a
+linear combination with a constant is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+
+from bilevel_sym.graph.nodes import Form, Graph, Parameter
+
+__all__ = ["Output", "Program", "Row", "Step", "build"]
+
+Row = tuple[tuple[int, fmpq], ...]  # (place, coefficient): one linear combination
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation on many nodes: places first, first + 1, ... receive ``op`` of the places in ``sources``.
+
+    ``sources[k]`` lists the k-th argument of each node. A "lin" step has ``rows`` in place of sources.
+    """
+
+    op: str
+    first: int
+    size: int
+    parameter: Parameter = ()
+    sources: tuple[tuple[int, ...], ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def places(self) -> range:
+        """Where the results go."""
+        return range(self.first, self.first + self.size)
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array of results: its shape, and the place of each entry (symmetric entries share one)."""
+
+    shape: tuple[int, ...]
+    places: tuple[int, ...]
+    stage: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """``constants`` run once an arithmetic, ``stages[k]`` once the inputs up to ``inputs[k]`` are known.
+
+    Places: 0 is one, then the inputs of all stages in order, then what the steps compute.
+    """
+
+    inputs: tuple[range, ...]
+    size: int
+    constants: tuple[Step, ...]
+    stages: tuple[tuple[Step, ...], ...]
+    outputs: Mapping[str, Output]
+
+    def steps(self) -> Iterator[Step]:
+        """All steps in the order of execution."""
+        yield from self.constants
+        for stage in self.stages:
+            yield from stage
+
+
+def build(
+    graph: Graph,
+    inputs: Sequence[Sequence[int]],
+    outputs: Mapping[str, tuple[tuple[int, ...], Sequence[Form]]],
+) -> Program:
+    """The program that computes ``outputs`` (name: shape and entries) from ``inputs``, the variables of each stage.
+
+    >>> graph = Graph(2)
+    >>> a, b = graph.variables
+    >>> program = build(graph, [[0], [1]], {"p": ((), [graph.mul(graph.apply("exp", a), b)])})
+    >>> [[step.op for step in stage] for stage in program.stages], program.outputs["p"].stage
+    ([['exp'], ['mul']], 1)
+    """
+    entries = {name: [graph.atom(form) for form in forms] for name, (_, forms) in outputs.items()}
+    nodes = graph.reachable({node for group in entries.values() for node in group})
+    stage_of = _stages(graph, nodes, inputs)
+    place = {variable: 1 + k for k, variable in enumerate(v for group in inputs for v in group)}
+    size = 1 + len(place)
+    groups: list[list[Step]] = []
+    for stage in range(-1, len(inputs)):
+        steps, size = _schedule(graph, [k for k in nodes if stage_of[k] == stage], place, size)
+        groups.append(steps)
+    bounds = np.cumsum([1, *(len(group) for group in inputs)]).tolist()
+    return Program(
+        inputs=tuple(range(low, high) for low, high in pairwise(bounds)),
+        size=size,
+        constants=tuple(groups[0]),
+        stages=tuple(tuple(group) for group in groups[1:]),
+        outputs={
+            name: Output(shape, tuple(place[k] for k in entries[name]), max([0, *(stage_of[k] for k in entries[name])]))
+            for name, (shape, _) in outputs.items()
+        },
+    )
+
+
+def _stages(graph: Graph, nodes: Sequence[int], inputs: Sequence[Sequence[int]]) -> dict[int, int]:
+    """The stage of each node: -1 for constants."""
+    masks = [sum(1 << v for v in group) for group in inputs]
+    known: dict[int, int] = {0: -1}
+    return {
+        node: known.setdefault(
+            graph.support[node], max((k for k, mask in enumerate(masks) if graph.support[node] & mask), default=-1)
+        )
+        for node in nodes
+    }
+
+
+def _schedule(graph: Graph, nodes: Sequence[int], place: dict[int, int], size: int) -> tuple[list[Step], int]:
+    """Steps for the nodes of one stage, level by level; ``place`` learns where each result goes."""
+    level: dict[int, int] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for node in nodes:
+        if graph.op[node] != "var":
+            level[node] = 1 + max((level.get(arg, 0) for arg in graph.args[node]), default=0)
+            groups.setdefault((level[node], graph.op[node], graph.parameter[node]), []).append(node)
+    steps = []
+    for (_, op, parameter), members in sorted(groups.items(), key=lambda item: item[0][0]):
+        # neighbours in, neighbours out: results that are read together later lie together
+        members.sort(key=lambda node: [place[arg] for arg in graph.args[node]])
+        steps.append(_step(graph, op, parameter, members, place, size))
+        for k, node in enumerate(members):
+            place[node] = size + k
+        size += len(members)
+    return steps, size
+
+
+def _step(
+    graph: Graph, op: str, parameter: Parameter, members: Sequence[int], place: Mapping[int, int], first: int
+) -> Step:
+    if op == "lin":
+        return Step(op, first, len(members), rows=tuple(_row(graph, node, place) for node in members))
+    columns = zip(*([place[arg] for arg in graph.args[node]] for node in members), strict=True)
+    return Step(op, first, len(members), parameter, tuple(tuple(column) for column in columns))
+
+
+def _row(graph: Graph, node: int, place: Mapping[int, int]) -> Row:
+    constant, coefficients = graph.linear[node]
+    terms = tuple((place[arg], c) for arg, c in zip(graph.args[node], coefficients, strict=True))
+    return ((0, constant), *terms) if constant or not terms else terms

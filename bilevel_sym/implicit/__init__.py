@@ -1,0 +1,1 @@
+"""The implicit formulas: the blocks of f and g, the lower-level solution, derivatives of Phi."""

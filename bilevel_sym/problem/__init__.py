@@ -1,0 +1,1 @@
+"""Bilevel problems: what users state, in SymPy, text or files."""

@@ -1,0 +1,179 @@
+"""Scope: which names a problem declares, and what each of its formulas may contain."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from numbers import Number
+from typing import TypeAlias
+
+import sympy as sp
+
+from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.assumptions import check_values
+from bilevel_sym.graph.exact import rational
+from bilevel_sym.graph.expressions import check_structure, substitute, symbols_in
+from bilevel_sym.problem.parsing import check_name, parse_expression
+from bilevel_sym.problem.parsing.tokens import MAX_LENGTH
+
+__all__ = ["Formula", "Parameters", "Scope", "Variables"]
+
+Formula: TypeAlias = sp.Expr | str | int | float
+Variables: TypeAlias = str | sp.Symbol | Sequence[str | sp.Symbol]
+Parameters: TypeAlias = Mapping[str, object] | Mapping[sp.Symbol, object]
+
+RANGE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?P<first>[0-9]{0,9}):(?P<end>[0-9]{1,9})", re.ASCII)
+MAX_NAMES = 10_000  # in one range
+
+
+class Scope:
+    """The declared groups of variables and the parameters, resolved to symbols.
+
+    A name that is given as text means the symbol of that name in the formulas, whatever its
+    assumptions; where the formulas have none, a plain symbol is made.
+
+    >>> scope = Scope({"x": "x1", "y": "y1"}, {"a": "0.1"}, ())
+    >>> scope.insert(scope.read("f", "a*x1 + y1", "xy"))
+    x1/10 + y1
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, Variables],
+        parameters: Parameters | None,
+        formulas: Iterable[Formula],
+    ) -> None:
+        known = _symbols_by_name(formulas)
+        self.groups = {role: _resolve(role, given, known) for role, given in groups.items()}
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise InvalidProblem("parameters must map names to numbers", hint="{'gamma': '0.1'}")
+        named = {_symbol(key, "parameter", known): value for key, value in (parameters or {}).items()}
+        self._parameters = tuple(named)
+        self.values: dict[str, sp.Rational | None] = {
+            symbol.name: None
+            if value is None
+            else rational(value, f"the parameter {symbol.name}", error=InvalidProblem)
+            for symbol, value in named.items()
+        }
+        for symbol in self._parameters:
+            if (number := self.values[symbol.name]) is not None:
+                check_values(symbol, [number], "the parameters")
+        self._refuse_clashes()
+
+    def read(self, field: str, formula: Formula, roles: Iterable[str]) -> sp.Expr:
+        """The formula as a checked expression in the variables of ``roles`` and the parameters."""
+        variables = (*(s for role in roles for s in self.groups[role]), *self._parameters)
+        if isinstance(formula, str):
+            return parse_expression(formula, {s.name: s for s in variables}, source=field)
+        if not isinstance(formula, (sp.Expr, Number)) or isinstance(formula, bool):
+            raise InvalidProblem(
+                f"{field} must be a SymPy expression, text or a number, but is a {type(formula).__name__}",
+                hint=f"{field}='x1*y1' or an expression in sympy symbols",
+            )
+        expression = (
+            check_structure(formula, field)
+            if isinstance(formula, sp.Expr)
+            else rational(formula, field, error=InvalidProblem)
+        )
+        for symbol in sorted(symbols_in(expression) - set(variables), key=str):
+            raise _unknown_symbol(symbol, field, variables)
+        return expression
+
+    def insert(self, expression: sp.Expr) -> sp.Expr:
+        """The expression with every numeric parameter replaced by its exact value."""
+        numbers = {s: value for s in self._parameters if (value := self.values[s.name]) is not None}
+        inserted = substitute(expression, numbers)
+        return check_structure(inserted, "f or g with its parameters inserted") if numbers else inserted
+
+    def _refuse_clashes(self) -> None:
+        owners: dict[str, str] = {}
+        declared = [(role, s) for role, group in self.groups.items() for s in group]
+        for role, symbol in [*declared, *(("parameters", s) for s in self._parameters)]:
+            if symbol.name in owners:
+                raise InvalidProblem(
+                    f"{symbol.name} is declared twice: in {owners[symbol.name]} and in {role}",
+                    hint="give every variable and parameter a name of its own",
+                )
+            owners[symbol.name] = role
+
+
+def _symbols_by_name(formulas: Iterable[Formula]) -> dict[str, sp.Symbol]:
+    """The symbols in the given expressions; two of one name are refused, for they print alike."""
+    known: dict[str, sp.Symbol] = {}
+    for formula in formulas:
+        for symbol in symbols_in(formula) if isinstance(formula, sp.Expr) else ():
+            if known.setdefault(symbol.name, symbol) != symbol:
+                raise InvalidProblem(
+                    f"two different symbols are both called {symbol.name}",
+                    hint=f"make {symbol.name} once and use it in f, g, x and y",
+                )
+    return known
+
+
+def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tuple[sp.Symbol, ...]:
+    if isinstance(given, str):
+        if len(given) > MAX_LENGTH:
+            raise InvalidProblem(
+                f"{role} has {len(given)} characters, and {MAX_LENGTH} are accepted",
+                hint=f"give {role} as a list of names or symbols",
+            )
+        given = given.replace(",", " ").split()
+    elif isinstance(given, sp.Symbol):
+        given = [given]
+    elif isinstance(given, AbstractSet):
+        raise InvalidProblem(f"{role} is a set, which has no order", hint=f"give {role} as a list")
+    try:
+        symbols = tuple(_symbol(name, role, known) for item in given for name in _names(item, role))
+    except TypeError:
+        raise InvalidProblem(
+            f"{role} must be symbols or names, but is {given!r:.60}",
+            hint=f"{role}='{role}1 {role}2'",
+        ) from None
+    if not symbols and role in ("x", "y"):
+        raise InvalidProblem(f"{role} is empty", hint=f"give at least one variable for {role}")
+    return symbols
+
+
+def _names(item: object, role: str) -> Iterable[object]:
+    """``x1:4`` means x1, x2, x3, as in SymPy; anything else means itself."""
+    found = RANGE.fullmatch(item) if isinstance(item, str) else None
+    if found is None:
+        return (item,)
+    first, end = int(found["first"] or 0), int(found["end"])
+    if not 0 < end - first <= MAX_NAMES:
+        raise InvalidProblem(
+            f"{role} has {item}, which means {max(end - first, 0)} variables",
+            hint=f"x1:4 means x1, x2, x3; from 1 to {MAX_NAMES:,} in one range",
+        )
+    return (f"{found['name']}{k}" for k in range(first, end))
+
+
+def _symbol(item: object, role: str, known: Mapping[str, sp.Symbol]) -> sp.Symbol:
+    if isinstance(item, str):
+        name = check_name(item, role)
+        return known.get(name, sp.Symbol(name))
+    if not isinstance(item, sp.Symbol):
+        raise InvalidProblem(f"{role} holds {item!r:.60}, which is not a symbol", hint="use sympy.Symbol or a name")
+    if item.is_commutative is False or item.is_extended_real is False:
+        raise InvalidProblem(f"the symbol {item} in {role} is assumed not to be a real number")
+    if not item.name.isprintable():
+        raise InvalidProblem(f"the symbol {item.name!r:.60} in {role} has a character that cannot be printed")
+    twin = known.get(item.name, item)
+    if twin != item:
+        raise InvalidProblem(
+            f"the {item.name} in {role} and the {item.name} in the formulas differ in their assumptions",
+            hint=f"make {item.name} once and use it everywhere",
+        )
+    return item
+
+
+def _unknown_symbol(symbol: sp.Symbol, field: str, variables: Sequence[sp.Symbol]) -> InvalidProblem:
+    names = [s.name for s in variables]
+    near = difflib.get_close_matches(symbol.name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else "declare it in x, y or parameters"
+    return InvalidProblem(
+        f"{field} contains {symbol}, which is not declared (declared: {', '.join(names)})",
+        hint=hint,
+    )

@@ -1,0 +1,1 @@
+"""Algorithm 1 in compiled code (extra ``fast``)."""

@@ -1,0 +1,241 @@
+"""The loop inside the compiled interpreter (extra ``fast``), for descent and Algorithm 1 with AID or GDmax.
+
+It does what ``loop`` does with those, some steps at a time, and leaves compiled code to draw noise, to record, and to
+be interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.estimators.hypergradient import AID, Estimate, GDmax
+from bilevel_sym.estimators.oracle import in_lanes
+from bilevel_sym.estimators.status import Status
+from bilevel_sym.kernels import Kernels
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.solvers import noise
+from bilevel_sym.solvers.algorithm import Ends, Team
+from bilevel_sym.solvers.checkpoint import Keeper, Remembers
+from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
+from bilevel_sym.solvers.recording import Ledger
+from bilevel_sym.system.progress import Meter
+from bilevel_sym.typing import Floats, Indices
+
+if TYPE_CHECKING:
+    from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Record, Rule
+
+__all__ = ["CompiledRun", "why_not_compiled"]
+
+SLICE = 20_000_000  # operations for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
+NOISE = 8  # perturbations that can be drawn beforehand
+MAX_LOOPS = 16
+MAX_NUMBERS = 4_000_000  # recorded in one slice
+
+
+@lru_cache(MAX_LOOPS)
+def _loop(problem: BilevelProblem, e: AID | GDmax) -> CompiledLoop:
+    """The compiled loop of an estimator on a problem; the last few are kept."""
+    from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop
+
+    model = problem.tape.alone()  # bits that do not depend on what was asked of the problem before
+    if isinstance(e, AID):
+        return CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
+    return CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The state of compiled code, as a part that remembers."""
+
+    state: LoopState
+    steps: int
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        return {name: array.copy() for name, array in vars(self.state).items()}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        used, age = memory["used"], memory["age"]
+        # compiled code does not look where it reads
+        wild = (used < 0) | (used > NOISE) | (age < 0) | (age > self.steps) | ~np.isin(memory["status"], list(Status))
+        if wild.any():
+            raise ValueError("no trajectory can have come there")
+        for name, array in vars(self.state).items():
+            array[...] = memory[name]
+
+
+def why_not_compiled(algorithm: object, kernels: Kernels) -> str:
+    """What keeps an algorithm from being run by compiled code from beginning to end; empty if nothing does.
+
+    >>> from bilevel_sym import BilevelProblem, Exact, compile_kernels
+    >>> kernels = compile_kernels(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), backend="tape")
+    >>> why_not_compiled(Descent(Exact(), eta=0.1), kernels)
+    'the engine is numpy'
+    """
+    if kernels.engine != "compiled":
+        return f"the engine is {kernels.engine}"
+    if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
+        return f"the algorithm is {type(algorithm).__name__}, and Descent and Perturbed are compiled"
+    if isinstance(algorithm, Descent) and algorithm.escape is not None:
+        return f"it escapes by {type(algorithm.escape).__name__}, which is not compiled"
+    if type(_estimator(algorithm)) not in (AID, GDmax):
+        return f"the estimator is {type(_estimator(algorithm)).__name__}, and AID and GDmax are compiled"
+    return ""
+
+
+def _estimator(algorithm: object) -> object:
+    return algorithm.estimates if isinstance(algorithm, Perturbed) else getattr(algorithm, "estimator", None)
+
+
+@dataclass(frozen=True)
+class CompiledRun:
+    """An algorithm that compiled code can run from beginning to end."""
+
+    kernels: Kernels
+    estimator: AID | GDmax
+    algorithm: Descent | Perturbed
+
+    @classmethod
+    def of(cls, algorithm: object, kernels: Kernels) -> CompiledRun | None:
+        """The run, if there is one for this algorithm on these kernels.
+
+        >>> from bilevel_sym import BilevelProblem, Exact
+        >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+        >>> CompiledRun.of(Descent(Exact(), eta=0.1), problem.kernels) is None
+        True
+        """
+        if why_not_compiled(algorithm, kernels):
+            return None
+        return cls(kernels, _estimator(algorithm), algorithm)  # type: ignore[arg-type]
+
+    def run(
+        self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,
+        ends: Ends | None, meter: Meter, keeper: Keeper, remembered: Mapping[str, Remembers],
+    ) -> None:  # fmt: skip
+        """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
+        from bilevel_sym.solvers.compiled.compiled_loop import LoopState, Rule
+
+        a, loop = self.algorithm, _loop(self.kernels.problem, self.estimator)
+        rule, clock = Rule(a.eta), 0
+        if isinstance(a, Perturbed):
+            # compiled code counts from 0 after a perturbation, k - k_perturb from 1
+            rule, clock = Rule(a.eta, SMALL * a.eps, a.T_escape - 1, a.as_printed), a.clock - 1
+        state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
+        state.used[:] = NOISE
+        most = max(1, MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])))
+        if isinstance(a, Perturbed):
+            most = min(most, NOISE * (rule.T_escape + 2))
+        k, asking = keeper.begin(state=_Standing(state, steps), **remembered), False
+        record: Record | None = None
+        try:
+            while k < steps and (state.status == 0).any():
+                keeper.at(k)
+                running = int((state.status == 0).sum())
+                size = 1
+                if ends is None:
+                    size = min(max(1, SLICE // (running * loop.work)), steps - k, most, keeper.until(k))
+                self._supply(state, streams, size)
+                record = self._advance(loop, state, size, rule, ledger, k, ends is not None)
+                if ends is not None and record is not None:
+                    asking = True
+                    self._ask(ends, k, state, record, ledger, back=True)
+                    asking = False
+                k += size
+                meter.at(k, f", {int((state.status == 0).sum())} running")
+            keeper.at(k)
+            self._look(loop, state, ledger, k, ends)
+        except KeyboardInterrupt:
+            if asking and record is not None:  # nobody has left the points that were asked about
+                self._back(np.flatnonzero(state.status == 0), k, state, record, ledger)
+            else:
+                self._look(loop, state, ledger, int(state.age[state.status == 0].max(initial=0)), None)
+            raise
+        finally:
+            self._close(state, ledger, steps)
+
+    def _advance(
+        self, loop: CompiledLoop, state: LoopState, size: int, rule: Rule, ledger: Ledger, k: int, wanted: bool
+    ) -> Record | None:
+        from bilevel_sym.solvers.compiled.compiled_loop import Record
+
+        if ledger.history is None and not wanted:
+            loop.advance(state, size, rule)
+            return None
+        record = Record.empty(len(state.x), size, state.x.shape[1], state.y.shape[1])
+        try:
+            loop.advance(state, size, rule, record)
+        finally:  # an interruption comes when compiled code is left
+            if ledger.history is not None:
+                h, now = ledger.reserve(k + size), slice(k, k + size)
+                h.x[:, now], h.y[:, now], h.v[:, now] = record.xs, record.ys, record.vs
+                h.grad[:, now], h.phi[:, now], h.perturbed[:, now] = record.grads, record.phis, record.perturbed
+        return record
+
+    def _look(self, loop: CompiledLoop, state: LoopState, ledger: Ledger, k: int, ends: Ends | None) -> None:
+        """The estimate at the last point, from which nobody moves."""
+        from bilevel_sym.solvers.compiled.compiled_loop import Rule
+
+        record = self._advance(loop, state, 1, Rule(0.0), ledger, k, ends is not None)
+        state.age[state.status == 0] -= 1
+        if ends is not None and record is not None:
+            self._ask(ends, k, state, record, ledger, back=False)
+
+    def _ask(self, ends: Ends, k: int, state: LoopState, record: Record, ledger: Ledger, *, back: bool) -> None:
+        """Ask the rule about the k-th points; those who end there are taken ``back`` from where they moved since."""
+        members = np.flatnonzero(state.status == 0)
+        if not len(members):
+            return
+        x, y, v, grad = (in_lanes(a[members, 0]) for a in (record.xs, record.ys, record.vs, record.grads))
+        nothing = np.zeros(x.shape[1], dtype=np.int8)
+        team = Team(members, x, y, v, nothing.astype(np.int64), ())
+        phi = in_lanes(record.phis[members])[0]
+        codes = np.asarray(ends(k, team, Estimate(grad, phi, y, v, nothing, {})))[: len(members)]
+        ended = members[codes != 0]
+        state.status[ended] = codes[codes != 0]
+        if back:
+            self._back(ended, k, state, record, ledger)
+
+    @staticmethod
+    def _back(members: Indices, k: int, state: LoopState, record: Record, ledger: Ledger) -> None:
+        """Put trajectories back to their k-th points, from which they have just moved."""
+        state.x[members] = record.xs[members, 0]
+        state.age[members] -= 1
+        if ledger.history is not None:
+            ledger.history.perturbed[members, k] = False
+
+    def _supply(self, state: LoopState, streams: Sequence[np.random.Generator], size: int) -> None:
+        """As much noise as so many steps can use: one perturbation in T_escape + 1 of them. It ends the buffer."""
+        a = self.algorithm
+        if not isinstance(a, Perturbed):
+            return
+        need = -(-size // (a.T_escape + 1))
+        for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)).tolist():
+            left = state.noise[s, state.used[s] :]
+            fresh = [noise.uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
+            state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])
+            state.used[s] = NOISE - need
+
+    def _close(self, state: LoopState, ledger: Ledger, steps: int) -> None:
+        """Enter what was reached: ``age`` moves, and one estimate more."""
+        everyone, failed = np.arange(len(state.x)), (state.status != 0) & (state.status < Status.OUT_OF_STEPS)
+        ledger.x[:], ledger.y[:], ledger.v[:], ledger.steps[:] = state.x, state.y, state.v, state.age
+        ledger.grad[:], ledger.phi[:] = state.grad, state.phi
+        ledger.best_x[:], ledger.best_y[:] = state.best_x, state.best_y
+        ledger.best_phi[:], ledger.best_k[:] = state.best_phi, state.best_k
+        ledger.count(everyone, {name: c * (state.age + 1) for name, c in self.estimator.cost.items()})
+        ledger.close(everyone, np.where((state.status == 0) & (state.age >= steps), Status.OUT_OF_STEPS, state.status))
+        lost = everyone[failed]
+        ledger.fail(lost, state.status[lost], state.age[lost], state.x[lost], state.y[lost], state.v[lost])
+        if ledger.history is not None:
+            h = ledger.reserve(int(state.age.max()) + 1)
+            total = sum(self.estimator.cost.values())
+            h.calls[:] = total * (1 + np.minimum(np.arange(h.calls.shape[1]), state.age[:, None]))
+            # what was computed beyond a point at which somebody ended
+            beyond = np.arange(h.calls.shape[1]) > state.age[:, None]
+            for table in (h.x, h.y, h.v, h.grad, h.phi):
+                table[beyond] = np.nan

@@ -1,0 +1,285 @@
+"""What ``solve`` returns: the points reached, how each trajectory ended, and everything recorded on the way."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.estimators.status import Status
+from bilevel_sym.implicit.engine import in_halves
+from bilevel_sym.kernels import Counts, Kernels
+from bilevel_sym.system.plain_text import as_html
+from bilevel_sym.system.writing import csv_lines, write
+from bilevel_sym.typing import Bools, Floats, Indices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Best", "Solution", "Stats", "Trajectory"]
+
+COUNTERS = ("G_f", "G_g", "JV_g", "HV_g")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The point with the lowest phi_hat that a trajectory visited, and the iteration at which it did."""
+
+    x: Floats
+    y: Floats
+    phi_hat: Floats
+    k: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What carried out a run: the engine of the kernels, and the loop over the steps, "compiled" or "plain".
+
+    ``why`` says what keeps the loop from being compiled. ``compile_seconds`` is how long the run waited for kernels.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> stats = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=2, backend="tape").stats
+    >>> stats.engine, stats.loop, stats.why
+    ('numpy', 'plain', 'the engine is numpy')
+    """
+
+    engine: str
+    loop: Literal["compiled", "plain"]
+    why: str
+    compile_seconds: float
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """All iterates k = 0, ..., K, time after the ensemble's axis if there is one: x is (K+1, d) or (S, K+1, d).
+
+    ``grad_phi_hat``, ``phi_hat``, ``y`` and ``v`` are the estimates at x_k; ``perturbed`` says whether the move from
+    x_k to x_(k+1) was a perturbation or an escape; ``calls`` counts all oracle calls up to and including x_k. Beyond
+    the end of a trajectory (``length`` iterates) numbers are NaN.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=2).trajectory
+    >>> run.x.tolist(), run.phi.tolist(), run.grad_phi_hat.tolist()
+    ([[1.0], [0.5], [0.25]], [1.0, 0.25, 0.0625], [[2.0], [1.0], [0.5]])
+    """
+
+    x: Floats
+    y: Floats
+    v: Floats
+    grad_phi_hat: Floats
+    phi_hat: Floats
+    perturbed: Bools
+    calls: NDArray[np.int64]
+    length: NDArray[np.int64]
+    kernels: Kernels = field(repr=False)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The exact value Phi(x_k), computed when first asked for; NaN where the lower level cannot be solved."""
+        x, y = self.x.reshape(-1, self.x.shape[-1]), self.y.reshape(-1, self.y.shape[-1])
+        phi = np.full(len(x), np.nan)
+        rows = np.flatnonzero(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))
+        phi[rows] = _exact_values(self.kernels, x[rows], y[rows])
+        return phi.reshape(self.phi_hat.shape)
+
+
+def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
+    """Phi at each row, with y as the start of Newton's method; NaN for members that fail."""
+    phi = np.full(len(x), np.nan)
+
+    def attempt(members: Indices) -> None:
+        phi[members] = kernels.phi(x[members], y0=y[members])
+
+    in_halves(np.arange(len(x)), attempt, BilevelError)
+    return phi
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The outcome of ``solve``. With x0 of shape (S, d) everything leads with S; with (d,) nothing does.
+
+    x, y: the last point and its lower-level estimate. ``best``: the visited point with the lowest phi_hat. ``status``:
+    how each trajectory ended. ``steps``: how many moves it made. ``seed``: a tuple; ``rng=solution.seed[i]`` alone
+    reproduces trajectory i to the last bit. ``schedule``: the algorithm with all of its parameters. ``counters``: how
+    many gradients of f and g and products with g_xy and g_yy each trajectory asked for. ``stats``: what computed it.
+
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [[1.0], [2.0]], steps=2)
+    >>> solution
+    <Solution 2 trajectories: 2 out of steps>
+    >>> solution.x.tolist(), solution.phi.tolist(), solution.counters.G_g.tolist()
+    ([[0.25], [0.5]], [0.0625, 0.25], [3, 3])
+    """
+
+    x: Floats
+    y: Floats
+    status: Any
+    steps: Any
+    best: Best
+    counters: Counts
+    seed: tuple[int, ...]
+    schedule: Any
+    grad_phi_hat: Floats
+    phi_hat: Floats
+    kernels: Kernels = field(repr=False)
+    stats: Stats = field(repr=False, compare=False)
+    recorded: Trajectory | None = field(repr=False, default=None)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """Everything recorded on the way."""
+        if self.recorded is None:
+            raise InvalidArgument("no trajectory was recorded", hint='solve(..., record="all")')
+        return self.recorded
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """The status of every trajectory, one or many."""
+        return (self.status,) if isinstance(self.status, Status) else tuple(self.status)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no trajectory failed."""
+        return all(status.ok for status in self.statuses)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The exact value of Phi at the last points; NaN where the lower level cannot be solved."""
+        d, n = self.x.shape[-1], self.y.shape[-1]
+        y = np.where(np.isfinite(self.y), self.y, 0.0)
+        return _exact_values(self.kernels, self.x.reshape(-1, d), y.reshape(-1, n)).reshape(self.x.shape[:-1])[()]
+
+    def __repr__(self) -> str:
+        if isinstance(self.status, Status):
+            return (
+                f"<Solution x={_numbers(self.x)} phi_hat={float(self.phi_hat):.6g} {self.status}, {self.steps} steps>"
+            )
+        counts = Counter(str(status) for status in self.statuses)
+        return f"<Solution {len(self.x)} trajectories: {', '.join(f'{c} {name}' for name, c in counts.items())}>"
+
+    def describe(self) -> str:
+        """What happened, for people: one line for each way in which trajectories ended.
+
+        >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+        >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+        >>> print(solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).describe())
+        1 trajectory ran out of steps (3 steps)
+        """
+        lines = []
+        for status in sorted(set(self.statuses)):
+            members = [k for k, s in enumerate(self.statuses) if s is status]
+            steps = np.atleast_1d(self.steps)[members]
+            span = f"{steps.min()}" if steps.min() == steps.max() else f"{steps.min()} to {steps.max()}"
+            who = "1 trajectory" if len(members) == 1 else f"{len(members)} trajectories"
+            lines.append(f"{who} {status.message} ({span} steps)")
+        return "\n".join(lines)
+
+    # ---- export -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and text, ready for JSON; NaN becomes None. Schema "bilevel-sym/solution/1"."""
+        record: dict[str, Any] = {
+            "schema": "bilevel-sym/solution/1",
+            "x": _plain(self.x), "y": _plain(self.y), "phi_hat": _plain(self.phi_hat), "phi": _plain(self.phi),
+            "grad_phi_hat": _plain(self.grad_phi_hat),
+            "status": [str(s) for s in self.statuses] if self.x.ndim > 1 else str(self.status),
+            "steps": _plain(np.asarray(self.steps)), "seed": list(self.seed),
+            "best": {f.name: _plain(np.asarray(getattr(self.best, f.name))) for f in fields(self.best)},
+            "counters": {name: _plain(np.asarray(getattr(self.counters, name))) for name in COUNTERS},
+            "schedule": _parameters(self.schedule),
+        }  # fmt: skip
+        if self.recorded is not None:
+            names = ("x", "y", "v", "grad_phi_hat", "phi_hat", "phi", "perturbed", "calls", "length")
+            record["trajectory"] = {name: _plain(getattr(self.recorded, name)) for name in names}
+        return record
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """One line for each iterate of each trajectory; without a recorded trajectory, one for each last point.
+
+        A file that cannot be written raises CannotWrite and leaves the old one as it was.
+        """
+        names = [s.name for s in self.kernels.problem.x]
+        header = ["trajectory", "seed", "k", *names, "phi", "phi_hat", "norm_grad_phi_hat", "perturbed", "calls"]
+        write(path, csv_lines(chain([header], self._lines())))
+
+    def _lines(self) -> Iterator[list[object]]:
+        if self.recorded is None:
+            x, steps = np.atleast_2d(self.x), np.atleast_1d(self.steps)
+            norms = _norms(np.atleast_2d(self.grad_phi_hat))
+            calls = np.atleast_1d(sum(getattr(self.counters, name) for name in COUNTERS))
+            columns = zip(x, np.atleast_1d(self.phi), np.atleast_1d(self.phi_hat), norms, calls, strict=True)
+            for s, (point, phi, phi_hat, norm, total) in enumerate(columns):
+                yield [s, self.seed[s], int(steps[s]), *point, phi, phi_hat, norm, 0, int(total)]
+            return
+        t = self.recorded
+        many = t.x.ndim == 3
+        arrays: tuple[Any, ...] = (t.x, t.phi, t.phi_hat, _norms(t.grad_phi_hat), t.perturbed, t.calls)
+        x, phi, phi_hat, norm, perturbed, calls = (a if many else a[None] for a in arrays)
+        for s, length in enumerate(np.atleast_1d(t.length)):
+            for k in range(length):
+                values = phi[s, k], phi_hat[s, k], norm[s, k]
+                yield [s, self.seed[s], k, *x[s, k], *values, int(perturbed[s, k]), calls[s, k]]
+
+    # ---- display ------------------------------------------------------------------------------------------
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        against: Literal["iteration", "calls"] = "iteration",
+        phi_min: float | None = None,
+    ) -> Axes:
+        """Phi (or, with ``phi_min``, the gap Phi - phi_min on a logarithmic scale) along the trajectories.
+
+        One trajectory is a line; several are their median and quartiles. Perturbations are marked. Wants the extra
+        ``plot``. Returns the matplotlib axes.
+        """
+        from bilevel_sym.plotting import plot_solution
+
+        return plot_solution(self, ax, against=against, phi_min=phi_min)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{as_html(line)}</td></tr>" for line in self.describe().splitlines())
+        return f"<table>{rows}</table>"
+
+
+def _numbers(values: Floats, limit: int = 6) -> str:
+    shown = ", ".join(f"{value:.6g}" for value in values[:limit])
+    return f"[{shown}{', ...' if len(values) > limit else ''}]"
+
+
+def _norms(rows: Floats) -> Floats:
+    with np.errstate(over="ignore"):  # of a run that diverged
+        lengths: Floats = np.linalg.norm(rows, axis=-1)
+    return lengths
+
+
+def _plain(array: Any) -> Any:
+    array = np.asarray(array)
+    plain: Any = array
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        plain = np.where(np.isfinite(array), array.astype(object), None)
+    return plain.tolist()
+
+
+def _parameters(value: Any) -> Any:
+    """A frozen configuration as nested dictionaries, with its class by name."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__} | {f.name: _parameters(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [_parameters(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

@@ -1,0 +1,1 @@
+"""Exact formulas: derivation, closed forms, display, source code."""

@@ -1,0 +1,1 @@
+"""What lies outside of mathematics: files, memory, terminals, other packages."""

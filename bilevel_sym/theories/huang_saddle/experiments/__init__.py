@@ -1,0 +1,47 @@
+"""Experiments: the paper's figure, and two that it does not have. Each computes, draws, and writes its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.plotting import require_matplotlib
+from bilevel_sym.system.writing import check_target, make_folder
+from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1
+
+__all__ = ["names", "reproduce"]
+
+_BY_NAME: dict[str, Callable[..., Iterator[str]]] = {
+    "figure1": figure1.report,
+    "figure2": coupled.report,
+    "figure3": complexity.report,
+}
+
+
+def names() -> tuple[str, ...]:
+    """The experiments that there are.
+
+    >>> names()
+    ('figure1', 'figure2', 'figure3')
+    """
+    return tuple(_BY_NAME)
+
+
+def reproduce(name: str, out: Path, *, progress: bool = False) -> Iterator[str]:
+    """Run an experiment, write its picture and numbers into the directory ``out``, and tell what was found.
+
+    Yields lines for people, as they come to be known; the files appear together, when all of them are complete. Each
+    experiment takes about half a minute of one core.
+
+    >>> reproduce("figure9", Path("."))
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidArgument: there is no experiment 'figure9'
+    try: one of figure1, figure2, figure3
+    """
+    if name not in _BY_NAME:
+        raise InvalidArgument(f"there is no experiment {name!r:.60}", hint=f"one of {', '.join(names())}")
+    require_matplotlib()  # before the work, not after it
+    check_target(make_folder(out) / f"{name}.json")
+    return _BY_NAME[name](out, progress=progress)

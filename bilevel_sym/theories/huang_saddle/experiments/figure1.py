@@ -1,0 +1,269 @@
+"""The paper's figure: the tube of Section 5, Algorithm 1 ("PBO") against unperturbed AID ("BO").
+
+The experiment says nothing about inexact hypergradients: its estimate does not depend on y at all, and one step of
+conjugate gradients is exact (kappa = 1). ``inner_steps_matter`` shows that; ``coupled`` has an experiment in which they
+do matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from bilevel_sym.estimators.hypergradient import AID
+from bilevel_sym.plotting import COLOURS, plot_spread, spread
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.solvers import Descent, Perturbed, solve
+from bilevel_sym.solvers.solution import Solution
+from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.writing import Content
+from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.figure1_results import (
+    METHODS,
+    Claim,
+    Figure1,
+    Independence,
+    Method,
+    Panel,
+    Settings,
+)
+from bilevel_sym.theories.huang_saddle.experiments.figure1_words import claim_line, findings, independence_line
+from bilevel_sym.theories.huang_saddle.experiments.sensitivity import (
+    FACTORS,
+    Sensitivity,
+    draw_dwell,
+    draw_varied,
+    vary,
+)
+from bilevel_sym.theories.huang_saddle.experiments.staircase import climb_down
+from bilevel_sym.theories.huang_saddle.experiments.tube_panels import in_printed_domain
+from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.zoo import get
+from bilevel_sym.zoo.example import Example
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Claim", "Figure1", "Independence", "Method", "Panel", "Settings", "compute", "draw", "draw_settings", "findings",
+    "in_printed_domain", "inner_steps_matter", "report",
+]  # fmt: skip
+
+Flags: TypeAlias = Bools
+
+
+# ---- computing ----------------------------------------------------------------------------------------------
+
+
+def compute(settings: Settings | None = None, *, progress: bool = False) -> Figure1:
+    """Run PBO and BO in every panel, all seeds at once.
+
+    >>> small = compute(Settings(dimensions=(2,), curvatures=(1.0,), steps=30, seeds=3))
+    >>> small.panels[0].PBO.gap.median.shape, small.independence.holds
+    ((31,), True)
+    """
+    settings = settings or Settings()
+    choices = [(d, L) for d in settings.dimensions for L in settings.curvatures]
+    panels = []
+    with Meter("figure1", len(choices), shown=progress) as meter:
+        for done, (d, L) in enumerate(choices):
+            meter.at(done, f", d = {d}, L = {L:g}")
+            panels.append(_panel(settings, d, L))
+        independence = inner_steps_matter(settings, *choices[0])
+        dimensions, curvatures = settings.dimensions, settings.curvatures
+        middle = _varied(settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(FACTORS))
+        deepest = _varied(settings, max(dimensions), max(curvatures), ("r",))
+    return Figure1(settings, tuple(panels), independence, (middle, deepest))
+
+
+def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> Sensitivity:
+    example = get("tube", d=d, L=L, gamma=settings.gamma)
+    phi_min = _minimum(example)
+
+    def run(changed: Settings) -> tuple[Floats, Flags]:
+        path = _run(changed, example.problem, "PBO").trajectory
+        return path.phi - phi_min, path.perturbed
+
+    return Sensitivity(d, L, -phi_min / d, tuple(vary(settings, names, run, -phi_min / d, d)))
+
+
+def _panel(settings: Settings, d: int, L: float) -> Panel:
+    example = get("tube", d=d, L=L, gamma=settings.gamma)
+    phi_min = _minimum(example)
+    nu = -phi_min / d  # Phi is 0 at the first saddle point, and falls by nu at each of d steps
+    methods = (_method(_run(settings, example.problem, name), phi_min, nu, d) for name in METHODS)
+    return Panel(d, L, phi_min, nu, *methods)
+
+
+def _minimum(example: Example) -> float:
+    """Phi at the known minimum, from the exact expression."""
+    points = [p for p in example.stationary_points or () if p.kind == "local minimum"]
+    return float(example.problem.kernels.phi(np.array([float(c) for c in points[-1].x])))
+
+
+def _run(settings: Settings, problem: BilevelProblem, method: str, inner: tuple[int, int] | None = None) -> Solution:
+    D, N = inner or (settings.D, settings.N)
+    estimator, eta = AID(D, N, settings.step_size), settings.step_size
+    perturbed = Perturbed(estimator, eta, settings.eps, settings.r, settings.T_escape)
+    starts = np.random.default_rng(settings.seed).uniform(-settings.start, settings.start, (settings.seeds, problem.d))
+    algorithm = perturbed if method == "PBO" else Descent(estimator, eta)
+    return reporting.uninterrupted(solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed))
+
+
+def _method(solution: Solution, phi_min: float, nu: float, d: int) -> Method:
+    path = solution.trajectory
+    gap = path.phi - phi_min
+    return Method(
+        gap=spread(gap),
+        stairs=climb_down(gap, nu, d, path.perturbed),
+        arrived=float(np.mean(gap[:, -1] < nu / 2)),
+        ahead=float(np.round(np.median(gap[:, -1]) / nu)),
+        outside=float(np.mean(~in_printed_domain(path.x))),
+        outside_mirrored=float(np.mean(~in_printed_domain(np.abs(path.x)))),
+        smallest=float(np.abs(solution.x).min()),
+        perturbations=float(path.perturbed.sum(axis=-1).mean()),
+    )
+
+
+def inner_steps_matter(settings: Settings, d: int, L: float) -> Independence:
+    """Compare PBO under two choices of D and N, and say by the formulas why they agree.
+
+    grad_phi_hat = f_x - g_xy v. Here f is linear in y and g_xy depends on x alone, so y drops out; and g_yy = 1, so
+    the first step of conjugate gradients gives v exactly.
+
+    >>> inner_steps_matter(Settings(steps=20, seeds=2), 2, 1.0).moved
+    0.0
+    """
+    problem = get("tube", d=d, L=L, gamma=settings.gamma).problem
+    inner = ((settings.D, settings.N), (settings.D + 4, settings.N + 2))
+    first, second = (_run(settings, problem, "PBO", pair).trajectory.x for pair in inner)
+    printed = get("tube_printed", d=d, L=L, gamma=settings.gamma).problem
+    return Independence(
+        d, L, inner,
+        moved=float(np.abs(first - second).max()),
+        blocks_without_y=_blocks_without_y(problem) and _blocks_without_y(printed),
+        unit_system=_unit_system(problem) and _unit_system(printed),
+        gradient_change=_gradient_change(problem, first[:, -1]),
+    )  # fmt: skip
+
+
+def _blocks_without_y(problem: BilevelProblem) -> bool:
+    blocks = problem.derivation.blocks
+    return not any(blocks[name].free_symbols & set(problem.y) for name in ("f_x", "f_y", "g_xy", "g_yy"))
+
+
+def _unit_system(problem: BilevelProblem) -> bool:
+    g_yy = problem.derivation.blocks["g_yy"]
+    return bool(g_yy == g_yy.eye(problem.n))
+
+
+def _gradient_change(problem: BilevelProblem, x: Floats) -> float:
+    """Of f_x - g_xy v with g_yy v = f_y, between two values of y."""
+    k = problem.kernels
+    found = []
+    for value in (-100.0, 7.0):
+        y = np.full((len(x), problem.n), value)
+        v = np.linalg.solve(k.g_yy(x, y), k.f_y(x, y)[..., None])[..., 0]
+        found.append(k.f_x(x, y) - k.g_xy_v(x, y, v))
+    return float(np.abs(found[0] - found[1]).max())
+
+
+# ---- drawing and writing ----------------------------------------------------------------------------------------
+
+
+def draw(result: Figure1) -> Figure:
+    """Panels by d and L, with a footer that tells the paper's settings from ours."""
+    settings = result.settings
+    rows, columns = len(settings.dimensions), len(settings.curvatures)
+    figure = reporting.new_figure(3.3 * columns + 0.4, 2.5 * rows + 1.3)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    for ax, panel in zip(grid.flat, result.panels, strict=True):
+        _draw_panel(ax, panel)
+    for ax in grid[-1]:
+        ax.set_xlabel("iteration k")
+    for ax in grid[:, 0]:
+        ax.set_ylabel(r"$\Phi(x_k) - \min\,\Phi$")
+    grid[0, 0].legend(loc="upper right", fontsize=8, framealpha=0.9)
+    figure.suptitle(
+        f"Escaping the saddle points of the tube: median and quartiles over {settings.seeds} seeds "
+        "(dotted: the value at each saddle point)",
+        fontsize=12,
+    )
+    reporting.add_footer(figure, (*settings.provenance().lines(45 * columns), independence_line(result.independence)))
+    return figure
+
+
+def _draw_panel(ax: Axes, panel: Panel) -> None:
+    iterations = np.arange(len(panel.PBO.gap.median), dtype=np.float64)
+    for level in range(1, panel.d + 1):
+        ax.axhline(level * panel.nu, color="0.8", linewidth=0.6, linestyle=":", zorder=0)
+    plot_spread(ax, iterations, panel.PBO.gap, colour=COLOURS[0], label="PBO: Algorithm 1, perturbed")
+    plot_spread(ax, iterations, panel.BO.gap, colour=COLOURS[1], label="BO: AID, unperturbed")
+    ax.set_title(panel.title, fontsize=10)
+    ax.set_xlim(0, iterations[-1])
+    ax.set_ylim(bottom=-0.02 * panel.d * panel.nu)
+
+
+def draw_settings(result: Figure1) -> Figure:
+    """What r, eps and T do in one panel, one at a time; and how long runs stay at each saddle point there."""
+    varied, settings = result.varied[0], result.settings
+    (panel,) = [p for p in result.panels if (p.d, p.L) == (varied.d, varied.L)]
+    figure = reporting.new_figure(3.6 * 4 + 0.4, 4.6)
+    axes = figure.subplots(1, 4)
+    for ax, name in zip(axes, FACTORS, strict=False):
+        draw_varied(ax, varied, name, getattr(settings, name), panel.BO.gap.median)
+    axes[0].set_ylabel(r"$\Phi(x_k) - \min\,\Phi$")
+    draw_dwell(axes[3], {"PBO": panel.PBO.stairs, "BO": panel.BO.stairs}, panel.title)
+    figure.suptitle(
+        f"What the settings that the paper does not give change: medians over {settings.seeds} seeds, one at a time",
+        fontsize=12,
+    )
+    reporting.add_footer(figure, (claim_line(result),))
+    return figure
+
+
+def report(out: Path, *, progress: bool = False, settings: Settings | None = None) -> Iterator[str]:
+    """Compute, draw and write two pictures, figure1.csv and figure1.json; yields what is to be told."""
+    result = compute(settings, progress=progress)
+    told = findings(result)
+    yield from told
+    header = ("panel", "method", "iteration", "median", "q25", "q75")
+    content = reporting.record(
+        "figure1", result.settings, result.settings.provenance(), told,
+        independence=asdict(result.independence), claim={**asdict(result.claim), "holds": result.claim.holds},
+        panels=[_summary(panel) for panel in result.panels], varied=[_plain(found) for found in result.varied],
+    )  # fmt: skip
+    files: dict[str, Content] = {
+        "figure1.png": reporting.as_png(draw(result)),
+        "figure1_settings.png": reporting.as_png(draw_settings(result)),
+        "figure1.csv": reporting.as_csv(header, _rows(result)),
+        "figure1.json": reporting.as_json(content),
+    }
+    yield from reporting.place(out, files)
+
+
+def _rows(result: Figure1) -> Iterator[tuple[object, ...]]:
+    for panel in result.panels:
+        for name in METHODS:
+            gap = getattr(panel, name).gap
+            for k, values in enumerate(zip(*(part.tolist() for part in gap), strict=True)):
+                yield panel.title, name, k, *values
+
+
+def _summary(panel: Panel) -> dict[str, object]:
+    methods = {name: _without(asdict(getattr(panel, name)), "gap") for name in METHODS}
+    return {"d": panel.d, "L": panel.L, "phi_min": panel.phi_min, "nu": panel.nu, **methods}
+
+
+def _plain(found: Sensitivity) -> dict[str, object]:
+    return {**asdict(found), "runs": [_without(asdict(run), "median") for run in found.runs]}
+
+
+def _without(record: dict[str, object], name: str) -> dict[str, object]:
+    """All but the curves, which the CSV file has."""
+    return {key: value for key, value in record.items() if key != name}

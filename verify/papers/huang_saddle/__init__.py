@@ -1,0 +1,1 @@
+"""Escaping saddle points in bilevel optimization: claims, measures, errata."""

@@ -1,0 +1,329 @@
+"""Minimax problems: strict local Nash points, strict local minimax points, and the strict local minima of Phi.
+
+Each statement is checked at every stationary point that was found in the box, and at a few other points of it, by
+certified signs of eigenvalues: ``measured`` is how many points break it, and the bound is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import sympy as sp
+
+from verify.papers.huang_saddle.measures.minimax_sites import Site, around_nash, sites, strict_minimum_in_x
+from verify.points.exact import exact_point
+from verify.registry import NotApplicable, claim
+from verify.study import Study
+from verify.verdict import CheckResult, Evidence, inconclusive, judged
+
+__all__ = [
+    "definition_nash",
+    "equivalence",
+    "minimum_condition",
+    "nash_and_minima",
+    "psd_coupling",
+    "schur",
+    "strict_nash",
+]
+
+REGION = "points of the box in x"
+
+Obeys = Callable[[Site], bool | None]
+
+
+def _counted(
+    study: Study, label: str, found: Sequence[Site], obeys: Obeys, said: str, *, part: str = ""
+) -> CheckResult:
+    """How many sites break a statement; ``obeys`` says None where a site does not decide it."""
+    answers = [(site, obeys(site)) for site in found]
+    decided = [(site, answer) for site, answer in answers if answer is not None]
+    if not decided:
+        return inconclusive(label, f"no point decides it: {said}", variant=study.variant, part=part)
+    broken = [site for site, answer in decided if not answer]
+    shown = (broken or [site for site, _ in decided])[0]
+    stationary = sum(site.point is not None for site, _ in decided)
+    count = f"{len(decided)} of {len(answers)} points decide it, {stationary} of them stationary"
+    # away from stationary points both sides of a statement are false: that alone is no certificate of it
+    evidence: Evidence = "certified" if stationary or study.stationary.complete else "sampled"
+    return judged(
+        label, float(len(broken)), 0.0, evidence=evidence, message=f"{said}; {count}", n_points=len(decided),
+        worst_point=dict(zip((s.name for s in (*study.exact.x, *study.exact.y)), (*shown.x, *shown.y), strict=True)),
+        variant=study.variant, part=part, seed=study.seed,
+    )  # fmt: skip
+
+
+def _implies(premise: bool | None, conclusion: bool | None) -> bool | None:
+    if premise is False or conclusion is True:
+        return True
+    return None if premise is None or conclusion is None else False
+
+
+def _equal(a: bool | None, b: bool | None) -> bool | None:
+    return None if a is None or b is None else a == b
+
+
+def _ordered(site: Site) -> bool | None:
+    """lambda_k(f_xx) <= lambda_k(Hess Phi) for all k, which Hess Phi >= f_xx implies.
+
+    Equality, of zeros too, is met to 30 digits of the largest eigenvalue.
+    """
+    size = max(value.abs_upper() for value in (*site.f_xx, *site.hess, *site.coupling))
+    gaps = [low - high for low, high in zip(site.f_xx, site.hess, strict=True)]
+    if all(gap <= size * 1e-30 for gap in gaps):
+        return True
+    return False if any(gap > 0 for gap in gaps) else None
+
+
+def _strict_minimum(study: Study, site: Site) -> bool | None:
+    """Whether Phi has a strict local minimum there, singular Hessians included where exact arithmetic decides."""
+    if site.point is not None and site.point.kind == "degenerate":
+        return _exact_slice(study, site)
+    return site.is_minimum
+
+
+def _exact_slice(study: Study, site: Site) -> bool | None:
+    """True where f(., y*) has a strict minimum by exact derivatives: then Phi has, and (x, y*) is strict Nash."""
+    exact = exact_point(study.exact, [sp.Rational(value) for value in site.x])
+    if exact is None:
+        return None
+    return strict_minimum_in_x(study.exact, exact.x[0], exact.y) or None
+
+
+@claim("def:pureNash", kinds=("minimax",), also=("unlabelled:nash-inequality",))
+def definition_nash(study: Study) -> CheckResult:
+    """A strict local Nash point by second derivatives is a local Nash equilibrium by definition.
+
+    f(x*, y) <= f(x*, y*) <= f(x, y*) for all x, y within delta: f is convex in x and concave in y on a box around it
+
+    Paper: Definition 3.1 [def:pureNash]
+    Assumes: f_yy < 0 < f_xx at a stationary point.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> print(definition_nash(study_of(zoo.get("minimax_nash").problem))[0].verdict)
+    HOLDS
+    """
+    found = [site for site in sites(study) if site.point is not None and site.is_nash]
+    if not found:
+        if study.stationary.complete:
+            raise NotApplicable("no strict local Nash point is in the box")
+        return inconclusive("def:pureNash", f"none was found so far: {study.stationary.message}", variant=study.variant)
+    deltas = [around_nash(study.exact, site) for site in found]
+    shown = min(delta for delta in deltas if delta is not None) if any(deltas) else 0.0
+    by_site = dict(zip(map(id, found), deltas, strict=True))
+    said = f"the two inequalities hold within delta = {shown:.3g}"
+    return _counted(study, "def:pureNash", found, lambda site: True if by_site[id(site)] else None, said)
+
+
+@claim("unlabelled:strict-local-nash", kinds=("minimax",))
+def strict_nash(study: Study) -> CheckResult:
+    """At a stationary point, f_yy < 0 < f_xx makes a strict local Nash equilibrium.
+
+    corrected: f_yy < 0 < f_xx implies it, and it implies f_yy <= 0 <= f_xx; printed: if and only if f_yy < 0 < f_xx
+
+    Paper: Formula [unlabelled:strict-local-nash]
+    Deviation: "only if" fails for f = x^4 - y^2/2, where f(0, y) < f(0, 0) < f(x, 0) although f_xx = 0.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> study = study_of(zoo.get("minimax_degenerate").problem, variant="printed")
+    >>> print(strict_nash(study)[0].verdict)
+    VIOLATED
+    """
+    found = [site for site in sites(study) if site.point is not None]
+    if not found and study.stationary.complete:
+        raise NotApplicable("no stationary point is in the box")
+    label = "unlabelled:strict-local-nash"
+    if study.variant == "printed":
+        said = "strict local Nash exactly where f_yy < 0 < f_xx"
+        return _counted(study, label, found, lambda site: _equal(_is_strict_nash(study, site), _by_test(site)), said)
+    said = "f_yy < 0 < f_xx implies strict local Nash, which implies f_yy <= 0 <= f_xx"
+    return _counted(study, label, found, lambda site: _two_sided(study, site), said)
+
+
+def _by_test(site: Site) -> bool | None:
+    """The second-order test, exact zeros included."""
+    if site.point is not None and any(e.lower == 0.0 == e.upper for e in site.point.f_xx):
+        return False
+    return site.is_nash
+
+
+def _is_strict_nash(study: Study, site: Site) -> bool | None:
+    """By the definition: a convex neighbourhood, exact derivatives, or a direction in which f falls along x."""
+    if site.is_nash:
+        return True if around_nash(study.exact, site) else None
+    if site.f_xx[0] < 0:
+        return False
+    return _exact_slice(study, site)
+
+
+def _two_sided(study: Study, site: Site) -> bool | None:
+    is_nash = _is_strict_nash(study, site)
+    necessary = None if site.point is None else not any(e.upper < 0 for e in site.point.f_xx)
+    if is_nash is None:
+        return None
+    return _implies(site.is_nash, is_nash) and _implies(is_nash, necessary)
+
+
+@claim("pro:minimax", kinds=("minimax",), also=("unlabelled:saddle-not-nash", "unlabelled:nash-is-minimum"))
+def nash_and_minima(study: Study) -> Iterator[CheckResult]:
+    """A saddle point of Phi is no strict local Nash point, and a strict local Nash point is a minimum of Phi.
+
+    Hess Phi - f_xx = -f_xy f_yy^-1 f_yx >= 0, hence lambda_k(f_xx) <= lambda_k(Hess Phi) for every k
+
+    Paper: Proposition 3.2 [pro:minimax]
+    Assumes: f strongly concave in y.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> [str(result.verdict) for result in nash_and_minima(study_of(zoo.get("minimax_nash").problem))]
+    ['HOLDS', 'HOLDS']
+    """
+    found = sites(study)
+    yield _counted(
+        study,
+        "pro:minimax",
+        found,
+        _saddle_not_nash,
+        "lambda_k(f_xx) <= lambda_k(Hess Phi), and no saddle of Phi has f_xx > 0",
+        part="(i)",
+    )
+    said = "lambda_k(f_xx) <= lambda_k(Hess Phi), and where f_xx > 0 at a stationary point, Hess Phi > 0"
+    yield _counted(study, "pro:minimax", found, _nash_is_minimum, said, part="(ii)")
+
+
+def _saddle_not_nash(site: Site) -> bool | None:
+    saddle = site.point is not None and site.point.kind == "saddle"
+    return _both(_ordered(site), _implies(saddle, None if site.is_nash is None else not site.is_nash))
+
+
+def _nash_is_minimum(site: Site) -> bool | None:
+    return _both(_ordered(site), _implies(site.is_nash, site.is_minimum))
+
+
+def _both(a: bool | None, b: bool | None) -> bool | None:
+    if a is False or b is False:
+        return False
+    return None if a is None or b is None else True
+
+
+@claim("unlabelled:section-proof-nash", kinds=("minimax",))
+def psd_coupling(study: Study) -> CheckResult:
+    """The second term of Hess Phi, -f_xy f_yy^-1 f_yx, is positive semidefinite.
+
+    Paper: Section C.1 [unlabelled:section-proof-nash]
+    Deviation: printed as "always positive definite", which fails for d > n and wherever f_xy has not full rank; the
+    conclusions need only "semidefinite".
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> study = study_of(zoo.get("minimax_degenerate").problem, variant="printed")
+    >>> print(psd_coupling(study)[0].verdict)
+    VIOLATED
+    """
+    label = "unlabelled:section-proof-nash"
+    if study.variant == "printed":
+        return _counted(study, label, sites(study), _coupling_definite, "-f_xy f_yy^-1 f_yx > 0")
+    return _counted(study, label, sites(study), _coupling_semidefinite, "-f_xy f_yy^-1 f_yx >= 0")
+
+
+def _coupling_definite(site: Site) -> bool | None:
+    if site.singular:
+        return False
+    return True if site.coupling[0] > 0 else None
+
+
+def _coupling_semidefinite(site: Site) -> bool | None:
+    """Zero is met to 30 digits of the largest eigenvalue, of f_xx too, beside which it may be nothing."""
+    if not site.concave:
+        return None
+    size = max(value.abs_upper() for value in (*site.coupling, *site.f_xx))
+    if site.coupling[0] >= -size * 1e-30:
+        return True
+    return False if site.coupling[0] < 0 else None
+
+
+@claim("unlabelled:definition-strict-local-minimax", kinds=("minimax",), also=("unlabelled:schur-condition",))
+def schur(study: Study) -> CheckResult:
+    """The matrix in the definition of a strict local minimax point is Hess Phi.
+
+    corrected: f_xx - f_xy f_yy^-1 f_yx; printed: f_xx - f_xy f_yy^-1 f_xy, whose shapes do not fit unless d = n
+
+    Paper: Definition 3.3 [unlabelled:definition-strict-local-minimax]
+    Deviation: the last factor is f_yx. For d = n the printed one is another matrix unless f_xy is symmetric.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> problem = zoo.get("robust_regression").problem
+    >>> [str(schur(study_of(problem, variant=v, effort=0.225))[0].verdict) for v in ("corrected", "printed")]
+    ['HOLDS', 'VIOLATED']
+    """
+    label = "unlabelled:definition-strict-local-minimax"
+    if study.variant != "printed":
+        said = "the Schur complement is Hess Phi by the bilevel formula, to 30 digits"
+        return _counted(study, label, sites(study), lambda site: site.same, said)
+    d, n = study.exact.d, study.exact.n
+    said = "with f_xy as the last factor" if d == n else f"the shapes do not fit: f_xy is {d} by {n}"
+    return _counted(study, label, sites(study), lambda site: site.same_printed if d == n else False, said)
+
+
+@claim("lem:equivalence", kinds=("minimax",))
+def equivalence(study: Study) -> CheckResult:
+    """A strict local minimax point is a strict local minimum of Phi with Hess Phi > 0, and conversely.
+
+    grad f = 0, f_yy < 0, Schur complement > 0 at (x, y) if and only if y = y*(x), grad Phi(x) = 0, Hess Phi(x) > 0
+
+    Paper: Proposition 3.4 [lem:equivalence]
+    Assumes: f strongly concave in y.
+    Deviation: printed for every strict local minimum; x = 0 is one of Phi = x^4, and no strict local minimax point of
+    f = x^4 - y^2/2. Such a Phi has a strict local minimum, and no strict local minimax point exists.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> problem = zoo.get("minimax_degenerate").problem
+    >>> [str(equivalence(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
+    ['HOLDS', 'VIOLATED']
+    """
+    found = sites(study)
+    if study.variant == "printed":
+        said = "strict local minimax exactly where Phi has a strict local minimum"
+        return _counted(
+            study, "lem:equivalence", found, lambda s: _equal(s.is_minimax, _strict_minimum(study, s)), said
+        )
+    said = "strict local minimax exactly where grad Phi = 0 and Hess Phi > 0"
+    return _counted(study, "lem:equivalence", found, lambda site: _equal(site.is_minimax, site.is_minimum), said)
+
+
+@claim("proof-prop-2.4-eq1", kinds=("minimax",), also=("unlabelled:schur-positive",))
+def minimum_condition(study: Study) -> CheckResult:
+    """At a local minimum of Phi the gradient vanishes and the Hessian is positive semidefinite.
+
+    corrected: Hess Phi >= 0 is necessary, and > 0 suffices; printed: a local minimum satisfies Hess Phi > 0
+
+    Paper: Equation C.4 [proof-prop-2.4-eq1]
+    Deviation: Phi = x^4 has a strict local minimum with Hess Phi = 0.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> problem = zoo.get("minimax_degenerate").problem
+    >>> [str(minimum_condition(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
+    ['HOLDS', 'VIOLATED']
+    """
+    found = [site for site in sites(study) if site.point is not None and _strict_minimum(study, site)]
+    if not found:
+        if study.stationary.complete:
+            raise NotApplicable("Phi has no local minimum in the box")
+        return inconclusive(
+            "proof-prop-2.4-eq1",
+            f"no local minimum was found so far: {study.stationary.message}",
+            variant=study.variant,
+        )
+    if study.variant == "printed":
+        return _counted(study, "proof-prop-2.4-eq1", found, lambda site: site.is_minimum, "Hess Phi > 0 at a minimum")
+    said = "Hess Phi, and the Schur complement, are >= 0 at a minimum"
+    return _counted(study, "proof-prop-2.4-eq1", found, _semidefinite, said)
+
+
+def _semidefinite(site: Site) -> bool | None:
+    """No eigenvalue is negative, by both routes."""
+    return not (site.hess[0] < 0 or site.schur[0] < 0)

@@ -1,0 +1,1 @@
+"""What the claims about derivatives of y* and Phi measure."""

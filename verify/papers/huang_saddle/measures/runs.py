@@ -1,0 +1,345 @@
+"""Runs: iterates of Algorithm 1 beside the exact y*, v* and grad Phi, and the comparison of what was measured there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym import Constants, Kernels, Perturbed, solve
+from bilevel_sym.arithmetic.ties import first_largest
+from bilevel_sym.errors import BilevelError
+from bilevel_sym.theories.statement import Variant
+from bilevel_sym.typing import Bools, Floats
+from verify.papers.huang_saddle.measures.rates import log_rate_y
+from verify.papers.huang_saddle.measures.regions import Region, lower_levels
+from verify.registry import NotApplicable
+from verify.study import Study
+from verify.verdict import CheckResult, inconclusive, judged
+
+__all__ = [
+    "EPISODE", "ITERATIONS", "UNIT", "Rounding", "Run", "Start", "compared", "described", "gammas", "halving",
+    "joined_words", "recorded", "rounding", "shaken", "small_step", "starts", "v_stars",
+]  # fmt: skip
+
+UNIT = 2.0**-52
+ITERATIONS, EPISODE = 10, 3  # of a run; iterations between two perturbations
+Flags = Bools
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How far float64 may have moved y*, v* and grad Phi; a few dozen roundings, times how far each can carry.
+
+    >>> Rounding(1e-15, 1e-14, 1e-13).v
+    1e-14
+    """
+
+    y: float
+    v: float
+    grad: float
+
+
+def rounding(region: Region) -> Rounding:
+    """From the condition of the lower level: y* errs by kappa roundings, v* by those of its system and those of y*.
+
+    >>> from bilevel_sym import Constants
+    >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
+    >>> rounding(region).y < 1e-13
+    True
+    """
+    c = region.constants
+    y = 64 * UNIT * c.kappa * region.scale
+    v = 64 * UNIT * c.kappa * c.M / c.mu + (c.kappa + c.rho * c.M / c.mu**2) * y
+    return Rounding(y, v, (c.ell + c.rho * c.M / c.mu) * y + c.ell * v)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where runs begin: rows of x, y and v.
+
+    >>> Start(np.zeros((3, 1)), np.zeros((3, 2)), np.zeros((3, 2))).x.shape
+    (3, 1)
+    """
+
+    x: Floats
+    y: Floats
+    v: Floats
+
+
+def v_stars(kernels: Kernels, x: Floats, y: Floats) -> Floats:
+    """g_yy^-1 f_y at rows (..., d) and (..., n); nan stays nan.
+
+    >>> from bilevel_sym import zoo
+    >>> v_stars(zoo.get("scalar").problem.kernels, np.array([[0.0]]), np.array([[0.0]]))
+    array([[1.]])
+    """
+    result = np.full(y.shape, np.nan)
+    known = np.isfinite(y).all(axis=-1)
+    if known.any():
+        matrix, right = kernels.g_yy(x[known], y[known]), kernels.f_y(x[known], y[known])
+        result[known] = np.linalg.solve(matrix, right[..., None])[..., 0]
+    return result
+
+
+def starts(study: Study, region: Region, count: int, name: str) -> Start:
+    """Runs from the middle of a region: exact ones, and ones with y (and v) as far off as the region allows.
+
+    y is displaced along the direction in which descent is slowest, so that an error stays visible.
+    """
+    kernels, d = study.kernels, region.d
+    rng = study.rng(name)
+    low, high = region.lower[:d], region.upper[:d]
+    x = (low + high) / 2 + (high - low) / 4 * rng.uniform(-1, 1, (count, d))
+    y = lower_levels(kernels, x)
+    keep = region.holds(x, y)
+    if not keep.any():
+        raise BilevelError(f"y* is not inside {region.name} at any of {count} points", hint="a larger box in y")
+    x, y = x[keep], y[keep]
+    v = v_stars(kernels, x, y)
+    _, vectors = np.linalg.eigh(kernels.g_yy(x, y))
+    slow = vectors[:, :, 0] * rng.choice([-1.0, 1.0], (len(x), 1))
+    far = np.arange(len(x)) % 3  # 0: exact; 1: y is off; 2: y, in a direction of its own, and v are off
+    mixed = slow + np.where(far == 2, 0.5, 0.0)[:, None] * _directions(rng, slow.shape)
+    slow = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    room = _room(y, slow, region.lower[d:], region.upper[d:])
+    y = y + np.where(far > 0, 0.9, 0.0)[:, None] * room[:, None] * slow
+    length = np.where(far == 2, 1.0, 0.0) * np.minimum(room, 1 + np.linalg.norm(v, axis=1))
+    return Start(x, y, v + length[:, None] * _directions(rng, v.shape))
+
+
+def _directions(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    drawn = rng.standard_normal(shape)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True))
+
+
+def _room(y: Floats, direction: Floats, low: Floats, high: Floats) -> Floats:
+    """How far one can go from y along and against the direction and stay inside; at most 1 where y is free."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.minimum(high - y, y - low) / np.abs(direction)
+    return np.asarray(np.minimum(np.nan_to_num(reach, nan=np.inf).min(axis=1), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Some trajectories, (runs, iterations, ...): the warm starts, the estimates, and the exact values beside them.
+
+    ``usable`` are the iterations up to which everything stayed in the region; ``moved`` is |x_(k+1) - x_k|.
+    """
+
+    x: Floats
+    y_0: Floats
+    v_0: Floats
+    y_D: Floats
+    v_N: Floats
+    grad_phi_hat: Floats
+    y_star: Floats
+    v_star: Floats
+    grad_phi: Floats
+    moved: Floats
+    perturbed: Flags
+    usable: Flags
+
+    @property
+    def off_y(self) -> Floats:
+        """|y_k^0 - y*(x_k)|."""
+        return np.asarray(np.linalg.norm(self.y_0 - self.y_star, axis=-1))
+
+    @property
+    def off_v(self) -> Floats:
+        """|v_k^0 - v*_k|."""
+        return np.asarray(np.linalg.norm(self.v_0 - self.v_star, axis=-1))
+
+    @property
+    def error(self) -> Floats:
+        """|grad_phi_hat - grad Phi|."""
+        return np.asarray(np.linalg.norm(self.grad_phi_hat - self.grad_phi, axis=-1))
+
+    @property
+    def longest(self) -> Floats:
+        """The longest usable step of each run."""
+        return np.asarray(np.where(self.usable[:, 1:], self.moved[:, :-1], 0.0).max(axis=1, initial=0.0))
+
+    @property
+    def left_out(self) -> str:
+        """How many iterations are not used, in words."""
+        away = int((~self.usable).sum())
+        return f"{away} of {self.usable.size} iterations left the region and are not used" if away else ""
+
+
+def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: int, name: str) -> Run:
+    """Run Algorithm 1 from the starts, and compute the exact values at every iterate inside the region.
+
+    >>> from bilevel_sym import AID, zoo
+    >>> from verify.papers.huang_saddle.measures.regions import regions
+    >>> from verify.study import study_of
+    >>> study = study_of(zoo.get("scalar").problem)
+    >>> region = next(iter(regions(study)))
+    >>> begin = starts(study, region, 3, "example")
+    >>> run = recorded(study, region, shaken(AID(2, 1, 0.1), region, 1e-4), begin, 4, "example")
+    >>> run.error.shape, bool(run.usable.all())
+    ((3, 5), True)
+    """
+    solution = solve(
+        study.exact, algorithm, start.x, y0=start.y, v0=start.v, steps=steps, rng=int(study.rng(name).integers(2**31))
+    )
+    t = solution.trajectory
+    y_0 = np.concatenate([start.y[:, None], t.y[:, :-1]], axis=1)
+    v_0 = np.concatenate([start.v[:, None], t.v[:, :-1]], axis=1)
+    inside = region.holds(t.x, y_0) & region.holds(t.x, t.y)
+    y_star = np.full(t.y.shape, np.nan)
+    if inside.any():
+        y_star[inside] = lower_levels(study.kernels, t.x[inside])
+    inside &= region.holds(t.x, y_star) & _paths_inside(study, region, algorithm.estimator, t.x, y_0, inside)
+    usable = np.logical_and.accumulate(inside, axis=1)
+    y_star[~usable] = np.nan
+    grad = np.full(t.x.shape, np.nan)
+    if usable.any():
+        grad[usable] = study.kernels.grad_phi(t.x[usable], y0=y_star[usable])
+    moved = np.full(t.x.shape[:2], np.nan)
+    moved[:, :-1] = np.linalg.norm(t.x[:, 1:] - t.x[:, :-1], axis=-1)
+    return Run(
+        x=t.x, y_0=y_0, v_0=v_0, y_D=t.y, v_N=t.v, grad_phi_hat=t.grad_phi_hat, y_star=y_star,
+        v_star=v_stars(study.kernels, t.x, y_star), grad_phi=grad, moved=moved, perturbed=t.perturbed, usable=usable,
+    )  # fmt: skip
+
+
+def _paths_inside(study: Study, region: Region, estimator: Any, x: Floats, y_0: Floats, where: Flags) -> Flags:
+    """Whether the D steps between y_k^0 and y_k^D stay in the region too: the rates are proved along them."""
+    result = np.zeros(where.shape, dtype=np.bool_)
+    points, y = x[where], y_0[where]
+    stays = np.ones(len(points), dtype=np.bool_)
+    for _ in range(getattr(estimator, "D", 0)):
+        if not stays.any():
+            break
+        y = np.where(stays[:, None], y - estimator.tau * study.kernels.g_y(points, y), y)
+        stays &= region.holds(points, y)
+    result[where] = stays
+    return result
+
+
+def compared(
+    label: str,
+    study: Study,
+    measured: Floats,
+    bound: Floats,
+    noise: Floats | float,
+    *,
+    message: str,
+    at: Floats | None = None,
+    part: str = "",
+    variant: Variant | None = None,
+) -> CheckResult:
+    """The verdict on "measured <= bound" at many points, shown where the bound is closest to being attained.
+
+    Entries that are nan are not used. Where rounding could have made up all that was measured, or could hide on which
+    side of the bound it lies, an entry says nothing; if no other is left, the result is inconclusive. ``at`` are the
+    points x, one row an entry.
+
+    >>> from bilevel_sym import zoo
+    >>> from verify.study import study_of
+    >>> study = study_of(zoo.get("scalar").problem)
+    >>> result = compared("eq:gdrate", study, np.array([1.0, 2.0]), np.array([4.0, 4.0]), 1e-12, message="two points")
+    >>> print(result.verdict, result.tightness, result.n_points)
+    HOLDS 0.5 2
+    """
+    said: Variant = study.variant if variant is None else variant
+    low, high = np.ravel(measured), np.ravel(bound)
+    spread = np.broadcast_to(noise, np.shape(measured)).ravel()
+    used = np.isfinite(low) & np.isfinite(high) & np.isfinite(spread)
+    broken = used & (low - spread > high)
+    clear = used & (low + spread <= high) & (low > spread)
+    if not (broken | clear).any():
+        reason = "nothing measured stands out from rounding" if used.any() else "no iterate stayed in the region"
+        return inconclusive(label, f"{reason}; {message}", variant=said, part=part, evidence="sampled")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(high > 0, low / high, np.inf)
+    k = first_largest(np.where(broken if broken.any() else clear, ratio, -1.0))
+    return judged(
+        label, float(low[k]), float(high[k]), noise=float(spread[k]), evidence="sampled", message=message,
+        worst_point=None if at is None else _point(study, at.reshape(-1, at.shape[-1])[k]),
+        n_points=int((broken | clear).sum()), seed=study.seed, variant=said, part=part,
+    )  # fmt: skip
+
+
+def _point(study: Study, x: Floats) -> Mapping[str, float]:
+    return study.named(x)
+
+
+# ---- the parameters of a run ---------------------------------------------------------------------------------------
+
+
+def halving(c: Constants, variant: Variant) -> tuple[int, int]:
+    """The smallest D and N that halve the warm-start distance.
+
+    >>> halving(Constants(1.0, 2.0, 1.0, 1.0, 1.0), "corrected")
+    (10, 1)
+    """
+    keeps_y, keeps_v = c.warm_start_factors(0, 0)
+    if c.mu == c.ell:
+        return 1, 1
+    # of rates near 1, which may be rounded to it, the distance from 1 is what counts
+    slow_y, slow_v = log_rate_y(c, variant), math.log1p(-2 / (math.sqrt(c.kappa) + 1))
+    D, N = (math.ceil(-math.log(2 * keeps) / slow) for keeps, slow in ((keeps_y, slow_y), (keeps_v, slow_v)))
+    return max(1, D), max(1, N)
+
+
+def small_step(region: Region, iterations: int) -> float:
+    """A step size with which a run stays near the middle of a region, and at most 1/L_phi.
+
+    >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
+    >>> small_step(region, 9)
+    0.0125
+    """
+    c = region.constants
+    width = float((region.upper - region.lower)[: region.d].min())
+    if not width:
+        raise NotApplicable("the box holds one value of a variable of x, so that no run can stay in it")
+    reach = 4 * (1 + iterations) * max(c.hypergradient_bound, 1e-300)
+    return float(min(1 / c.L_phi(), width / reach))
+
+
+def shaken(estimator: Any, region: Region, eta: float, farther: float = 1.0) -> Perturbed:
+    """Algorithm 1 that perturbs every few iterations whatever the gradient, by as much as a gradient may move x.
+
+    ``farther`` is how many times longer than that a perturbation may be.
+
+    >>> from bilevel_sym import AID
+    >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
+    >>> shaken(AID(2, 1, 0.1), region, 0.01, farther=3.0).r
+    6.0
+    """
+    bound = max(float(region.constants.hypergradient_bound), 1e-300)
+    return Perturbed(estimator, eta=eta, eps=1e6 * bound, r=farther * bound, T_escape=EPISODE)
+
+
+def gammas(run: Run, c: Constants, eta: float, variant: Variant) -> Floats:
+    """Gamma_1 of each run, from its own initial distance and, but for the print, its own longest step.
+
+    Paper: Equation B.19 [def-gamma1-AID]
+    """
+    initial = (run.off_y + run.off_v)[:, 0]
+    longest = run.longest / eta
+    if variant == "printed":
+        longest = np.full_like(longest, c.hypergradient_bound)
+    elif variant == "corrected":
+        longest = np.maximum(longest, c.hypergradient_bound)
+    return np.asarray([c.gamma_1(eta, start, gradient_bound=far) for start, far in zip(initial, longest, strict=True)])
+
+
+def described(D: int, N: int, eta: float, run: Run, region: Region) -> str:
+    """The parameters of a run, in words; ``recorded`` has an example of one."""
+    count = int((run.perturbed & run.usable).sum())
+    return f"D = {D}, N = {N}, eta = {eta:.3g}, {count} perturbations in {len(run.x)} runs in {region.name}"
+
+
+def joined_words(*parts: str) -> str:
+    """The parts that are not empty, as one text.
+
+    >>> joined_words("two runs", "", "one left the box")
+    'two runs; one left the box'
+    """
+    return "; ".join(part for part in parts if part)

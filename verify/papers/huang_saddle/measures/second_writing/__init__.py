@@ -1,0 +1,1 @@
+"""Formulas and algorithms written down once more, independently of what is shipped."""

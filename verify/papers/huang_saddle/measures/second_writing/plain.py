@@ -1,0 +1,192 @@
+"""The estimators and algorithms once more, plainly, one point at a time and in 256 bits: what the shipped ones must do.
+
+Nothing here is shared with ``bilevel_sym.estimators`` and ``bilevel_sym.solvers``: where a formula has two forms, the
+other one is taken (a closed form for the Neumann series, derivatives carried forward for ITD).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat
+
+from bilevel_sym import BilevelProblem
+from bilevel_sym.kernels.choice import Backend
+from bilevel_sym.typing import Floats
+from verify.papers.huang_saddle.measures.second_writing.many_digits import Long, Vector
+
+__all__ = ["Plain", "PlainEstimate", "engines", "in_ball", "long", "roundings"]
+
+UNIT = 2.0**-52
+ROUNDINGS = 2.0**10  # so many of them may add up in an estimate, beside the condition of its system
+
+
+def engines() -> tuple[Backend, ...]:
+    """The engines that solvers can run in: NumPy, and compiled code where numba is installed.
+
+    >>> engines()[0]
+    'tape'
+    """
+    return ("tape", "compiled") if importlib.util.find_spec("numba") is not None else ("tape",)
+
+
+def long(values: Sequence[float] | Floats) -> Vector:
+    """Floats as exact numbers of many digits.
+
+    >>> long([0.5])
+    [0.500000000000000]
+    """
+    return [arb(float(value)) for value in values]
+
+
+def in_ball(rng: np.random.Generator, d: int, radius: float) -> Floats:
+    """A point uniform in a ball as its definition has it: a uniform direction, and P(|u| <= s) = (s/radius)^d.
+
+    >>> bool(np.linalg.norm(in_ball(np.random.default_rng(0), 3, 2.0)) <= 2.0)
+    True
+    """
+    direction = rng.standard_normal(d)
+    quantile = float(rng.random())
+    return np.asarray(direction / np.linalg.norm(direction) * radius * quantile ** (1.0 / d))
+
+
+@dataclass(frozen=True)
+class PlainEstimate:
+    """What an estimator returns: floats that are rounded once, and how sensitive they are to rounding.
+
+    >>> PlainEstimate(np.zeros(1), 0.0, np.zeros(1), np.zeros(1), 2.0).sensitivity
+    2.0
+    """
+
+    grad: Floats
+    phi: float
+    y: Floats
+    v: Floats
+    sensitivity: float
+
+
+def roundings(estimate: PlainEstimate) -> float:
+    """How far float64 may be off from an estimate, beside the size of its numbers.
+
+    >>> 1e-13 < roundings(PlainEstimate(np.ones(1), 1.0, np.ones(1), np.ones(1), 1.0)) < 1e-11
+    True
+    """
+    parts = (estimate.grad, np.array([estimate.phi]), estimate.y, estimate.v)
+    size = 1.0 + max(float(np.abs(part).max()) for part in parts)
+    return ROUNDINGS * UNIT * estimate.sensitivity * size
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """The estimators of a problem in many digits; use it inside ``Plain.precision()``.
+
+    >>> from bilevel_sym import zoo
+    >>> plain = Plain(zoo.get("scalar").problem)
+    >>> with Plain.precision():
+    ...     float(plain.aid(long([1.0]), long([0.0]), long([0.0]), D=200, N=1, tau=0.2).grad[0])
+    0.5
+    """
+
+    problem: BilevelProblem
+
+    @staticmethod
+    def precision() -> Any:
+        """The context in which all of this works."""
+        return Long.precision()
+
+    @property
+    def _long(self) -> Long:
+        return Long(self.problem)
+
+    def aid(self, x: Vector, y: Vector, v: Vector, *, D: int, N: int, tau: float) -> PlainEstimate:
+        """D steps of descent, N of conjugate gradients from v; exact where N is no less than n."""
+        found = self._long.estimate(x, y, v, D=D, N=N, tau=arb(tau))
+        if self.problem.n > N:
+            return self._estimate(x, found.y, found.v)
+        return self._estimate(x, found.y, self._at(x, found.y).solution())
+
+    def neumann(self, x: Vector, y: Vector, *, D: int, tau: float, Q: int, eta: float) -> PlainEstimate:
+        """v = g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y, which is the sum of the series."""
+        y = self._long.descended(x, y, D, arb(tau))
+        at = self._at(x, y)
+        n = self.problem.n
+        factor = arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)]) - at.g_yy * arb(eta)
+        rest = at.f_y - factor ** (Q + 1) * at.f_y
+        return self._estimate(x, y, at.g_yy.solve(rest).entries())
+
+    def itd(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
+        """f(x, y^D(x)), differentiated: dy^(t+1)/dx = dy^t/dx - tau (g_xy + dy^t/dx g_yy), carried forward."""
+        d, n = self.problem.d, self.problem.n
+        response = arb_mat(d, n)
+        for _ in range(D):
+            at = self._at(x, y)
+            response = response - (at.g_xy + response * at.g_yy) * arb(tau)
+            y = self._long.descended(x, y, 1, arb(tau))
+        at = self._at(x, y)
+        grad = (at.f_x + response * at.f_y).entries()
+        return self._packed(at, grad, y, [arb(0)] * n)
+
+    def gdmax(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
+        """f_x after D steps."""
+        y = self._long.descended(x, y, D, arb(tau))
+        at = self._at(x, y)
+        return self._packed(at, at.f_x.entries(), y, [arb(0)] * self.problem.n)
+
+    def _at(self, x: Vector, y: Vector) -> _Blocks:
+        system = self._long.system(x, y)
+        return _Blocks(system, self.problem.d, self.problem.n)
+
+    def _estimate(self, x: Vector, y: Vector, v: Vector) -> PlainEstimate:
+        at = self._at(x, y)
+        grad = (at.f_x - at.g_xy * arb_mat(self.problem.n, 1, v)).entries()
+        return self._packed(at, grad, y, v)
+
+    def _packed(self, at: _Blocks, grad: Vector, y: Vector, v: Vector) -> PlainEstimate:
+        arrays = [np.array([float(entry) for entry in part]) for part in (grad, y, v)]
+        return PlainEstimate(arrays[0], float(at.f), arrays[1], arrays[2], at.sensitivity)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of f and g at a point as matrices of balls."""
+
+    system: dict[str, Vector]
+    d: int
+    n: int
+
+    @property
+    def f(self) -> Any:
+        return self.system["f"][0]
+
+    @property
+    def f_x(self) -> arb_mat:
+        return arb_mat(self.d, 1, self.system["f_x"])
+
+    @property
+    def f_y(self) -> arb_mat:
+        return arb_mat(self.n, 1, self.system["f_y"])
+
+    @property
+    def g_xy(self) -> arb_mat:
+        return arb_mat(self.d, self.n, self.system["g_xy"])
+
+    @property
+    def g_yy(self) -> arb_mat:
+        return arb_mat(self.n, self.n, self.system["g_yy"])
+
+    def solution(self) -> Vector:
+        """g_yy^-1 f_y, by elimination."""
+        found: Vector = self.g_yy.solve(self.f_y).entries()
+        return found
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a rounding of y or of a block can carry: the blocks' sizes times the condition of g_yy."""
+        matrix = np.array([float(entry) for entry in self.system["g_yy"]]).reshape(self.n, self.n)
+        values = np.abs(np.linalg.eigvalsh(matrix))
+        size = max(float(np.abs([float(entry) for entry in part]).max()) for part in self.system.values())
+        return (1 + size) * float(values.max() / max(values.min(), UNIT)) ** 2

@@ -1,0 +1,404 @@
+"""The moves of a run: numbers that are finite, the update rule, and the perturbation rule of Algorithm 1.
+
+Paper: Algorithm 1 [alg:perturbedalg]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TypedDict
+
+import numpy as np
+
+from bilevel_sym.arithmetic.ties import first_largest
+from bilevel_sym.solvers.perturbed import SMALL
+from bilevel_sym.typing import Floats
+from verify.papers.huang_saddle.trajectory.record import Flags, Record
+from verify.papers.huang_saddle.trajectory.words import said, vector
+from verify.verdict import CheckResult, Verdict, not_applicable
+
+__all__ = ["finite", "perturbations", "update"]
+
+ROUNDINGS = 16  # of each number that enters a step
+FINITE, TEST, BALL, STEP = (
+    "alg:perturbedalg",
+    "unlabelled:algorithm-1-step-10",
+    "unlabelled:algorithm-1-step-11",
+    "unlabelled:algorithm-1-step-14",
+)
+
+
+class Numbers(TypedDict):
+    measured: float
+    bound: float
+    n_points: int
+
+
+NEON_TEST, NEON_STEP = "unlabelled:algorithm-3-step-13", "unlabelled:algorithm-3-step-19"
+
+
+def finite(record: Record) -> CheckResult:
+    """Every iterate, and every estimate that a step was made from, is a finite number.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> from verify.papers.huang_saddle.trajectory.record import record_of
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> print(finite(record_of({"x": [[1.0], [float("nan")]]}, problem)).verdict)
+    VIOLATED
+    """
+    bad = {"x": record.exists & ~np.isfinite(record.x).all(axis=-1)}
+    for name in ("grad_phi_hat", "y", "v"):
+        table = getattr(record, name)
+        if table is not None:  # of the last iterate there may be no estimate
+            bad[name] = record.exists & ~np.isfinite(table).all(axis=-1)
+            bad[name][:, -1] &= np.isfinite(table[:, -1]).any(axis=-1)
+    count, total = int(np.logical_or.reduce(list(bad.values())).sum()), int(record.exists.sum())
+    if not count:
+        return said(
+            FINITE, "finite", Verdict.HOLDS, [f"all numbers of {total} iterates are finite"],
+            measured=0.0, bound=0.0, n_points=total,
+        )  # fmt: skip
+    # the first in time, and of what went wrong there the last in the chain of causes
+    _, last, s, k = min(
+        (int(k), order, int(s), int(k))
+        for order, (name, where) in enumerate(reversed(bad.items()))
+        for s, k in np.argwhere(where)[np.argsort(np.argwhere(where)[:, 1], kind="stable")][:1]
+    )
+    what = list(reversed(bad))[last]
+    table = getattr(record, what)
+    return said(
+        FINITE, "finite", Verdict.VIOLATED,
+        [
+            f"{what} is not finite: the run broke down",
+            f"value: {what} = {vector(table[s, k])}",
+            "suspected cause: a step that is too large, or a point at which f or g is not defined",
+            f"look at: eta, tau, and the iterate before ({count} of {total} iterates are spoilt)",
+        ],
+        record=record, at=(s, k), measured=float(count), bound=0.0, n_points=total,
+    )  # fmt: skip
+
+
+# ---- the update rule -----------------------------------------------------------------------------------------------
+
+
+def update(record: Record) -> CheckResult:
+    """x_(k+1) = x_k - eta grad_phi_hat_k to rounding, wherever the step is not marked as a perturbation.
+
+    Paper: Algorithm 1, step 14 [unlabelled:algorithm-1-step-14]
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> from verify.papers.huang_saddle.trajectory.record import record_of
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> run = {"x": [[1.0], [0.8], [0.64]], "grad_phi_hat": [[2.0], [1.6], [1.28]], "eta": 0.2}
+    >>> print(update(record_of(run, problem)).message.splitlines()[-2].strip())
+    suspected cause: the step size in use is 0.1, not eta = 0.2
+    """
+    part, p, grad = "update rule", record.parameters, record.grad_phi_hat
+    missing = "eta" if p.eta is None else "grad_phi_hat" if grad is None else ""
+    if p.perturbs and record.perturbed is None:
+        missing = "perturbed, which says which steps are perturbations,"
+    if missing or p.eta is None or grad is None:
+        return not_applicable(STEP, f"{missing} is not there", part=part)
+    step = np.diff(record.x, axis=1)
+    where = record.plain & np.isfinite(grad[:, :-1]).all(axis=-1)
+    if not where.any():
+        return not_applicable(STEP, "there is no step along an estimate", part=part)
+    rounding = _rounding(record, p.eta * np.abs(grad[:, :-1]))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(step + p.eta * grad[:, :-1])
+        ratio = np.where(where, (off / rounding).max(axis=-1), 0.0)
+    s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
+    j = first_largest(off[s, k] / rounding[s, k])
+    total, measured, bound = int(where.sum()), float(off[s, k, j]), float(rounding[s, k, j])
+    if ratio[s, k] <= 1:
+        return said(
+            STEP, part, Verdict.HOLDS,
+            [f"x_(k+1) = x_k - eta grad_phi_hat_k to rounding in all {total} steps, eta = {p.eta:.6g}"],
+            measured=measured, bound=bound, n_points=total,
+        )  # fmt: skip
+    bad = where & (ratio > 1)
+    s, k = map(int, np.argwhere(bad)[np.argmin(np.argwhere(bad)[:, 1])])  # the first: later ones may follow from it
+    cause, look = _cause_of_step(record, step, bad, rounding)
+    return said(
+        STEP, part, Verdict.VIOLATED,
+        [
+            "x_(k+1) is not x_k - eta grad_phi_hat_k",
+            f"value: x_(k+1) - x_k = {vector(step[s, k])}",
+            f"true value: -eta grad_phi_hat_k = {vector(-p.eta * grad[s, k])} with eta = {p.eta:.6g}",
+            f"suspected cause: {cause}",
+            f"look at: {look} ({int(bad.sum())} of {total} steps are off)",
+        ],
+        record=record, at=(s, k), measured=float(off[s, k].max()), bound=float(rounding[s, k].max()), n_points=total,
+    )  # fmt: skip
+
+
+def _rounding(record: Record, moved: Floats) -> Floats:
+    """How far rounding may have moved each coordinate of a step."""
+    size = np.abs(record.x[:, :-1]) + np.abs(record.x[:, 1:]) + moved
+    return np.asarray(ROUNDINGS * record.unit * size + 1e-300)
+
+
+def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -> tuple[str, str]:
+    """What would explain the steps that are off: a factor, the estimate of before, one iterate that was replaced."""
+    p, grad = record.parameters, record.grad_phi_hat
+    assert grad is not None
+    assert p.eta is not None
+    dx, g, room = step[bad], grad[:, :-1][bad], 8 * rounding[bad]
+    squares = (g * g).sum(axis=-1)
+    far = squares > 0
+    if far.any():
+        factor = float(-np.median((dx * g).sum(axis=-1)[far] / squares[far]))
+        # one number in one variable explains any single step
+        if (np.abs(dx + factor * g) <= room).all() and bad.sum() * g.shape[1] > 1:
+            sign = ": uphill, the sign is wrong" if factor < 0 else ""
+            return f"the step size in use is {factor:.6g}, not eta = {p.eta:.6g}{sign}", "the step size"
+    where = np.argwhere(bad)
+    after = where[where[:, 1] > 0]
+    if len(after) == len(where):
+        before = grad[after[:, 0], after[:, 1] - 1]
+        if (np.abs(dx + p.eta * before) <= room).all():
+            return "the step goes along grad_phi_hat_(k-1), the estimate of the predecessor", "the order of the updates"
+    replaced = _replaced(record, where, rounding)
+    if replaced is not None:
+        s, k = replaced
+        return (
+            f"{record.place(s, k)} was replaced after it was computed: x_(k+1) follows from x_(k-1) without it",
+            "whatever writes into the array of iterates",
+        )
+    limit = None if p.r is None else p.eta * p.r
+    if limit is not None and (np.linalg.norm(dx + p.eta * g, axis=-1) <= limit * (1 + 1e-9)).all():
+        return "perturbations that are not marked as such", "what `perturbed` records"
+    return "unexplained; another step rule (momentum, projection, a line search)?", "how x is updated"
+
+
+def _replaced(record: Record, where: np.ndarray, rounding: Floats) -> tuple[int, int] | None:
+    """The iterate between two steps that are off, if both together are right."""
+    p, grad, x = record.parameters, record.grad_phi_hat, record.x
+    assert grad is not None
+    assert p.eta is not None
+    pairs = [(int(s), int(k)) for s, k in where if k > 0 and ((where == (s, k - 1)).all(axis=1)).any()]
+    if 2 * len(pairs) != len(where):
+        return None
+    for s, k in pairs:
+        both = x[s, k + 1] - x[s, k - 1] + p.eta * (grad[s, k - 1] + grad[s, k])
+        room = ROUNDINGS * record.unit * (np.abs(x[s, k - 1]) + np.abs(x[s, k + 1]) + p.eta * np.abs(grad[s, k]))
+        if not (np.abs(both) <= 8 * room + 1e-300).all():
+            return None
+    return pairs[0] if pairs else None
+
+
+# ---- the perturbation rule -----------------------------------------------------------------------------------------
+
+
+def perturbations(record: Record) -> Iterator[CheckResult]:
+    """A perturbation comes where |grad_phi_hat| <= 4/5 eps and not before T_escape is over; then it must; and how far.
+
+    Paper: Algorithm 1, step 10 [unlabelled:algorithm-1-step-10], Algorithm 1, step 11 [unlabelled:algorithm-1-step-11]
+    Deviation: k_perturb = 0 in the print forbids a perturbation while k <= T_escape, and the gradient of before it is
+    used in the same iteration; both are right only for a run that says ``as_printed``. An escape by iNEON, which has no
+    waiting time, is held against Algorithm 3.
+    """
+    p = record.parameters
+    test, ball = (NEON_TEST, NEON_STEP) if p.escape is not None else (TEST, BALL)
+    reason = ""
+    if record.perturbed is None:
+        reason = "perturbed is not there"
+    elif p.random:
+        reason = "the test is made on batches of its own"
+    elif not p.perturbs and not record.perturbed.any():
+        reason = "the algorithm does not perturb"
+    if reason or record.perturbed is None:
+        for part in ("where", "waiting time", "when due"):
+            yield not_applicable(test, reason, part=part)
+        yield not_applicable(ball, reason, part="size")
+        return
+    marked = record.perturbed[:, :-1] & record.steps
+    yield _where(record, marked, test)
+    yield _waiting(record, marked, test)
+    yield _due(record, marked, test)
+    yield _size(record, marked, ball)
+
+
+def _needs(record: Record, label: str, part: str, marked: Flags | None = None, **needed: object) -> CheckResult | None:
+    for name, value in needed.items():
+        if value is None:
+            return not_applicable(label, f"{name} is not there", part=part)
+    if marked is not None and not marked.any():
+        return not_applicable(label, "there was no perturbation", part=part)
+    return None
+
+
+def _norms(record: Record) -> Floats:
+    assert record.grad_phi_hat is not None
+    return np.asarray(np.linalg.norm(record.grad_phi_hat[:, :-1], axis=-1))
+
+
+def _where(record: Record, marked: Flags, label: str) -> CheckResult:
+    part, p = "where", record.parameters
+    lacking = _needs(record, label, part, marked, eps=p.eps, grad_phi_hat=record.grad_phi_hat)
+    if lacking is not None or p.eps is None:
+        return lacking or not_applicable(label, "eps is not there", part=part)
+    norms, limit = np.where(marked, _norms(record), -1.0), SMALL * p.eps
+    s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
+    count, worst = int(marked.sum()), float(norms[s, k])
+    numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
+    if worst <= limit * (1 + ROUNDINGS * record.unit):
+        return said(
+            label, part, Verdict.HOLDS, [f"all {count} perturbations where |grad_phi_hat| <= 4/5 eps"], **numbers
+        )
+    bad = int((norms > limit).sum())
+    return said(
+        label, part, Verdict.VIOLATED,
+        [
+            "perturbed where the estimate is large",
+            f"value: |grad_phi_hat_k| = {worst:.6g}, but at most 4/5 eps = {limit:.6g} allows a perturbation",
+            f"suspected cause: the test compares with {'another eps' if worst > p.eps else 'eps, not 4/5 of it'}",
+            f"look at: the condition of the perturbation ({bad} of {count} perturbations)",
+        ],
+        record=record, at=(s, k), **numbers,
+    )  # fmt: skip
+
+
+def _waiting(record: Record, marked: Flags, label: str) -> CheckResult:
+    """The smallest gap between two perturbations is above T_escape; as printed, also the first index."""
+    part, p = "waiting time", record.parameters
+    if p.escape is not None:
+        return not_applicable(label, "iNEON does not wait", part=part)
+    lacking = _needs(record, label, part, marked, T_escape=p.T_escape)
+    if lacking is not None or p.T_escape is None:
+        return lacking or not_applicable(label, "T_escape is not there", part=part)
+    gaps = []
+    for s, row in enumerate(marked):
+        at = np.flatnonzero(row).tolist()
+        start = [0] if p.as_printed and at else []  # as printed, k_perturb = 0 before the first
+        gaps += [(k - before, s, k) for before, k in pairwise([*start, *at])]
+    if not gaps:
+        return not_applicable(label, "there was one perturbation, which had nothing to wait for", part=part)
+    gap, s, k = min(gaps)
+    numbers: Numbers = {"measured": p.T_escape, "bound": float(gap), "n_points": len(gaps)}
+    if gap > p.T_escape:
+        return said(
+            label, part, Verdict.HOLDS,
+            [f"T_escape = {p.T_escape:g}, and at least {gap} iterations between any two perturbations"],
+            **numbers,
+        )  # fmt: skip
+    return said(
+        label, part, Verdict.VIOLATED,
+        [
+            "perturbed again before the waiting time was over",
+            f"value: {gap} iterations after the last perturbation, but more than T_escape = {p.T_escape:g} are to pass",
+            f"suspected cause: {'k_perturb is not updated' if gap == 1 else 'the counter of iterations is off'}",
+            f"look at: k_perturb ({sum(g[0] <= p.T_escape for g in gaps)} of {len(gaps)} came too early)",
+        ],
+        record=record, at=(s, k), **numbers,
+    )  # fmt: skip
+
+
+def _due(record: Record, marked: Flags, label: str) -> CheckResult:
+    """Nobody walks on from where a perturbation is due."""
+    part, p = "when due", record.parameters
+    T = 0.0 if p.escape is not None else p.T_escape
+    lacking = _needs(record, label, part, None, eps=p.eps, T_escape=T, grad_phi_hat=record.grad_phi_hat)
+    if lacking is not None or p.eps is None or T is None:
+        return lacking or not_applicable(label, "eps or T_escape is not there", part=part)
+    clock = _clock(record, marked, T)
+    norms = _norms(record)
+    flat = record.steps & (norms <= SMALL * p.eps * (1 - ROUNDINGS * record.unit)) & (clock > T)
+    missed, due = flat & ~marked, int(flat.sum())
+    if not missed.any():
+        words = f"a perturbation at each of the {due} iterates where one was due" if due else "none was ever due"
+        return said(label, part, Verdict.HOLDS, [words], measured=0.0, bound=0.0, n_points=int(record.steps.sum()))
+    s, k = map(int, np.argwhere(missed)[0])
+    return said(
+        label, part, Verdict.VIOLATED,
+        [
+            "no perturbation although one was due",
+            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {SMALL * p.eps:.6g}; the last "
+            f"perturbation is {'long past' if clock[s, k] > k else f'{int(clock[s, k])} iterations ago'}; "
+            f"T_escape = {T:g}",
+            "suspected cause: the test never sees a small estimate, or the counter runs from somewhere else",
+            f"look at: the condition of the perturbation ({int(missed.sum())} of {due} were left out)",
+        ],
+        record=record, at=(s, k), measured=float(missed.sum()), bound=0.0, n_points=int(record.steps.sum()),
+    )  # fmt: skip
+
+
+def _clock(record: Record, marked: Flags, T: float) -> Floats:
+    """k - k_perturb at each iterate. At the start: as printed k; by the lemma it is over; unsaid, either is right."""
+    runs, steps = marked.shape
+    index = np.broadcast_to(np.arange(steps), (runs, steps))
+    last = np.maximum.accumulate(np.where(marked, index, -1), axis=1)
+    before = np.concatenate([np.full((runs, 1), -1), last[:, :-1]], axis=1)
+    p = record.parameters
+    first = index + (T + 1 if p.as_printed is False or p.escape is not None else 0)
+    return np.asarray(np.where(before >= 0, index - before, first), dtype=np.float64)
+
+
+def _size(record: Record, marked: Flags, label: str) -> CheckResult:
+    part, p = "size", record.parameters
+    if p.escape is not None:
+        return _escape_size(record, marked, label)
+    lacking = _needs(record, label, part, marked, eta=p.eta, r=p.r)
+    if p.as_printed and record.grad_phi_hat is None:
+        lacking = not_applicable(label, "grad_phi_hat is not there", part=part)
+    if lacking is not None or p.eta is None or p.r is None:
+        return lacking or not_applicable(label, "eta or r is not there", part=part)
+    step, stale = np.diff(record.x, axis=1), np.zeros_like(record.x[:, 1:])
+    if record.grad_phi_hat is not None:
+        stale = step + p.eta * record.grad_phi_hat[:, :-1]
+    moved = np.linalg.norm(stale if p.as_printed else step, axis=-1)
+    length = np.where(marked, moved, -1.0)
+    s, k = map(int, np.unravel_index(first_largest(length), length.shape))
+    noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
+    limit, count, worst = p.eta * p.r, int(marked.sum()), float(length[s, k])
+    numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
+    if worst <= limit + noise:
+        return said(
+            label, part, Verdict.HOLDS, [f"all {count} perturbations within eta r = {limit:.6g}"],
+            **numbers,
+        )  # fmt: skip
+    cause, look = "the radius in use is larger", "the radius, and how u is drawn"
+    if record.grad_phi_hat is not None and not p.as_printed and np.linalg.norm(stale[s, k]) <= limit + noise:
+        cause = (
+            "predecessor: the step contains -eta grad_phi_hat_k too, the gradient of before the perturbation, which is "
+            "stale at the perturbed point (as Algorithm 1 is printed)"
+        )
+        look = "the order of steps 11 and 14: the descent is to start at the perturbed point with its own gradient"
+    elif worst <= p.r + noise and p.eta < 1:
+        cause, look = "x moves by u and not by eta u", "the step size in front of the perturbation"
+    return said(
+        label, part, Verdict.VIOLATED,
+        [
+            "the perturbation leaves its ball",
+            f"value: |x_(k+1) - x_k| = {worst:.6g}, but eta r = {limit:.6g} is the most allowed",
+            f"suspected cause: {cause}",
+            f"look at: {look} ({int((length > limit + noise).sum())} of {count} perturbations)",
+        ],
+        record=record, at=(s, k), **numbers,
+    )  # fmt: skip
+
+
+def _escape_size(record: Record, marked: Flags, label: str) -> CheckResult:
+    """An escape by iNEON moves x by the escape step along a unit vector."""
+    part, escape = "size", record.parameters.escape
+    lacking = _needs(record, label, part, marked)
+    if lacking is not None or escape is None:
+        return lacking or not_applicable(label, "there is no escape", part=part)
+    step = np.diff(record.x, axis=1)
+    wanted = escape.escape_step
+    off = np.where(marked, np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)
+    s, k = map(int, np.unravel_index(first_largest(off), off.shape))
+    noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
+    count, worst = int(marked.sum()), float(off[s, k])
+    verdict = Verdict.HOLDS if worst <= noise else Verdict.VIOLATED
+    words = [f"all {count} escapes are {wanted:.6g} long"]
+    if verdict is Verdict.VIOLATED:
+        words = [
+            "the escape step has the wrong length",
+            f"value: |x_(k+1) - x_k| = {np.linalg.norm(step[s, k]):.6g}, but the step is {wanted:.6g}",
+            "suspected cause: the direction is not normalised, or another step is in use",
+            "look at: u/|u|, and the length of the step along it",
+        ]
+    at = (s, k) if verdict is Verdict.VIOLATED else None
+    return said(label, part, verdict, words, record=record, at=at, measured=worst, bound=noise, n_points=count)

@@ -1,0 +1,1 @@
+"""Certified constants and smoothness of a problem over a box."""

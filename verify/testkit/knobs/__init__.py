@@ -1,0 +1,1 @@
+"""Candidates with a knob: how their errors shrink as it is turned."""
