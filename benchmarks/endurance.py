@@ -25,7 +25,7 @@ import verify
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, Status, derive, evaluate, solve, zoo
 from bilevel_sym.budget import Stopwatch
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 
 __all__ = ["EXERCISES", "Outcome", "exercise", "main"]
 
@@ -242,7 +242,7 @@ def exercise(name: str, share: float = 1.0, seed: int = 0, *, progress: bool = F
     run, count = EXERCISES[name]
     wanted = max(1, round(count * share))
     failures, tried, early, watch = list[str](), 0, megabytes(), Stopwatch()
-    with Meter(name, wanted, shown=progress) as meter:
+    with ProgressBar(name, wanted, shown=progress) as meter:
         for failure in run(wanted, random.Random(seed)):
             tried += 1
             failures += [failure] if failure else []

@@ -10,7 +10,7 @@ import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Descent, MinimaxProblem, StochasticProblem, evaluate, solve
 from bilevel_sym.errors import InvalidProblem, KernelError
-from verify.testkit.sites import given_points
+from verify.testkit.sample_points import given_points
 
 Y = sp.Symbol("y", real=True)
 

@@ -160,18 +160,18 @@ class _Stopped(Exception):
 @contextlib.contextmanager
 def ended_at_step(k: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Raise where a run writes down its k-th point: in the middle of a step."""
-    from bilevel_sym.system.progress import Meter
+    from bilevel_sym.system.progress import ProgressBar
 
-    at, left = Meter.at, [k]
+    at, left = ProgressBar.at, [k]
 
-    def ending(self: Meter, done: int, note: str = "") -> None:
+    def ending(self: ProgressBar, done: int, note: str = "") -> None:
         at(self, done, note)
         left[0] -= 1
         if left[0] < 0:
             raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(Meter, "at", ending)
+        patch.setattr(ProgressBar, "at", ending)
         yield
 
 

@@ -10,7 +10,7 @@ import sympy as sp
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.graph.convert import to_sympy
-from bilevel_sym.graph.nodes import UNIT, Form, Graph
+from bilevel_sym.graph.nodes import ONE_FORM, Graph, LinearForm
 from bilevel_sym.implicit.model import Model
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.condensed import condensed
@@ -113,7 +113,7 @@ def test_terms_along_one_line_are_one_function() -> None:
 def test_condensed_forms_are_the_same_function() -> None:
     graph = Graph(2)
     u, v = graph.variables
-    base = UNIT + graph.power(u, 2) + v
+    base = ONE_FORM + graph.power(u, 2) + v
     form = graph.power(base, -1, 2) - graph.mul(graph.power(u, 2), graph.power(base, -3, 2)) + graph.power(base, -5, 2)
     short = condensed(graph, form)
     symbols = dict(enumerate(sp.symbols("u v")))
@@ -127,7 +127,7 @@ def test_roots_of_squares_are_not_opened() -> None:
     graph = Graph(1)
     (u,) = graph.variables
     root = graph.power(graph.power(u, 2), 1, 2)
-    base = UNIT + u
+    base = ONE_FORM + u
     form = graph.mul(root, graph.power(base, -1)) + graph.mul(u, graph.power(base, -2))
     short = condensed(graph, form)
     one, other = to_sympy(graph, [form, short], {0: x})
@@ -141,4 +141,4 @@ def test_a_function_of_two_lines_is_no_ridge() -> None:
     ridges = ridges_of(model, model.g, model.y)
     assert ridges is not None
     assert len(ridges.ranges(np.zeros((1, 3)), np.ones((1, 3)))[0][0]) == 1
-    assert isinstance(model.g, Form)
+    assert isinstance(model.g, LinearForm)

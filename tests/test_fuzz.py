@@ -64,15 +64,17 @@ class Grammar:
         last = self.pick("True", "True", f"{self.sum(0)} < {self.sum(0)}")
         return f"Piecewise(({self.sum(depth)}, {condition}), ({self.sum(0)}, {last}))"
 
-    def atom(self, depth: int) -> str:
+    def node_of(self, depth: int) -> str:
         if depth <= 0 or self.chance(0.4):
             return self.leaf()
         return self.call(depth - 1) if self.chance(0.6) else f"({self.sum(depth - 1)})"
 
     def factor(self, depth: int) -> str:
-        text = self.atom(depth)
+        text = self.node_of(depth)
         if self.chance(0.2):
-            text += "**" + self.pick("2", "3", "-1", "(1/2)", "0.5", "-2", self.atom(depth - 1), f"-{self.atom(0)}")
+            text += "**" + self.pick(
+                "2", "3", "-1", "(1/2)", "0.5", "-2", self.node_of(depth - 1), f"-{self.node_of(0)}"
+            )
         return f"{self.pick('-', '-', '+', '- -')}{text}" if self.chance(0.12) else text
 
     def product(self, depth: int) -> str:

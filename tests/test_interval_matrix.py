@@ -200,7 +200,7 @@ def test_nothing_is_claimed_of_nan_and_infinity(bad: float) -> None:
 
 
 def test_pencils_hold_the_eigenvalues_and_keep_sums_of_squares() -> None:
-    from bilevel_sym.graph.nodes import Form
+    from bilevel_sym.graph.nodes import LinearForm
 
     rng = np.random.default_rng(8)
     vectors = [[fmpq(int(k)) for k in rng.integers(-3, 4, 3)] for _ in range(3)]
@@ -210,7 +210,7 @@ def test_pencils_hold_the_eigenvalues_and_keep_sums_of_squares() -> None:
         terms = {k: a[i] * a[j] for k, a in enumerate(vectors) if a[i] * a[j] != 0}
         if mixed[i][j] != 0:
             terms[7] = mixed[i][j]
-        forms.append(Form(fmpq(1) if i == j else fmpq(0), terms))
+        forms.append(LinearForm(fmpq(1) if i == j else fmpq(0), terms))
     pencil = Pencil(forms, 3)
     assert pencil.nodes == (0, 1, 2, 7)
     low = np.array([[0.0, 1.0, 0.0, -0.1]] * 5)
@@ -223,7 +223,7 @@ def test_pencils_hold_the_eigenvalues_and_keep_sums_of_squares() -> None:
         values = np.linalg.eigvalsh(np.eye(3) + np.einsum("lk,kij->lij", t, np.array(parts)))
         assert np.all(least <= values[:, 0] + 1e-12)
         assert np.all(most >= values[:, -1] - 1e-12)
-    without = Pencil([Form(f.constant, {k: c for k, c in f.terms.items() if k != 7}) for f in forms], 3)
+    without = Pencil([LinearForm(f.constant, {k: c for k, c in f.terms.items() if k != 7}) for f in forms], 3)
     assert without.smallest_eigenvalue_lower(np.zeros((1, 3)), np.full((1, 3), 1e6))[0] > 1 - 1e-9
     assert without.smallest_eigenvalue_lower(np.full((1, 3), np.nan), np.ones((1, 3)))[0] == -np.inf
 

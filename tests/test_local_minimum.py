@@ -16,7 +16,7 @@ from hypothesis import given
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, INeon, LocalMinimum, Perturbed, Status, solve, zoo
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.solvers import local_minimum
-from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.algorithm import Ensemble, Move
 from bilevel_sym.solvers.local_minimum import confirm, curvature_at
 
 TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -34,10 +34,10 @@ def polynomial(phi: str, names: str = "x1 x2") -> BilevelProblem:
 def test_only_a_claim_of_a_minimum_is_checked_and_only_a_wrong_one_is_taken_back() -> None:
     """Phi = x^2: a minimum at 0, none at 1; two that go on, or failed, are left alone wherever they are."""
     x = np.array([[0.0], [1.0], [1.0], [1.0]])
-    team = Team.gather(x, x.copy(), np.zeros_like(x), 0, [np.random.default_rng(k) for k in range(4)])
-    move = Move.to(team.x.copy())
+    ensemble = Ensemble.gather(x, x.copy(), np.zeros_like(x), 0, [np.random.default_rng(k) for k in range(4)])
+    move = Move.to(ensemble.x.copy())
     move.finished[:4] = (Status.LOCAL_MINIMUM, Status.LOCAL_MINIMUM, 0, Status.BREAKDOWN)
-    confirm(TOY.kernels, team, move, 1e-3, None)
+    confirm(TOY.kernels, ensemble, move, 1e-3, None)
     assert move.finished[:4].tolist() == [Status.LOCAL_MINIMUM, Status.NO_CURVATURE, 0, Status.BREAKDOWN]
 
 

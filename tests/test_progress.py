@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bilevel_sym.system import progress
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 
 TICK = 0.001
 
@@ -40,7 +40,7 @@ def drawers() -> list[threading.Thread]:
 
 
 def work(stream: io.StringIO) -> None:
-    with Meter("work", 4, shown=True) as meter:
+    with ProgressBar("work", 4, shown=True) as meter:
         meter.at(1, ", going on")
         until(lambda: "work: 1/4 (25 %), 0 s left, going on" in stream.getvalue())
 
@@ -64,7 +64,7 @@ def test_it_works_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_drawn_while_something_else_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = watched(monkeypatch)
-    with Meter("work", shown=True) as meter:
+    with ProgressBar("work", shown=True) as meter:
         until(lambda: "work: 0 s" in stderr.getvalue())
         with meter.hidden():
             before = stderr.getvalue()
@@ -80,7 +80,7 @@ def test_no_terminal_to_write_to_does_not_end_the_work(absent: bool, monkeypatch
     watched(monkeypatch).close()
     if absent:
         monkeypatch.setattr(sys, "stderr", None)
-    with Meter("work", shown=True) as meter:
+    with ProgressBar("work", shown=True) as meter:
         meter.at(1)
         time.sleep(10 * TICK)
         assert len(drawers()) == 1
@@ -95,6 +95,6 @@ def test_an_interruption_while_it_starts_leaves_no_thread(monkeypatch: pytest.Mo
 
     watched(monkeypatch)
     monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt), Meter("work", shown=True):
+    with pytest.raises(KeyboardInterrupt), ProgressBar("work", shown=True):
         raise AssertionError
     until(lambda: drawers() == [])

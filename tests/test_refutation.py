@@ -29,7 +29,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.plotting.values import on_grid
 from bilevel_sym.solvers import noise
-from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.symbolic import formulas
 from bilevel_sym.symbolic.textbook import Equation
@@ -341,7 +341,7 @@ CHUNK, CONJUGATE_GRADIENTS, UNIFORM, GATHER = (
     AID._chunk,
     linear_system.conjugate_gradients,
     uniform_in_ball,
-    Team.gather,
+    Ensemble.gather,
 )
 DESCENDED, IMPLICIT_PART = hypergradient._descended, hypergradient._implicit_part
 
@@ -359,8 +359,8 @@ DESCENDED, IMPLICIT_PART = hypergradient._descended, hypergradient._implicit_par
         (noise, "uniform_in_ball", _uniform_radius, noise_is_uniform),
         (noise, "uniform_in_ball", _on_the_sphere, noise_is_uniform),
         (noise, "uniform_in_ball", _in_the_cube, noise_is_uniform),
-        (Team, "gather", _seeds_of_the_ensemble, subsets_have_the_same_bits),
-        (Team, "gather", _one_stream_for_all, subsets_have_the_same_bits),
+        (Ensemble, "gather", _seeds_of_the_ensemble, subsets_have_the_same_bits),
+        (Ensemble, "gather", _one_stream_for_all, subsets_have_the_same_bits),
     ],
     ids=[
         "stale v", "dropped iterate, isotropic", "dropped iterate", "no guard at an exact start", "D + 1 steps", "sign of the implicit term",
@@ -429,7 +429,7 @@ def _truth_of_the_kernels_at_zero(self: References, name: Any) -> Any:
         ("verify.testkit.reference", "ROUNDINGS", 1e-6),
         ("verify.testkit.reference.References", "errors", _no_error),
         ("verify.testkit.reference.References", "truth", _truth_of_the_kernels_at_zero),
-        ("verify.testkit.inquiry", "explain", _first_suspect),
+        ("verify.testkit.examination", "explain", _first_suspect),
         ("verify.testkit.diagnosis", "FITS", 1e9),
         ("verify.testkit.diagnosis", "PRICE", -50.0),
         ("verify.testkit.screening", "MOST", 0),

@@ -13,20 +13,20 @@ from full_disk import files_of_at_most
 from test_checkpoint import SETTINGS, bits, solved
 
 from bilevel_sym.errors import CannotWrite
-from bilevel_sym.solvers import Team, loop, noise, stocbio
+from bilevel_sym.solvers import Ensemble, loop, noise, stocbio
 from bilevel_sym.solvers.compiled import run as compiled
-from bilevel_sym.solvers.recording import Ledger
+from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.system import writing
 from bilevel_sym.system.writing import write
 
 # which part forgets, which of its arrays (or all), in which run, after how many steps
 PLANTS: dict[str, tuple[Any, str | None, str, int]] = {
     "a generator's state": (noise.Streams, None, "perturbed AID", 13),
-    "the clock of perturbations": (Team, "clock", "perturbed AID", 13),
-    "who runs": (Team, "running", "some diverge", 45),
-    "a warm start": (Team, "y", "descent AID", 13),
-    "the best point": (Ledger, "best_phi", "some diverge", 2),
-    "oracle calls": (Ledger, "calls_G_f", "descent AID", 13),
+    "the clock of perturbations": (Ensemble, "clock", "perturbed AID", 13),
+    "who runs": (Ensemble, "running", "some diverge", 45),
+    "a warm start": (Ensemble, "y", "descent AID", 13),
+    "the best point": (Recorder, "best_phi", "some diverge", 2),
+    "oracle calls": (Recorder, "calls_G_f", "descent AID", 13),
     "the check's waiting": (loop._Checked, None, "to a minimum", 60),
     "the batches of the print": (stocbio._StocBiORun, None, "StocBiO as printed", 13),
     "compiled noise": (compiled._Standing, "noise", "compiled AID", 10),

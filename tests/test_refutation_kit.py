@@ -13,7 +13,7 @@ from verify.testkit import inquiry as inquiry_module
 from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
-from verify.testkit.inquiry import Inquiry
+from verify.testkit.examination import Examination
 from verify.testkit.knobs.sweep import Sweep
 from verify.verdict import Verdict
 
@@ -45,12 +45,12 @@ def short_steps() -> bool:
 
 def asks_as_many_as_seem_enough(patch: pytest.MonkeyPatch) -> None:
     """Four points, whoever named them."""
-    original = Inquiry._asked
+    original = Examination._asked
 
-    def some(self: Inquiry, settings: Any, at: Any = None, **more: Any) -> Any:
+    def some(self: Examination, settings: Any, at: Any = None, **more: Any) -> Any:
         return original(self, settings, (self.at if at is None else at)[:4], **more)
 
-    patch.setattr(Inquiry, "_asked", some)
+    patch.setattr(Examination, "_asked", some)
 
 
 def counts_calls(patch: pytest.MonkeyPatch) -> None:

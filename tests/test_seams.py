@@ -25,7 +25,7 @@ from bilevel_sym.arithmetic.pieces.seams import find_seams
 from bilevel_sym.arithmetic.pieces.signs import sign_of
 from bilevel_sym.errors import KernelError
 from bilevel_sym.graph.convert import from_sympy, to_sympy
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
 from bilevel_sym.kernels.choice import Backend
 from verify.regularity.certified import constants
 from verify.regularity.phi_smoothness import smoothness
@@ -148,9 +148,9 @@ def test_an_edge_that_jumps_over_zero() -> None:
     """For y > 0 it is (x**2 - 1)**3 where x > -1, for y < 0 where x > 1: smooth at x = 1 and -1, and a jump at y = 0."""
     graph = Graph(2)
     s, t = graph.variables
-    edge = s + UNIT - graph.apply("lt", t).scaled(UNIT.constant * 2)
-    piece = graph.power(graph.power(s, 2) - UNIT, 3)
-    seams = find_seams(graph, [graph.apply("select", graph.apply("lt", edge), NOTHING, piece)])
+    edge = s + ONE_FORM - graph.apply("lt", t).scaled(ONE_FORM.constant * 2)
+    piece = graph.power(graph.power(s, 2) - ONE_FORM, 3)
+    seams = find_seams(graph, [graph.apply("select", graph.apply("lt", edge), ZERO_FORM, piece)])
     assert seams is not None
     assert -1 in seams.orders[0]
 
@@ -221,7 +221,9 @@ def test_exponentials_of_rationals_are_powers_of_one_number(terms: list[tuple[in
     """A sum of exp(c) squared, and the same multiplied out by SymPy."""
     graph = Graph(0)
     whole = sum((k * sp.exp(sp.Rational(str(c))) for k, c in terms), sp.Integer(0))
-    square = from_sympy(graph, sp.Pow(whole, 2, evaluate=False), {}) if whole != 0 else Form(UNIT.constant * 0, {})
+    square = (
+        from_sympy(graph, sp.Pow(whole, 2, evaluate=False), {}) if whole != 0 else LinearForm(ONE_FORM.constant * 0, {})
+    )
     apart = square - from_sympy(graph, sp.expand(whole**2), {})
     assert is_zero(graph, apart)
     assert not is_zero(graph, apart + from_sympy(graph, sp.exp(sp.Rational(1, 5)), {}))
@@ -246,9 +248,9 @@ def test_a_sign_that_cannot_be_proved_implies_nothing() -> None:
     """exp(1)**2 - exp(2) is zero, which balls never prove: the edges x - exp(1)**2 and x - exp(2) are the same."""
     graph = Graph(1)
     (t,) = graph.variables
-    square = graph.power(graph.apply("exp", UNIT), 2)
-    same = graph.apply("exp", UNIT + UNIT)
-    parallels = Parallels(graph, (t - square, t - same, t - same - UNIT))
+    square = graph.power(graph.apply("exp", ONE_FORM), 2)
+    same = graph.apply("exp", ONE_FORM + ONE_FORM)
+    parallels = Parallels(graph, (t - square, t - same, t - same - ONE_FORM))
     assert sign_of(graph, square - same) is None
     for state in (-1, 0, 1):
         assert parallels.implied(0, {1: state}) is None
@@ -263,15 +265,15 @@ def test_a_sign_that_cannot_be_proved_implies_nothing() -> None:
 def test_contact_with_an_edge_that_has_a_constant() -> None:
     graph = Graph(2)
     s, t = graph.variables
-    e = graph.apply("exp", UNIT)
-    edge = s - e.scaled(UNIT.constant * 2)
+    e = graph.apply("exp", ONE_FORM)
+    edge = s - e.scaled(ONE_FORM.constant * 2)
     for k in range(1, 5):
         assert contact(graph, graph.mul(graph.power(edge, k), t), edge) == k - 1
-    square = graph.power(s, 2) - graph.apply("exp", UNIT + UNIT).scaled(UNIT.constant * 4)
+    square = graph.power(s, 2) - graph.apply("exp", ONE_FORM + ONE_FORM).scaled(ONE_FORM.constant * 4)
     assert contact(graph, square, edge) == 0
     assert has_poles(graph, graph.power(square, -1).terms, edge)
     assert contact(graph, graph.power(s, 3), graph.mul(e, s)) == 2
-    quarter = graph.apply("tan", s + graph.apply("pi").scaled(UNIT.constant / 2))
+    quarter = graph.apply("tan", s + graph.apply("pi").scaled(ONE_FORM.constant / 2))
     assert contact(graph, graph.mul(graph.power(s, 2), quarter), s) == -1
     sine = graph.apply("sin", graph.apply("exp", s) - graph.apply("exp", e))
     assert contact(graph, sine, s - e) == 0
@@ -289,7 +291,7 @@ def test_composition_is_no_better_than_its_parts() -> None:
     assert composed(graph, graph.mul(switch, t), 4, lambda _: -1) == -1
 
 
-def _is_select(graph: Graph, form: Form) -> bool:
+def _is_select(graph: Graph, form: LinearForm) -> bool:
     return [graph.op[node] for node in form.terms] == ["select"]
 
 

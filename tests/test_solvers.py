@@ -1084,7 +1084,7 @@ def test_kernels_of_the_solution_are_those_of_the_backend(backend: Any) -> None:
 
 
 def _programs(*asked: str) -> list[Any]:
-    """The steady and the ordinary program of g_y, in a problem of which other blocks were asked for first."""
+    """The batch-invariant and the ordinary program of g_y, in a problem of which other blocks were asked for first."""
     x, y = sp.symbols("x1:4"), sp.symbols("y1:4")
     rows = [[1, 2, 0], [0, 1, -1], [3, 0, 1]]
     forms = [sum(c * v for c, v in zip(row, y, strict=True)) + x[k] for k, row in enumerate(rows)]
@@ -1092,7 +1092,10 @@ def _programs(*asked: str) -> list[Any]:
     model = Model(x[0] * y[0] + sp.exp(y[1]), g, x, y)
     for block in asked:
         model.program([block])
-    return [TapeEngine(model, steady=steady)._program(("g_y",)).program for steady in (True, False)]
+    return [
+        TapeEngine(model, batch_invariant=batch_invariant)._program(("g_y",)).program
+        for batch_invariant in (True, False)
+    ]
 
 
 def test_the_order_of_a_sum_does_not_depend_on_what_was_asked_before() -> None:

@@ -632,7 +632,7 @@ def test_equal_parts_are_one_node_however_they_are_written() -> None:
     graph = Graph(2)
     known = dict(zip((x, y), graph.variables, strict=True))
     shared = [sp.sin(x + y), sp.sin((2 * x + 2 * y) / 2), sp.sin(sp.Add(y, x, evaluate=False))]
-    assert len({graph.atom(from_sympy(graph, e, known)) for e in shared}) == 1
+    assert len({graph.node_of(from_sympy(graph, e, known)) for e in shared}) == 1
     before = len(graph)
     from_sympy(graph, sp.sin(x + y) ** 2 * sp.sin(x + y) ** -2, known)
     assert len(graph) <= before + 2
@@ -646,7 +646,7 @@ def test_coefficients_stay_exact() -> None:
     assert form.constant == fmpq(1, 10**40)
     # a linear node that differs only beyond float64 is another node
     near = from_sympy(graph, Q(1, 3) * x + Q(1, 10**40) + Q(1, 10**80), {x: graph.variables[0]})
-    assert graph.atom(form) != graph.atom(near)
+    assert graph.node_of(form) != graph.node_of(near)
 
 
 def test_dividing_by_zero_everywhere_is_refused() -> None:

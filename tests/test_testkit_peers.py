@@ -13,7 +13,7 @@ from helpers import THOROUGH, random_problem
 from bilevel_sym import AID, ITD, BilevelProblem, Exact, GDmax, Neumann, zoo
 from bilevel_sym.errors import BilevelError
 from verify import Verdict, check_hessian, check_hypergradient, check_lower_solution
-from verify.testkit.sites import sites, x_ends
+from verify.testkit.sample_points import sites, x_ends
 
 SLOW = pytest.mark.slow
 QUICK = ("scalar", "minimax_nash")

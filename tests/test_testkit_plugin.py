@@ -22,7 +22,7 @@ from verify.strategies import DEGENERATE
 from verify.testkit.assertion import assert_ok
 from verify.testkit.problem_cases import GeneratedCase, ZooCase, generated_cases, zoo_cases
 from verify.testkit.reference import QUANTITIES, references
-from verify.testkit.sites import sites
+from verify.testkit.sample_points import sites
 from verify.verdict import CheckResult, Verdict, inconclusive, judged, not_applicable
 
 pytest_plugins = ["pytester"]

@@ -16,7 +16,7 @@ from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.memory import Memory
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.statement import Variant
 from verify.registry import Claim
 from verify.reporting import Report
@@ -73,7 +73,7 @@ def run(
     chosen, watch = _chosen(claims, theory_of(theory)), Stopwatch()
     results: list[CheckResult] = []
     left, interrupted = chosen, False
-    with Meter("verifying", shown=progress) as meter:
+    with ProgressBar("verifying", shown=progress) as meter:
         study = study_of(
             problem, box=box, seed=seed_of(rng), effort=effort, seconds=seconds, variant=_variant(variant),
             memory=memory,
@@ -99,7 +99,7 @@ def run(
     )
 
 
-def _results(study: Study, chosen: Sequence[Claim], meter: Meter, noticed: Event) -> Iterator[list[CheckResult]]:
+def _results(study: Study, chosen: Sequence[Claim], meter: ProgressBar, noticed: Event) -> Iterator[list[CheckResult]]:
     """Those of each claim, one claim after the other."""
     for done, item in enumerate(chosen):
         meter.at(done, f" {done + 1}/{len(chosen)} {item.label}")

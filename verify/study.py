@@ -18,7 +18,7 @@ from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
 from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.theories.statement import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
-from verify.enclosures.chosen_box import chosen_box
+from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.readiness import compile_first
 
 if TYPE_CHECKING:

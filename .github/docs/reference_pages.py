@@ -62,7 +62,7 @@ PAGES = (
     Page("verify-gallery", "The gallery of defects", "verify.gallery"),
     Page("verify-plotting", "Plots of verdicts", "verify.plotting"),
     Page("extending", "What extensions are built on", "bilevel_sym.solvers", (
-        "Algorithm", "EstimatedRun", "Team", "Move"), (
+        "Algorithm", "EstimatedRun", "Ensemble", "Move"), (
         "bilevel_sym.estimators.hypergradient.Estimator", "bilevel_sym.estimators.hypergradient.ImplicitEstimator",
         "bilevel_sym.estimators.hypergradient.Estimate", "bilevel_sym.estimators.linear_system.Solved",
         "bilevel_sym.zoo.entry.entry", "bilevel_sym.zoo.example.exact_constants", "verify.erratum.erratum")),

@@ -3,8 +3,8 @@
 Nothing raises on overflow or outside a domain: IEEE infinities and NaN are what the callers look for.
 
 A library's matrix product may sum in another order when the number of lanes changes, so a lane alone and the same lane
-among others can differ in the last bit. ``steady`` programs take lanes by whole blocks of STEADY and multiply block by
-block: every lane then has the same bits wherever it stands, which solvers need.
+among others can differ in the last bit. Batch-invariant programs take lanes by whole blocks of BLOCK_LANES and
+multiply block by block: every lane then has the same bits wherever it stands, which solvers need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bilevel_sym.graph.program import Program, Row, Step
 from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
-    "STEADY",
+    "BLOCK_LANES",
     "ArrayProgram",
     "ArraySession",
     "Encode",
@@ -37,7 +37,7 @@ Call = Callable[[Floats], object]
 Encode = Callable[[Sequence[Step]], Call]  # the steps of a stage -> what performs them
 Index = slice | Indices
 
-STEADY = 16  # lanes of a block: whole vector registers, and enough for a matrix product
+BLOCK_LANES = 16  # lanes of a block: whole vector registers, and enough for a matrix product
 CONSTANT_BITS = 300  # enough to round any constant of a formula to the nearest float
 
 
@@ -59,7 +59,7 @@ def whole_blocks(lanes: int) -> int:
     >>> whole_blocks(1), whole_blocks(16), whole_blocks(17)
     (16, 16, 32)
     """
-    return -(-lanes // STEADY) * STEADY
+    return -(-lanes // BLOCK_LANES) * BLOCK_LANES
 
 
 class ArrayProgram:
@@ -85,9 +85,9 @@ class ArrayProgram:
         self.stages = tuple((encode or _calls)(stage) for stage in program.stages)
         self.outputs = {name: _Scatter(program, name, self.constant_places, self.constants) for name in program.outputs}
 
-    def session(self, lanes: int, *, steady: bool = False) -> ArraySession:
-        """A new table of values for so many lanes; steady ones are filled up to whole blocks."""
-        return ArraySession(self, lanes, whole_blocks(lanes) if steady else lanes)
+    def session(self, lanes: int, *, batch_invariant: bool = False) -> ArraySession:
+        """A new table of values for so many lanes; batch-invariant ones are filled up to whole blocks."""
+        return ArraySession(self, lanes, whole_blocks(lanes) if batch_invariant else lanes)
 
 
 class ArraySession:
@@ -360,7 +360,7 @@ def _steady_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
     """Block by block; term by term if this machine's library should treat the lanes of a block differently."""
 
     def by_blocks(columns: Floats, out: Floats) -> None:
-        if columns.shape[1] == STEADY:  # the same product of the same shape, without views
+        if columns.shape[1] == BLOCK_LANES:  # the same product of the same shape, without views
             np.dot(matrix, columns, out=out)
         else:
             np.matmul(matrix, _blocks_of(columns), out=_blocks_of(out))
@@ -370,17 +370,17 @@ def _steady_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
         for k, column in enumerate(columns):
             out += matrix[:, k : k + 1] * column
 
-    probe = np.repeat(np.random.default_rng(0).standard_normal((matrix.shape[1], 1)), 3 * STEADY, axis=1)
-    wide, one = np.empty((len(matrix), 3 * STEADY)), np.empty((len(matrix), STEADY))
+    probe = np.repeat(np.random.default_rng(0).standard_normal((matrix.shape[1], 1)), 3 * BLOCK_LANES, axis=1)
+    wide, one = np.empty((len(matrix), 3 * BLOCK_LANES)), np.empty((len(matrix), BLOCK_LANES))
     by_blocks(probe, wide)
-    by_blocks(probe[:, :STEADY].copy(), one)
+    by_blocks(probe[:, :BLOCK_LANES].copy(), one)
     return by_blocks if (wide == one[:, :1]).all() and (one == one[:, :1]).all() else by_terms
 
 
 def _blocks_of(table: Floats) -> Floats:
     """A view (block, row, lane) of a table (row, lane)."""
     rows, lanes = table.shape
-    return table.reshape(rows, lanes // STEADY, STEADY).transpose(1, 0, 2)
+    return table.reshape(rows, lanes // BLOCK_LANES, BLOCK_LANES).transpose(1, 0, 2)
 
 
 def _terms(rows: Sequence[Row]) -> list[tuple[int, Indices, Floats]]:

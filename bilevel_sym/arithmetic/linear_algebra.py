@@ -38,17 +38,17 @@ class NotPositiveDefinite(Exception):
 class Factored:
     """Positive definite matrices (batch, n, n), factored once for any number of solves.
 
-    ``steady``: by the same route however many there are, so that a member has the same bits in every batch.
+    ``batch-invariant``: by the same route however many there are, so that a member has the same bits in every batch.
 
     >>> matrix = np.array([[[4.0, 0.0], [0.0, 1.0]]])
     >>> Factored(matrix).solve(np.array([[[8.0], [8.0]]])).tolist()
     [[[2.0], [8.0]]]
     """
 
-    def __init__(self, matrices: Floats, *, steady: bool = False) -> None:
+    def __init__(self, matrices: Floats, *, batch_invariant: bool = False) -> None:
         if not all_finite(matrices):  # LAPACK lets infinities and NaN pass
             raise _failed(matrices, np.flatnonzero(~np.isfinite(matrices).all(axis=(1, 2))))
-        self._few = len(matrices) <= FEW and not steady
+        self._few = len(matrices) <= FEW and not batch_invariant
         if self._few:
             self._factors = _lapack_factors(matrices)
         else:

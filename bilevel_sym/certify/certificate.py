@@ -294,7 +294,7 @@ class _Starts:
             x = [float(value) for value in self._point]
             if self._problem.tape.has_kinks:  # on which side of an edge y* lies is for balls to say
                 start = np.array([self._centre])
-                found = solve_lower_level(self._problem.kernels.steady, np.array([x]), start).y[0]
+                found = solve_lower_level(self._problem.kernels.batch_invariant, np.array([x]), start).y[0]
             else:
                 found = self._problem.kernels.y_star(x)
         except (LowerLevelFailure, KernelError, OverflowError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from bilevel_sym.cli.colour import has_colour, is_terminal, painted
 from bilevel_sym.errors import BilevelError, visible
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 
 __all__ = ["OutputFailed", "Screen", "tell", "tell_interrupted"]
 
@@ -63,7 +63,7 @@ class Screen:
         self.shown = self.midway = False
         self.progress = is_terminal(sys.stderr)
         self._colour = has_colour(sys.stdout)
-        self._meter = Meter("", shown=False)
+        self._meter = ProgressBar("", shown=False)
         with contextlib.suppress(AttributeError, ValueError):  # a name in letters that the encoding lacks is no error
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
@@ -106,9 +106,9 @@ class Screen:
             raise _output_failure(error) from None
 
     @contextlib.contextmanager
-    def meter(self, what: str, total: int | None = None) -> Iterator[Meter]:
+    def meter(self, what: str, total: int | None = None) -> Iterator[ProgressBar]:
         """Progress on a terminal while the block runs."""
-        with Meter(what, total, shown=self.progress) as self._meter:
+        with ProgressBar(what, total, shown=self.progress) as self._meter:
             yield self._meter
 
 

@@ -25,7 +25,7 @@ from bilevel_sym.solvers.advice import Advice
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.solvers.solution import COUNTERS, Solution
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
 
@@ -95,7 +95,7 @@ class SolveJob:
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
         x0 = self._x0()
-        with Meter("choosing the steps", shown=progress):
+        with ProgressBar("choosing the steps", shown=progress):
             algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
         if self.eta is not None:
             step = "beta" if isinstance(algorithm, StocBiO) else "eta"

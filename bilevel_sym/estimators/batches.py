@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bilevel_sym.arithmetic.arrays import STEADY
+from bilevel_sym.arithmetic.arrays import BLOCK_LANES
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
@@ -55,7 +55,7 @@ class Data:
     def engine(self) -> Engine:
         """F and G, their data among the inputs of the first stage."""
         p = self.problem
-        return TapeEngine(Model(p.F, p.G, p.x, p.y, parameters=(*p.xi, *p.zeta)), steady=True)
+        return TapeEngine(Model(p.F, p.G, p.x, p.y, parameters=(*p.xi, *p.zeta)), batch_invariant=True)
 
     def rows_of(self, function: str, size: int) -> int:
         """How many rows a batch of ``size`` takes: those of the data at most."""
@@ -151,7 +151,7 @@ class BatchOracle:
     Paper: Claim [unlabelled:batch-functions]
     """
 
-    width = STEADY
+    width = BLOCK_LANES
 
     def __init__(self, data: Data, batch_f: Batch, batch_g: Batch) -> None:
         self._data, self._batches = data, {"f": batch_f, "g": batch_g}

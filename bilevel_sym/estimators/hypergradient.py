@@ -39,8 +39,8 @@ __all__ = [
     "Hypergradient",
     "ImplicitEstimator",
     "Neumann",
-    "judged",
     "require_estimator",
+    "with_failures",
 ]
 
 Codes: TypeAlias = NDArray[np.int8]
@@ -149,9 +149,9 @@ class Estimator(ABC):
         lanes, width = x.shape[1], oracle.width
         bounds = [*range(0, lanes, width), lanes]
         if len(bounds) == 2:
-            return judged(x, self._chunk(oracle, x, y, v, slice(0, lanes)))
+            return with_failures(x, self._chunk(oracle, x, y, v, slice(0, lanes)))
         parts = [
-            judged(x[:, a:b], self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b)))
+            with_failures(x[:, a:b], self._chunk(oracle, x[:, a:b], y[:, a:b], v[:, a:b], slice(a, b)))
             for a, b in pairwise(bounds)
         ]
         calls = {
@@ -178,7 +178,7 @@ def require_estimator(value: object) -> None:
         )
 
 
-def judged(x: Floats, found: Estimate) -> Estimate:
+def with_failures(x: Floats, found: Estimate) -> Estimate:
     """Mark the lanes in which something is not finite; an infinite x can hide behind a bounded function."""
     # one sum a lane: it is finite only if everything is (or overflows, which is then looked at)
     total = found.phi + sum(np.add.reduce(np.abs(part)) for part in (x, found.grad, found.y, found.v))
@@ -463,10 +463,10 @@ class Exact(Estimator):
             solution = solve_lower_level(engine, x.T[members], y.T[members])
             xy = np.concatenate([x.T[members], solution.y], axis=1)
             try:
-                phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, steady=True)
+                phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, batch_invariant=True)
             except NotPositiveDefinite as error:
                 if len(members) == 1 and np.isnan(error.eigenvalues).all():
-                    return  # not the lower level's fault, something overflows: NaN stays, and is judged as such
+                    return  # not the lower level's fault, something overflows: NaN stays, and is with_failures as such
                 raise
             result.grad[:, members], result.phi[members], result.y[:, members] = grad.T, phi, solution.y.T
             calls["G_g"][members] = solution.evaluations

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bilevel_sym.arithmetic.arrays import STEADY, whole_blocks
+from bilevel_sym.arithmetic.arrays import BLOCK_LANES, whole_blocks
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.typing import Floats, Indices
@@ -45,13 +45,13 @@ class ExactOracle:
     """
 
     def __init__(self, kernels: Kernels) -> None:
-        self.engine: Engine = kernels.steady
+        self.engine: Engine = kernels.batch_invariant
         self._sessions: dict[tuple[tuple[str, ...], int], Session] = {}
 
     @property
     def width(self) -> int:
         """Many lanes share the price of a call, as long as the table stays in the cache."""
-        return max(STEADY, self.engine.lanes(SYSTEM) // STEADY * STEADY)
+        return max(BLOCK_LANES, self.engine.lanes(SYSTEM) // BLOCK_LANES * BLOCK_LANES)
 
     def session(self, names: Sequence[str], lanes: slice) -> Session:
         """Sessions are used again: their tables are the solver's only large memory."""

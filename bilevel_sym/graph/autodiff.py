@@ -7,15 +7,15 @@ from heapq import heappop, heappush
 
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, accumulate, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, total
 
 __all__ = ["directional", "gradient", "hessian", "tangents"]
 
 MANY = 3  # directions that are worth a bundle
-Tangent = dict[int, Form]  # direction -> derivative along it; directions without influence are absent
+Tangent = dict[int, LinearForm]  # direction -> derivative along it; directions without influence are absent
 
 
-def gradient(graph: Graph, output: Form, variables: Sequence[int]) -> list[Form]:
+def gradient(graph: Graph, output: LinearForm, variables: Sequence[int]) -> list[LinearForm]:
     """The partial derivatives of ``output`` with respect to ``variables``, by one sweep backwards.
 
     >>> graph = Graph(2)
@@ -24,10 +24,10 @@ def gradient(graph: Graph, output: Form, variables: Sequence[int]) -> list[Form]
     [{1: 1}, {0: 1}]
     """
     found = adjoints(graph, output, sum(1 << v for v in variables))
-    return [found.get(v, NOTHING) for v in variables]
+    return [found.get(v, ZERO_FORM) for v in variables]
 
 
-def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
+def adjoints(graph: Graph, output: LinearForm, wanted: int) -> dict[int, LinearForm]:
     """The derivative of the output by each node below it that depends on a wanted variable: one sweep backwards.
 
     >>> graph = Graph(1)
@@ -35,10 +35,10 @@ def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
     >>> sorted(adjoints(graph, graph.apply("exp", graph.apply("sin", a)), 1)) == [0, 1, 2]
     True
     """
-    found: dict[int, Form] = {}
+    found: dict[int, LinearForm] = {}
     heap: list[int] = []
 
-    def add(node: int, adjoint: Form) -> None:
+    def add(node: int, adjoint: LinearForm) -> None:
         if not graph.support[node] & wanted:
             return
         if node in found:
@@ -48,7 +48,7 @@ def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
             heappush(heap, -node)
 
     for node, c in output.terms.items():
-        add(node, Form(c, {}))
+        add(node, LinearForm(c, {}))
     while heap:
         node = -heappop(heap)
         if graph.op[node] != "var":
@@ -57,7 +57,7 @@ def adjoints(graph: Graph, output: Form, wanted: int) -> dict[int, Form]:
     return found
 
 
-def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple[int, Form]]:
+def _pullback(graph: Graph, node: int, adjoint: LinearForm, wanted: int) -> list[tuple[int, LinearForm]]:
     op, args = graph.op[node], graph.args[node]
     if op == "lin":
         # one node for the adjoint, so that a long sum is not copied to every argument
@@ -66,8 +66,8 @@ def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple
     if op in _BRANCHES:
         condition, a, b = _branches(graph, node)
         return [
-            (a, graph.apply("select", condition, adjoint, NOTHING)),
-            (b, graph.apply("select", condition, NOTHING, adjoint)),
+            (a, graph.apply("select", condition, adjoint, ZERO_FORM)),
+            (b, graph.apply("select", condition, ZERO_FORM, adjoint)),
         ]
     partials = _partials(graph, node)
     return [
@@ -77,12 +77,12 @@ def _pullback(graph: Graph, node: int, adjoint: Form, wanted: int) -> list[tuple
     ]
 
 
-def _as_one(graph: Graph, form: Form) -> Form:
-    return form if len(form.terms) + bool(form.constant) <= 1 else Form(fmpq(0), {graph.atom(form): fmpq(1)})
+def _as_one(graph: Graph, form: LinearForm) -> LinearForm:
+    return form if len(form.terms) + bool(form.constant) <= 1 else LinearForm(fmpq(0), {graph.node_of(form): fmpq(1)})
 
 
 def tangents(
-    graph: Graph, outputs: Sequence[Form], seeds: Mapping[int, Tangent], *, triangular: bool = False
+    graph: Graph, outputs: Sequence[LinearForm], seeds: Mapping[int, Tangent], *, triangular: bool = False
 ) -> list[Tangent]:
     """The derivatives of every output along every direction, by one sweep forwards.
 
@@ -91,7 +91,7 @@ def tangents(
 
     >>> graph = Graph(2)
     >>> a, b = graph.variables
-    >>> [{k: t.terms for k, t in tangent.items()} for tangent in tangents(graph, [graph.mul(a, b)], {0: {0: UNIT}})]
+    >>> [{k: t.terms for k, t in tangent.items()} for tangent in tangents(graph, [graph.mul(a, b)], {0: {0: ONE_FORM}})]
     [{0: {1: 1}}]
     """
     support = sum(1 << v for v in seeds)
@@ -119,7 +119,7 @@ def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent
     if len(tangent) < MANY or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
         return tangent
     bundles[~node] = tangent  # directions of variables count from zero, bundles are negative
-    return {~node: UNIT}
+    return {~node: ONE_FORM}
 
 
 def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], last: int | None) -> Tangent:
@@ -137,7 +137,7 @@ def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], la
                 for node, e in form.terms.items():  # one, after all
                     before = terms.get(node)
                     terms[node] = c * e if before is None else before + c * e
-    return {k: Form(constants[k], {m: e for m, e in terms.items() if e}) for k, terms in sums.items()}
+    return {k: LinearForm(constants[k], {m: e for m, e in terms.items() if e}) for k, terms in sums.items()}
 
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
@@ -145,8 +145,10 @@ def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangen
     if op in _BRANCHES:
         condition, *nodes = _branches(graph, node)
         a, b = (done.get(arg, {}) for arg in nodes)
-        return {k: graph.apply("select", condition, a.get(k, NOTHING), b.get(k, NOTHING)) for k in a.keys() | b.keys()}
-    moved: dict[int, list[Form]] = {}
+        return {
+            k: graph.apply("select", condition, a.get(k, ZERO_FORM), b.get(k, ZERO_FORM)) for k in a.keys() | b.keys()
+        }
+    moved: dict[int, list[LinearForm]] = {}
     for arg, partial in zip(args, _partials(graph, node), strict=True):
         for k, tangent in done.get(arg, {}).items():
             moved.setdefault(k, []).append(graph.mul(partial, tangent))
@@ -162,22 +164,22 @@ def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
         for k, tangent in done.get(node, {}).items():
             constants[k] = constants.get(k, 0) + c * tangent.constant
             accumulate(sums.setdefault(k, {}), {m: c * e for m, e in tangent.terms.items()})
-    return {k: Form(constants[k], sums[k]) for k in sums}
+    return {k: LinearForm(constants[k], sums[k]) for k in sums}
 
 
-def directional(graph: Graph, output: Form, direction: Mapping[int, Form]) -> Form:
+def directional(graph: Graph, output: LinearForm, direction: Mapping[int, LinearForm]) -> LinearForm:
     """The derivative of ``output`` as each variable v moves along ``direction[v]``: a product that stays factored.
 
     >>> graph = Graph(2)
     >>> a, v = graph.variables
-    >>> graph.op[graph.atom(directional(graph, graph.apply("exp", a), {0: v}))]
+    >>> graph.op[graph.node_of(directional(graph, graph.apply("exp", a), {0: v}))]
     'mul'
     """
     (tangent,) = tangents(graph, [output], {node: {0: form} for node, form in direction.items()})
-    return tangent.get(0, NOTHING)
+    return tangent.get(0, ZERO_FORM)
 
 
-def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[Form]]:
+def hessian(graph: Graph, output: LinearForm, variables: Sequence[int]) -> list[list[LinearForm]]:
     """The lower triangle of second derivatives, row by row: forward over reverse, each symmetric entry once.
 
     >>> graph = Graph(1)
@@ -185,8 +187,8 @@ def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[F
     {0: 6}
     """
     first = gradient(graph, output, variables)
-    second = tangents(graph, first, {v: {k: UNIT} for k, v in enumerate(variables)}, triangular=True)
-    return [[row.get(k, NOTHING) for k in range(i + 1)] for i, row in enumerate(second)]
+    second = tangents(graph, first, {v: {k: ONE_FORM} for k, v in enumerate(variables)}, triangular=True)
+    return [[row.get(k, ZERO_FORM) for k in range(i + 1)] for i, row in enumerate(second)]
 
 
 # ---- branches: outside its region a branch may be infinite, and 0 inf is no number --------------------------
@@ -194,7 +196,7 @@ def hessian(graph: Graph, output: Form, variables: Sequence[int]) -> list[list[F
 _BRANCHES = ("select", "min", "max")
 
 
-def _branches(graph: Graph, node: int) -> tuple[Form, int, int]:
+def _branches(graph: Graph, node: int) -> tuple[LinearForm, int, int]:
     """The condition under which the first of two branches counts, and the branches."""
     if graph.op[node] == "select":
         condition, a, b = graph.args[node]
@@ -207,13 +209,13 @@ def _branches(graph: Graph, node: int) -> tuple[Form, int, int]:
 # ---- the derivative of each operation -------------------------------------------------------------------
 
 
-def _partials(graph: Graph, node: int) -> list[Form]:
+def _partials(graph: Graph, node: int) -> list[LinearForm]:
     """The partial derivatives of one node with respect to its arguments."""
     op, args = graph.op[node], graph.args[node]
     # arguments stay closed: a sum that is a node already is not written out again for each multiple of it
-    first, itself = (Form(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
+    first, itself = (LinearForm(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
     if op == "mul":
-        return [Form(fmpq(0), {args[1]: fmpq(1)}), first]
+        return [LinearForm(fmpq(0), {args[1]: fmpq(1)}), first]
     match op:
         case "ipow":
             (k,) = graph.parameter[node]
@@ -222,11 +224,11 @@ def _partials(graph: Graph, node: int) -> list[Form]:
             p, q = graph.parameter[node]
             return [graph.power(first, p - q, q).scaled(fmpq(p, q))]
         case "sign" | "lt" | "le":
-            return [NOTHING]
+            return [ZERO_FORM]
     return [_unary(graph, op, graph.form(args[0]) if op in ("tanh", "bell") else first, itself)]
 
 
-def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:
+def _unary(graph: Graph, op: str, z: LinearForm, itself: LinearForm) -> LinearForm:
     match op:
         case "exp":
             return itself
@@ -237,7 +239,7 @@ def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:
         case "cos":
             return -graph.apply("sin", z)
         case "tan":
-            return UNIT + graph.power(itself, 2)
+            return ONE_FORM + graph.power(itself, 2)
         case "tanh":  # 1 - tanh^2 cancels for large z; 4 bell(2 z) is the same without
             return graph.apply("bell", z.scaled(fmpq(2))).scaled(fmpq(4))
         case "sinh":
@@ -245,7 +247,7 @@ def _unary(graph: Graph, op: str, z: Form, itself: Form) -> Form:
         case "cosh":
             return graph.apply("sinh", z)
         case "atan":
-            return graph.power(UNIT + graph.power(z, 2), -1)
+            return graph.power(ONE_FORM + graph.power(z, 2), -1)
         case "abs":
             return graph.apply("sign", z)
         case "softplus":

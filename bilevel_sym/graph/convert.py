@@ -15,7 +15,7 @@ from sympy.functions.elementary.piecewise import ExprCondPair
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.expressions import postorder
 from bilevel_sym.graph.functions import sigmoid, softplus
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, constant, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
 
 __all__ = ["from_sympy", "no_value", "to_sympy", "written_sizes"]
 
@@ -27,23 +27,23 @@ _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
 )  # fmt: skip
 
 
-def from_sympy(graph: Graph, expression: sp.Expr, variables: Mapping[sp.Symbol, Form]) -> Form:
+def from_sympy(graph: Graph, expression: sp.Expr, variables: Mapping[sp.Symbol, LinearForm]) -> LinearForm:
     """The expression as a form of the graph; ``variables`` says what each symbol is.
 
     >>> x = sp.Symbol("x")
     >>> graph = Graph(1)
     >>> form = from_sympy(graph, sp.log(1 + sp.exp(x)), {x: graph.variables[0]})
-    >>> graph.op[graph.atom(form)]
+    >>> graph.op[graph.node_of(form)]
     'softplus'
     """
     done: dict[int, Any] = {}
     for node in postorder(expression):
         done[id(node)] = _convert(graph, node, [done[id(arg)] for arg in node.args], variables)
-    form: Form = done[id(expression)]
+    form: LinearForm = done[id(expression)]
     return form
 
 
-def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mapping[sp.Symbol, Form]) -> Any:
+def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mapping[sp.Symbol, LinearForm]) -> Any:
     match node:
         case sp.Symbol():
             return _variable(node, variables)
@@ -67,23 +67,23 @@ def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mappi
             return _comparison(graph, node, *args)
         # by selection, not arithmetic: rounded outward, 1 - 1 would no longer be the certain answer 0
         case sp.And():
-            return reduce(lambda a, b: graph.apply("select", a, b, NOTHING), args)
+            return reduce(lambda a, b: graph.apply("select", a, b, ZERO_FORM), args)
         case sp.Or():
-            return reduce(lambda a, b: graph.apply("select", a, UNIT, b), args)
+            return reduce(lambda a, b: graph.apply("select", a, ONE_FORM, b), args)
         case sp.Not():
-            return graph.apply("select", args[0], NOTHING, UNIT)
+            return graph.apply("select", args[0], ZERO_FORM, ONE_FORM)
     if node is sp.true or node is sp.false:
-        return UNIT if node is sp.true else NOTHING
+        return ONE_FORM if node is sp.true else ZERO_FORM
     if node is sp.pi:
         return graph.apply("pi")
     if node is sp.E:
-        return graph.apply("exp", UNIT)
+        return graph.apply("exp", ONE_FORM)
     if type(node) in _UNARY:
         return graph.apply(_UNARY[type(node)], *args)
     raise InvalidProblem(f"the tape does not know {type(node).__name__}", hint="see the list of supported functions")
 
 
-def _variable(symbol: sp.Symbol, variables: Mapping[sp.Symbol, Form]) -> Form:
+def _variable(symbol: sp.Symbol, variables: Mapping[sp.Symbol, LinearForm]) -> LinearForm:
     if symbol not in variables:
         raise no_value(symbol)
     return variables[symbol]
@@ -103,7 +103,7 @@ def no_value(symbol: sp.Symbol) -> InvalidProblem:
     )
 
 
-def _power(graph: Graph, exponent: sp.Expr, base: Form, power: Form) -> Form:
+def _power(graph: Graph, exponent: sp.Expr, base: LinearForm, power: LinearForm) -> LinearForm:
     if exponent.is_Rational:
         return graph.power(base, int(exponent.p), int(exponent.q))
     if base.is_constant and base.constant <= 0:
@@ -111,13 +111,13 @@ def _power(graph: Graph, exponent: sp.Expr, base: Form, power: Form) -> Form:
     return graph.apply("exp", graph.mul(power, graph.apply("log", base)))
 
 
-def _comparison(graph: Graph, node: sp.Basic, left: Form, right: Form) -> Form:
+def _comparison(graph: Graph, node: sp.Basic, left: LinearForm, right: LinearForm) -> LinearForm:
     """left < right as a number: 1 where it holds, 0 where it does not."""
     difference = left - right if isinstance(node, (StrictLessThan, LessThan)) else right - left
     return graph.apply("lt" if isinstance(node, (StrictLessThan, StrictGreaterThan)) else "le", difference)
 
 
-def _piecewise(graph: Graph, pieces: Sequence[tuple[Form, Form]]) -> Form:
+def _piecewise(graph: Graph, pieces: Sequence[tuple[LinearForm, LinearForm]]) -> LinearForm:
     """The first piece whose condition holds; where none does, no number (the logarithm of -1)."""
     value = graph.apply("log", constant(-1))
     for piece, condition in reversed(pieces):
@@ -128,7 +128,7 @@ def _piecewise(graph: Graph, pieces: Sequence[tuple[Form, Form]]) -> Form:
 # ---- back ----------------------------------------------------------------------------------------------
 
 
-def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Mapping[int, sp.Symbol]) -> list[sp.Expr]:
+def to_sympy(graph: Graph, forms: Iterable[LinearForm], symbols: Mapping[int, sp.Symbol]) -> list[sp.Expr]:
     """The forms as SymPy expressions; nodes that are shared in the graph are shared objects.
 
     ``symbols[i]`` is what variable i is called. Forms that are one object become one object.
@@ -148,7 +148,7 @@ def to_sympy(graph: Graph, forms: Iterable[Form], symbols: Mapping[int, sp.Symbo
     return [written[id(form)] for form in forms]
 
 
-def written_sizes(graph: Graph, forms: Iterable[Form]) -> list[int]:
+def written_sizes(graph: Graph, forms: Iterable[LinearForm]) -> list[int]:
     """How many symbols and operations each form has as a tree: shared nodes count as often as they are written.
 
     >>> x = sp.Symbol("x")

@@ -13,7 +13,7 @@ from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["ARITY", "NOTHING", "UNIT", "Form", "Graph", "accumulate", "constant", "total"]
+__all__ = ["ARITY", "ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "total"]
 
 ZERO, ONE, HALF = fmpq(0), fmpq(1), fmpq(1, 2)
 
@@ -29,7 +29,7 @@ ARITY: Mapping[str, int] = MappingProxyType(
 Parameter = tuple[int, ...]  # the exponent of "ipow" (k,) and "rpow" (p, q); empty for the rest
 
 
-class Form:
+class LinearForm:
     """constant + sum of coefficient * node: what every expression is, seen from outside. Never mutated.
 
     >>> graph = Graph(2)
@@ -49,39 +49,39 @@ class Form:
         """Whether no node takes part."""
         return not self.terms
 
-    def scaled(self, factor: fmpq) -> Form:
+    def scaled(self, factor: fmpq) -> LinearForm:
         """The form times a rational number."""
         if factor == 1:
             return self
         if not factor:
-            return NOTHING
-        return Form(self.constant * factor, {node: c * factor for node, c in self.terms.items()})
+            return ZERO_FORM
+        return LinearForm(self.constant * factor, {node: c * factor for node, c in self.terms.items()})
 
-    def __add__(self, other: Form) -> Form:
+    def __add__(self, other: LinearForm) -> LinearForm:
         return total((self, other))
 
-    def __neg__(self) -> Form:
-        return Form(-self.constant, {node: -c for node, c in self.terms.items()})
+    def __neg__(self) -> LinearForm:
+        return LinearForm(-self.constant, {node: -c for node, c in self.terms.items()})
 
-    def __sub__(self, other: Form) -> Form:
+    def __sub__(self, other: LinearForm) -> LinearForm:
         return total((self, -other))
 
 
-NOTHING = Form(ZERO, {})
-UNIT = Form(ONE, {})
+ZERO_FORM = LinearForm(ZERO, {})
+ONE_FORM = LinearForm(ONE, {})
 
 
-def total(forms: Iterable[Form]) -> Form:
+def total(forms: Iterable[LinearForm]) -> LinearForm:
     """The sum; terms that cancel disappear.
 
-    >>> total([UNIT, UNIT]).constant
+    >>> total([ONE_FORM, ONE_FORM]).constant
     2
     """
     constant, terms = ZERO, dict[int, fmpq]()
     for form in forms:
         constant += form.constant
         accumulate(terms, form.terms)
-    return Form(constant, terms)
+    return LinearForm(constant, terms)
 
 
 def accumulate(terms: dict[int, fmpq], more: Mapping[int, fmpq]) -> None:
@@ -102,13 +102,13 @@ def accumulate(terms: dict[int, fmpq], more: Mapping[int, fmpq]) -> None:
             del terms[node]
 
 
-def constant(p: int, q: int = 1) -> Form:
+def constant(p: int, q: int = 1) -> LinearForm:
     """The rational number p/q as a form.
 
     >>> constant(1, 2).constant
     1/2
     """
-    return Form(fmpq(p, q), {})
+    return LinearForm(fmpq(p, q), {})
 
 
 class Graph:
@@ -130,7 +130,7 @@ class Graph:
         self.parameter: list[Parameter] = [(i,) for i in range(variables)]
         self.support: list[int] = [1 << i for i in range(variables)]
         self.linear: dict[int, tuple[fmpq, tuple[fmpq, ...]]] = {}
-        self.variables = tuple(Form(ZERO, {i: ONE}) for i in range(variables))
+        self.variables = tuple(LinearForm(ZERO, {i: ONE}) for i in range(variables))
         self._known: dict[tuple[str, tuple[int, ...], Parameter], int] = {}
         self._known_linear: dict[tuple[object, ...], list[int]] = {}
 
@@ -172,14 +172,14 @@ class Graph:
         self.support.append(support)
         return len(self.op) - 1
 
-    def atom(self, form: Form) -> int:
+    def node_of(self, form: LinearForm) -> int:
         """The node that stands for a whole form: itself if it is one, else a "lin" node."""
         if len(form.terms) == 1 and not form.constant:
             ((node, c),) = form.terms.items()
             if c == 1:
                 return node
         if form.constant == 1 and len(form.terms) == 1 and (stable := self._complement(form)) is not None:
-            return self.atom(stable)
+            return self.node_of(stable)
         args = tuple(sorted(form.terms))
         coefficients = tuple(form.terms[node] for node in args)
         # Hashing a rational costs more than all the rest: hash its float, compare exactly.
@@ -193,16 +193,16 @@ class Graph:
         same.append(node)
         return node
 
-    def form(self, node: int) -> Form:
+    def form(self, node: int) -> LinearForm:
         """The node seen from outside: a "lin" node opened, any other one as itself."""
         if self.op[node] != "lin":
-            return Form(ZERO, {node: ONE})
+            return LinearForm(ZERO, {node: ONE})
         constant, coefficients = self.linear[node]
-        return Form(constant, dict(zip(self.args[node], coefficients, strict=True)))
+        return LinearForm(constant, dict(zip(self.args[node], coefficients, strict=True)))
 
     # ---- operations -------------------------------------------------------------------------------
 
-    def apply(self, op: str, *forms: Form) -> Form:
+    def apply(self, op: str, *forms: LinearForm) -> LinearForm:
         """Any operation without a parameter, folded where that is exact, with the stable forms recognised."""
         match op:
             case "mul":
@@ -213,30 +213,30 @@ class Graph:
                 return self._extremum(op, *forms)
             case "log" if (z := self._softplus_argument(forms[0])) is not None:
                 return self.apply("softplus", z)
-            case "log" if self.op[node := self.atom(forms[0])] == "sigmoid":
+            case "log" if self.op[node := self.node_of(forms[0])] == "sigmoid":
                 return -self.apply("softplus", -self.form(self.args[node][0]))
             case "abs" | "sign" | "lt" | "le" if forms[0].is_constant:
                 return _exact(op, forms[0].constant)
         if op in _AT_ZERO and forms[0].is_constant and not forms[0].constant:
             return _AT_ZERO[op]
-        return self._single(self._node(op, tuple(self.atom(form) for form in forms)))
+        return self._single(self._node(op, tuple(self.node_of(form) for form in forms)))
 
-    def power(self, base: Form, p: int, q: int = 1) -> Form:
+    def power(self, base: LinearForm, p: int, q: int = 1) -> LinearForm:
         """base**(p/q): whole powers of any base, others of a base that is not negative."""
         if p == 0:
-            return UNIT
+            return ONE_FORM
         if (p, q) == (1, 1):
             return base
         if q != 1:
-            return self._single(self._node("rpow", (self.atom(base),), (p, q)))
+            return self._single(self._node("rpow", (self.node_of(base),), (p, q)))
         if base.is_constant:
-            return Form(_rational_power(base.constant, p), {})
+            return LinearForm(_rational_power(base.constant, p), {})
         if p < 0 and (z := self._softplus_argument(base)) is not None:
             return self.power(self.apply("sigmoid", -z), -p)
         scale, node = self._factor(base)
         return self._single(self._power(node, p)).scaled(scale**p)
 
-    def mul(self, a: Form, b: Form, *, guarded: bool = False) -> Form:
+    def mul(self, a: LinearForm, b: LinearForm, *, guarded: bool = False) -> LinearForm:
         """The product, with constant factors outside and powers of one base together.
 
         ``guarded``: a factor select(c, u, 0) keeps the other factor inside, where it may be infinite.
@@ -248,7 +248,7 @@ class Graph:
         (scale_a, i), (scale_b, j) = self._factor(a), self._factor(b)
         return self._product(i, j, guarded).scaled(scale_a * scale_b)
 
-    def _product(self, i: int, j: int, guarded: bool) -> Form:
+    def _product(self, i: int, j: int, guarded: bool) -> LinearForm:
         for one, other in ((i, j), (j, i)):
             if guarded and self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
                 return moved
@@ -259,8 +259,8 @@ class Graph:
             return self._single(self._power(base_i, p + q))
         return self._single(self._node("mul", (min(i, j), max(i, j))))
 
-    def _single(self, node: int) -> Form:
-        return Form(ZERO, {node: ONE})
+    def _single(self, node: int) -> LinearForm:
+        return LinearForm(ZERO, {node: ONE})
 
     def _power(self, node: int, p: int) -> int:
         if self.op[node] in ("lt", "le") and p > 0:
@@ -273,7 +273,7 @@ class Graph:
     def _as_power(self, node: int) -> tuple[int, int]:
         return (self.args[node][0], self.parameter[node][0]) if self.op[node] == "ipow" else (node, 1)
 
-    def _factor(self, form: Form) -> tuple[fmpq, int]:
+    def _factor(self, form: LinearForm) -> tuple[fmpq, int]:
         """A rational times a node. Sums are normalised by sign and powers of two only: else rationals would grow."""
         if len(form.terms) == 1 and not form.constant:
             ((node, c),) = form.terms.items()
@@ -282,11 +282,11 @@ class Graph:
         scale = _power_of_two(lead)
         if lead < 0:
             scale = -scale
-        return scale, self.atom(form.scaled(1 / scale))
+        return scale, self.node_of(form.scaled(1 / scale))
 
     # ---- recognised patterns -----------------------------------------------------------------------
 
-    def _softplus_argument(self, form: Form) -> Form | None:
+    def _softplus_argument(self, form: LinearForm) -> LinearForm | None:
         """z where the form is 1 + exp(z), which overflows where softplus and sigmoid do not."""
         if form.constant == 1 and len(form.terms) == 1:
             ((node, c),) = form.terms.items()
@@ -294,7 +294,7 @@ class Graph:
                 return self.form(self.args[node][0])
         return None
 
-    def _complement(self, form: Form) -> Form | None:
+    def _complement(self, form: LinearForm) -> LinearForm | None:
         """1 - sigmoid(z) = sigmoid(-z) and 1 - tanh(z)**2 = 4 bell(2 z), which do not cancel."""
         ((node, c),) = form.terms.items()
         if c != -1:
@@ -306,13 +306,13 @@ class Graph:
             return self.apply("bell", self.form(self.args[base][0]).scaled(fmpq(2))).scaled(fmpq(4))
         return None
 
-    def is_exponential(self, form: Form) -> bool:
+    def is_exponential(self, form: LinearForm) -> bool:
         """Whether the form is a multiple of exp, of sigmoid or of a power of it."""
         if len(form.terms) != 1 or form.constant:
             return False
         return self.op[self._as_power(next(iter(form.terms)))[0]] in ("exp", "sigmoid")
 
-    def _with_sigmoid(self, sigmoid: int, other: int) -> Form | None:
+    def _with_sigmoid(self, sigmoid: int, other: int) -> LinearForm | None:
         """sigmoid(-z) exp(z) = sigmoid(z), and sigmoid(z) sigmoid(-z) = bell(z): without overflow or cancellation.
 
         Both with powers: of sigmoid(-z)**p exp(m z), as many factors meet as there are.
@@ -323,37 +323,37 @@ class Graph:
         z, w = self.form(self.args[base][0]), self.form(self.args[partner][0])
         if self.op[partner] == "sigmoid":
             pairs = min(p, q) if _vanishes(z + w) else 0
-            met = self.apply("bell", z) if pairs else UNIT
-            rest = self.mul(self._to_power(base, p - pairs), self._to_power(partner, q - pairs)) if pairs else UNIT
+            met = self.apply("bell", z) if pairs else ONE_FORM
+            rest = self.mul(self._to_power(base, p - pairs), self._to_power(partner, q - pairs)) if pairs else ONE_FORM
         else:
             pairs = next((m for m in range(1, p + 1) if _vanishes(z.scaled(fmpq(m)) + w)), 0) if q == 1 else 0
-            met = self.apply("sigmoid", -z) if pairs else UNIT
+            met = self.apply("sigmoid", -z) if pairs else ONE_FORM
             rest = self._to_power(base, p - pairs)
         return self.mul(self.power(met, pairs), rest) if pairs else None
 
-    def _to_power(self, node: int, p: int) -> Form:
-        return self._single(self._power(node, p)) if p else UNIT
+    def _to_power(self, node: int, p: int) -> LinearForm:
+        return self._single(self._power(node, p)) if p else ONE_FORM
 
-    def _into_select(self, select: int, factor: int) -> Form | None:
+    def _into_select(self, select: int, factor: int) -> LinearForm | None:
         """select(c, a, 0) b = select(c, a b, 0): outside its region b may be infinite, and 0 inf is no number."""
         condition, a, b = (self.form(arg) for arg in self.args[select])
         other = self._single(factor)
         if b.is_constant and not b.constant:
-            return self._select(condition, self.mul(a, other, guarded=True), NOTHING)
+            return self._select(condition, self.mul(a, other, guarded=True), ZERO_FORM)
         if a.is_constant and not a.constant:
-            return self._select(condition, NOTHING, self.mul(b, other, guarded=True))
+            return self._select(condition, ZERO_FORM, self.mul(b, other, guarded=True))
         return None
 
-    def _select(self, condition: Form, a: Form, b: Form) -> Form:
+    def _select(self, condition: LinearForm, a: LinearForm, b: LinearForm) -> LinearForm:
         if condition.is_constant:
             return a if condition.constant else b
-        i, j, k = (self.atom(form) for form in (condition, a, b))
+        i, j, k = (self.node_of(form) for form in (condition, a, b))
         return a if j == k else self._single(self._node("select", (i, j, k)))
 
-    def _extremum(self, op: str, a: Form, b: Form) -> Form:
+    def _extremum(self, op: str, a: LinearForm, b: LinearForm) -> LinearForm:
         if a.is_constant and b.is_constant:
             return a if (a.constant < b.constant) == (op == "min") else b
-        i, j = sorted((self.atom(a), self.atom(b)))
+        i, j = sorted((self.node_of(a), self.node_of(b)))
         return a if i == j else self._single(self._node(op, (i, j)))
 
     # ---- questions ---------------------------------------------------------------------------------
@@ -377,23 +377,23 @@ def _hashable(value: fmpq) -> object:
         return int(value.p), int(value.q)
 
 
-def _vanishes(form: Form) -> bool:
+def _vanishes(form: LinearForm) -> bool:
     return not form.terms and not form.constant
 
 
-_AT_ZERO: Mapping[str, Form] = MappingProxyType(
+_AT_ZERO: Mapping[str, LinearForm] = MappingProxyType(
     {
-        **dict.fromkeys(("sin", "tan", "tanh", "sinh", "atan"), NOTHING),
-        **dict.fromkeys(("exp", "cos", "cosh"), UNIT),
-        "sigmoid": Form(HALF, {}),
+        **dict.fromkeys(("sin", "tan", "tanh", "sinh", "atan"), ZERO_FORM),
+        **dict.fromkeys(("exp", "cos", "cosh"), ONE_FORM),
+        "sigmoid": LinearForm(HALF, {}),
     }
 )
 
 
-def _exact(op: str, value: fmpq) -> Form:
+def _exact(op: str, value: fmpq) -> LinearForm:
     sign = (value > 0) - (value < 0)
     results = {"abs": value * sign, "sign": fmpq(sign), "lt": fmpq(int(sign < 0)), "le": fmpq(int(sign <= 0))}
-    return Form(results[op], {})
+    return LinearForm(results[op], {})
 
 
 def _rational_power(value: fmpq, p: int) -> fmpq:

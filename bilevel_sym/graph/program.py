@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import Form, Graph, Parameter
+from bilevel_sym.graph.nodes import Graph, LinearForm, Parameter
 
 __all__ = ["Output", "Program", "Row", "Step", "build"]
 
@@ -75,7 +75,7 @@ class Program:
 def build(
     graph: Graph,
     inputs: Sequence[Sequence[int]],
-    outputs: Mapping[str, tuple[tuple[int, ...], Sequence[Form]]],
+    outputs: Mapping[str, tuple[tuple[int, ...], Sequence[LinearForm]]],
 ) -> Program:
     """The program that computes ``outputs`` (name: shape and entries) from ``inputs``, the variables of each stage.
 
@@ -85,7 +85,7 @@ def build(
     >>> [[step.op for step in stage] for stage in program.stages], program.outputs["p"].stage
     ([['exp'], ['mul']], 1)
     """
-    entries = {name: [graph.atom(form) for form in forms] for name, (_, forms) in outputs.items()}
+    entries = {name: [graph.node_of(form) for form in forms] for name, (_, forms) in outputs.items()}
     nodes = graph.reachable({node for group in entries.values() for node in group})
     stage_of = _stages(graph, nodes, inputs)
     place = {variable: 1 + k for k, variable in enumerate(v for group in inputs for v in group)}

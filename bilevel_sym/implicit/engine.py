@@ -73,7 +73,7 @@ class Engine(Protocol):
         """What it is called in messages."""
 
     @property
-    def steady(self) -> bool:
+    def batch_invariant(self) -> bool:
         """Whether a lane has the same bits alone and among any others."""
 
     def session(self, names: Sequence[str], lanes: int) -> Session:

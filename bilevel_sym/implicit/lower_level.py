@@ -141,7 +141,7 @@ def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     g, g_y, g_yy = (session.take(name) for name in NEWTON)
-    step = _newton_step(g_y, g_yy, engine.steady)
+    step = _newton_step(g_y, g_yy, engine.batch_invariant)
     # outside the domain of g its derivatives may still look fine: log(y) has one at -1
     defined = np.isfinite(g)
     step[~defined] = np.nan
@@ -149,17 +149,17 @@ def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
     return _Point(x, y, g_y, g_yy, step, defined)
 
 
-def _newton_step(g_y: Floats, g_yy: Floats, steady: bool) -> Floats:
+def _newton_step(g_y: Floats, g_yy: Floats, batch_invariant: bool) -> Floats:
     """-g_yy^-1 g_y; NaN for members at which g_yy is not positive definite."""
     try:
-        return -Factored(g_yy, steady=steady).solve(g_y[:, :, None])[:, :, 0]
+        return -Factored(g_yy, batch_invariant=batch_invariant).solve(g_y[:, :, None])[:, :, 0]
     except NotPositiveDefinite:
         good = smallest_eigenvalues(g_yy) > 0
         step = np.full_like(g_y, np.nan)
         # one by one: rounding may still refuse a member whose smallest eigenvalue is positive by a hair
         for k in np.flatnonzero(good):
             with suppress(NotPositiveDefinite):
-                alone = Factored(g_yy[k : k + 1], steady=steady)
+                alone = Factored(g_yy[k : k + 1], batch_invariant=batch_invariant)
                 step[k] = -alone.solve(g_y[k : k + 1, :, None])[0, :, 0]
         return step
 

@@ -18,12 +18,12 @@ from bilevel_sym.arithmetic.pieces.seams import find_seams
 from bilevel_sym.arithmetic.scalars import SMOOTH_BALLS, ScalarProgram
 from bilevel_sym.graph.autodiff import directional, gradient, hessian, tangents
 from bilevel_sym.graph.convert import from_sympy, to_sympy, written_sizes
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
 from bilevel_sym.graph.program import Program, build
 
 __all__ = ["Model"]
 
-Block = tuple[tuple[int, ...], list[Form]]  # the shape, and the entries row by row
+Block = tuple[tuple[int, ...], list[LinearForm]]  # the shape, and the entries row by row
 KINKS = frozenset(("abs", "sign", "min", "max", "select"))
 CACHED = ("_along_v", "lagrangian", "_lagrangian_hessian", "patterns")  # forms of the graph
 DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
@@ -71,7 +71,7 @@ class Model:
         self._in_balls = lru_cache(8)(self._prepare_balls)
         self._in_intervals = lru_cache(8)(self._prepare_intervals)
 
-    def alone(self) -> Model:
+    def fresh_copy(self) -> Model:
         """The same f and g with nothing derived yet.
 
         Nodes are numbered as they are first asked for, and sums are added up in that order: a program of a model of
@@ -79,7 +79,7 @@ class Model:
 
         >>> x, y = sp.symbols("x y")
         >>> model = Model(x*y, y**2/2 - sp.sin(x)*y, [x], [y])
-        >>> model.alone().program(["g_y"]) == model.program(["g_y"])
+        >>> model.fresh_copy().program(["g_y"]) == model.program(["g_y"])
         True
         """
         twin = self._twin()
@@ -203,19 +203,19 @@ class Model:
             return shape, self._second(function, *axes)
         return shape, self._higher_block(name)
 
-    def _higher_block(self, name: str) -> list[Form]:
+    def _higher_block(self, name: str) -> list[LinearForm]:
         """Third and higher derivatives g_ab...: g_b... moved along a; entries equal by symmetry are one form."""
         function, axes = name[0], name[2:]
         shape = tuple(len(self._axis(axis)) for axis in axes)
         rest = self.block(f"{function}_{axes[1:]}")[1]
-        moved = tangents(self.graph, rest, {v: {k: UNIT} for k, v in enumerate(self._axis(axes[0]))})
+        moved = tangents(self.graph, rest, {v: {k: ONE_FORM} for k, v in enumerate(self._axis(axes[0]))})
 
-        def entry(index: tuple[int, ...]) -> Form:
+        def entry(index: tuple[int, ...]) -> LinearForm:
             first, *others = _in_order(axes, index)
             place = 0
             for size, k in zip(shape[1:], others, strict=True):
                 place = place * size + k
-            return moved[place].get(first, NOTHING)
+            return moved[place].get(first, ZERO_FORM)
 
         return [entry(index) for index in product(*map(range, shape))]
 
@@ -223,25 +223,25 @@ class Model:
         """The variables of an axis; z is x and y together."""
         return {"x": self.x, "y": self.y}.get(name) or range(self.d + self.n)
 
-    def _function(self, name: str) -> Form:
+    def _function(self, name: str) -> LinearForm:
         return {"f": self.f, "g": self.g}.get(name) or self.lagrangian
 
     @cached_property
-    def _along_v(self) -> Form:
+    def _along_v(self) -> LinearForm:
         """v^T grad_y g, as a derivative along v: sums stay factored."""
         v = {y: self.graph.variables[v] for y, v in zip(self.y, self.v, strict=True)}
         return directional(self.graph, self.g, v)
 
     @cached_property
-    def lagrangian(self) -> Form:
+    def lagrangian(self) -> LinearForm:
         """f - v^T grad_y g."""
         return self.f - self._along_v
 
     @cached_property
-    def _lagrangian_hessian(self) -> list[list[Form]]:
+    def _lagrangian_hessian(self) -> list[list[LinearForm]]:
         return hessian(self.graph, self.lagrangian, (*self.x, *self.y))
 
-    def _second(self, function: str, rows: range, columns: range) -> list[Form]:
+    def _second(self, function: str, rows: range, columns: range) -> list[LinearForm]:
         """Second derivatives; of each symmetric pair one is built, and both places get it."""
         if function == "L":
             return [self._lagrangian_hessian[max(i, j)][min(i, j)] for i, j in product(rows, columns)]
@@ -250,8 +250,8 @@ class Model:
             return [triangle[max(i, j)][min(i, j)] for i, j in product(range(len(rows)), repeat=2)]
         # by the gradient in the second axis: g_y is wanted anyway
         first = self.block(f"{function}_{next(axis for axis in 'yxz' if self._axis(axis) == columns)}")[1]
-        moved = tangents(self.graph, first, {x: {k: UNIT} for k, x in enumerate(rows)})
-        return [moved[j].get(i, NOTHING) for i, j in product(range(len(rows)), range(len(columns)))]
+        moved = tangents(self.graph, first, {x: {k: ONE_FORM} for k, x in enumerate(rows)})
+        return [moved[j].get(i, ZERO_FORM) for i, j in product(range(len(rows)), range(len(columns)))]
 
     def _third(self, name: str) -> Block:
         along = [

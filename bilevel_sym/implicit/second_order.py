@@ -39,13 +39,13 @@ def response(session: Session, xy: Floats) -> tuple[Floats]:
     return (-Factored(session.take("g_yy")).solve(session.take("g_xy").transpose(0, 2, 1)).transpose(0, 2, 1),)
 
 
-def gradient(session: Session, xy: Floats, *, steady: bool = False) -> tuple[Floats, Floats]:
-    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x). ``steady``: see ``Factored``.
+def gradient(session: Session, xy: Floats, *, batch_invariant: bool = False) -> tuple[Floats, Floats]:
+    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x). ``batch-invariant``: see ``Factored``.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
     """
     session.put(0, xy)
-    v = Factored(session.take("g_yy"), steady=steady).solve(session.take("f_y")[:, :, None])
+    v = Factored(session.take("g_yy"), batch_invariant=batch_invariant).solve(session.take("f_y")[:, :, None])
     return session.take("f"), session.take("f_x") - (session.take("g_xy") @ v)[:, :, 0]
 
 

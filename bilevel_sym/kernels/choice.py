@@ -20,7 +20,7 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.notice import tell_once
 
-__all__ = ["Backend", "choose_engine", "choose_steady_engine"]
+__all__ = ["Backend", "choose_batch_invariant_engine", "choose_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
@@ -51,17 +51,17 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
     return CompiledEngine(problem.tape)
 
 
-def choose_steady_engine(engine: Engine, problem: BilevelProblem) -> Engine:
-    """The engine itself if a lane has the same bits in every batch, or else its steady counterpart.
+def choose_batch_invariant_engine(engine: Engine, problem: BilevelProblem) -> Engine:
+    """The engine itself if a lane has the same bits in every batch, or else its batch-invariant counterpart.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
-    >>> choose_steady_engine(choose_engine(problem, "tape"), problem).steady
+    >>> choose_steady_engine(choose_engine(problem, "tape"), problem).batch-invariant
     True
     """
-    if engine.steady:
+    if engine.batch_invariant:
         return engine
     kind = type(engine) if isinstance(engine, TapeEngine) else TapeEngine
-    return kind(problem.tape, steady=True)
+    return kind(problem.tape, batch_invariant=True)
 
 
 def _can_compile(backend: Backend) -> bool:

@@ -28,8 +28,8 @@ class CompiledEngine(TapeEngine):
 
     name = "compiled"
 
-    def __init__(self, model: Model, *, steady: bool = False) -> None:
-        super().__init__(model, Encoded, steady=steady)
+    def __init__(self, model: Model, *, batch_invariant: bool = False) -> None:
+        super().__init__(model, Encoded, batch_invariant=batch_invariant)
 
     def lanes(self, names: Sequence[str]) -> int:
         """Enough to forget what Python costs around a program, few enough for the cache."""

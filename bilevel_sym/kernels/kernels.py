@@ -19,7 +19,7 @@ from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
 from bilevel_sym.implicit.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
-from bilevel_sym.kernels.choice import Backend, choose_engine, choose_steady_engine
+from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.kernels.kinks import LOWER, Kinks
 from bilevel_sym.problem.problem import BilevelProblem
@@ -84,9 +84,9 @@ class Kernels:
         return engine
 
     @cached_property
-    def steady(self) -> Engine:
+    def batch_invariant(self) -> Engine:
         """An engine in which a point has the same bits alone and in any batch: what solvers run on."""
-        return choose_steady_engine(self._engine, self.problem)
+        return choose_batch_invariant_engine(self._engine, self.problem)
 
     @cached_property
     def one_sided(self) -> Kernels:

@@ -44,7 +44,7 @@ class LambdifyEngine:
     """
 
     name = "lambdify"
-    steady = True
+    batch_invariant = True
 
     def __init__(self, f: sp.Expr, g: sp.Expr, x: Sequence[sp.Symbol], y: Sequence[sp.Symbol]) -> None:
         d, n = len(x), len(y)

@@ -34,13 +34,13 @@ class TapeEngine:
 
     name = "numpy"
 
-    def __init__(self, model: Model, encode: Encode | None = None, *, steady: bool = False) -> None:
+    def __init__(self, model: Model, encode: Encode | None = None, *, batch_invariant: bool = False) -> None:
         """``encode``: how the steps of a stage become a call; by default one NumPy call a step.
 
-        ``steady``: a lane has the same bits alone and among others.
+        ``batch-invariant``: a lane has the same bits alone and among others.
         """
-        self._model, self.steady = model, steady
-        self._encode = encode or (steady_calls if steady else None)
+        self._model, self.batch_invariant = model, batch_invariant
+        self._encode = encode or (steady_calls if batch_invariant else None)
         # one program for each set of blocks that was ever asked for
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
         self._lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
@@ -48,12 +48,12 @@ class TapeEngine:
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         # the order of a sum must not depend on what was asked for before, either
-        model = self._model.alone() if self.steady else self._model
+        model = self._model.fresh_copy() if self.batch_invariant else self._model
         return ArrayProgram(model.program(names), self._encode)
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
-        return self._program(tuple(names)).session(lanes, steady=self.steady)
+        return self._program(tuple(names)).session(lanes, batch_invariant=self.batch_invariant)
 
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.certify.certificate import evaluate
-from bilevel_sym.plotting.given import exact_problem, numbers
+from bilevel_sym.plotting.arguments import exact_problem, numbers
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem.problem import BilevelProblem

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import numbers
+from bilevel_sym.plotting.arguments import numbers
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import Region, box_ends, exact_problem, one_by_one, recorded
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, one_by_one, recorded
 from bilevel_sym.plotting.landscape import KINDS, mark_of
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below, next_colour
 from bilevel_sym.plotting.values import on_grid, where_defined

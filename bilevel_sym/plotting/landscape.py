@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import Region, box_ends, exact_problem
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below
 from bilevel_sym.plotting.values import on_grid, where_defined
 from bilevel_sym.problem.problem import BilevelProblem

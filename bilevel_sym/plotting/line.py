@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import Region, box_ends
+from bilevel_sym.plotting.arguments import Region, box_ends
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.plotting.given import one_by_one, recorded
+from bilevel_sym.plotting.arguments import one_by_one, recorded
 from bilevel_sym.plotting.landscape import plot_landscape, require_few
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below, next_colour
 from bilevel_sym.typing import Bools, Floats, Indices

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.plotting.given import Region, exact_problem, numbers
+from bilevel_sym.plotting.arguments import Region, exact_problem, numbers
 from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.values import where_defined

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import recorded
+from bilevel_sym.plotting.arguments import recorded
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.typing import Bools, Floats

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.given import Region, exact_problem
+from bilevel_sym.plotting.arguments import Region, exact_problem
 from bilevel_sym.plotting.line import line_over
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from bilevel_sym.plotting.values import where_defined

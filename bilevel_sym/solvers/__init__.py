@@ -1,6 +1,6 @@
 """Solvers: the paper's three algorithms and their baselines, one trajectory or thousands at once."""
 
-from bilevel_sym.solvers.algorithm import Algorithm, EstimatedRun, Forgetful, Move, Team
+from bilevel_sym.solvers.algorithm import Algorithm, Ensemble, EstimatedRun, Forgetful, Move
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.loop import State, solve
@@ -10,6 +10,7 @@ from bilevel_sym.solvers.stocbio import StocBiO, neumann_batch_sizes
 __all__ = [
     "Algorithm",
     "Descent",
+    "Ensemble",
     "EstimatedRun",
     "Forgetful",
     "INeon",
@@ -18,7 +19,6 @@ __all__ = [
     "Perturbed",
     "State",
     "StocBiO",
-    "Team",
     "neumann_batch_sizes",
     "solve",
 ]

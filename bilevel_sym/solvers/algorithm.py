@@ -21,24 +21,24 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Bools, Floats, Indices
 
-__all__ = ["Algorithm", "Ends", "EstimatedRun", "Flags", "Forgetful", "Move", "Run", "Team"]
+__all__ = ["Algorithm", "Ends", "Ensemble", "EstimatedRun", "Flags", "Forgetful", "Move", "Run"]
 
 Flags: TypeAlias = Bools
 
 
 @dataclass
-class Team:
-    """The trajectories still running. Lane j holds trajectory ``members[j]``; lanes beyond them are filling.
+class Ensemble:
+    """The trajectories still running. Lane j holds trajectory ``active[j]``; lanes beyond them are filling.
 
     x is (d, lanes), y and v are (n, lanes). ``clock`` is a number that an algorithm keeps for each trajectory;
-    ``streams[members[j]]`` is the random stream of the trajectory in lane j.
+    ``streams[active[j]]`` is the random stream of the trajectory in lane j.
 
-    >>> team = Team.gather(np.array([[1.0, 2.0]]), np.zeros((1, 3)), np.zeros((1, 3)), clock=0, streams=())
-    >>> team.size, team.x.shape, team.rows(team.x)
+    >>> ensemble = Ensemble.gather(np.array([[1.0, 2.0]]), np.zeros((1, 3)), np.zeros((1, 3)), clock=0, streams=())
+    >>> ensemble.size, ensemble.x.shape, ensemble.rows(ensemble.x)
     (1, (2, 16), array([[1., 2.]]))
     """
 
-    members: Indices
+    active: Indices
     x: Floats
     y: Floats
     v: Floats
@@ -46,7 +46,7 @@ class Team:
     streams: Sequence[np.random.Generator] = field(repr=False)
 
     @classmethod
-    def gather(cls, x: Floats, y: Floats, v: Floats, clock: int, streams: Sequence[np.random.Generator]) -> Team:
+    def gather(cls, x: Floats, y: Floats, v: Floats, clock: int, streams: Sequence[np.random.Generator]) -> Ensemble:
         """All trajectories, from rows (S, d) and (S, n)."""
         clocks = np.full(whole_blocks(len(x)), clock, dtype=np.int64)
         return cls(np.arange(len(x)), in_lanes(x), in_lanes(y), in_lanes(v), clocks, streams)
@@ -54,12 +54,12 @@ class Team:
     @property
     def size(self) -> int:
         """How many trajectories run."""
-        return len(self.members)
+        return len(self.active)
 
     def keep(self, staying: Flags) -> None:
         """Let the others go; lanes move together, so that those who left cost nothing."""
         chosen = np.flatnonzero(staying[: self.size])
-        self.members = self.members[chosen]
+        self.active = self.active[chosen]
         if not len(chosen):
             return
         lanes = filled(chosen)
@@ -70,21 +70,21 @@ class Team:
         """Where everybody stands; rows of those who ended are NaN."""
         size = len(self.streams)
         told: dict[str, NDArray[Any]] = {"running": np.zeros(size, dtype=np.bool_)}
-        told["running"][self.members] = True
+        told["running"][self.active] = True
         for name in ("x", "y", "v"):
             told[name] = np.full((size, len(getattr(self, name))), np.nan)
-            told[name][self.members] = self.rows(getattr(self, name))
+            told[name][self.active] = self.rows(getattr(self, name))
         told["clock"] = np.zeros(size, dtype=np.int64)
-        told["clock"][self.members] = self.clock[: self.size]
+        told["clock"][self.active] = self.clock[: self.size]
         return told
 
     def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
         """Stand there again."""
-        self.members = np.flatnonzero(memory["running"])
+        self.active = np.flatnonzero(memory["running"])
         if not self.size:
             raise ValueError("nobody runs")
-        self.x, self.y, self.v = (in_lanes(memory[name][self.members]) for name in ("x", "y", "v"))
-        self.clock = memory["clock"][filled(self.members)]
+        self.x, self.y, self.v = (in_lanes(memory[name][self.active]) for name in ("x", "y", "v"))
+        self.clock = memory["clock"][filled(self.active)]
 
     def rows(self, table: Floats) -> Floats:
         """The running lanes of a table, as rows."""
@@ -92,7 +92,7 @@ class Team:
 
 
 class Move(NamedTuple):
-    """Where the team goes: x (d, lanes); who was perturbed; a Status for those who are done; what it cost.
+    """Where the ensemble goes: x (d, lanes); who was perturbed; a Status for those who are done; what it cost.
 
     >>> Move.to(np.zeros((2, 1)))
     Move(x=array([[0.],
@@ -113,7 +113,7 @@ class Move(NamedTuple):
 
 
 # (k, team, estimate) -> a Status for each lane that ends there, 0 for the others
-Ends: TypeAlias = Callable[[int, Team, Estimate], Any]
+Ends: TypeAlias = Callable[[int, Ensemble, Estimate], Any]
 
 
 class Run(Protocol):
@@ -123,24 +123,24 @@ class Run(Protocol):
     def clock(self) -> int:
         """What every clock shows at the start."""
 
-    def estimate(self, team: Team) -> Estimate:
+    def estimate(self, ensemble: Ensemble) -> Estimate:
         """The hypergradient where the team stands."""
 
-    def move(self, team: Team, estimate: Estimate) -> Move:
+    def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         """Where it goes from there; updates the clocks."""
 
 
 class EstimatedRun(ABC):
-    """A run that asks one estimator wherever the team stands; a child says in ``move`` where it goes from there.
+    """A run that asks one estimator wherever the ensemble stands; a child says in ``move`` where it goes from there.
 
     >>> from bilevel_sym import BilevelProblem, Exact
     >>> class Half(EstimatedRun):
-    ...     def move(self, team, estimate):
-    ...         return Move.to(team.x - 0.5 * estimate.grad)
+    ...     def move(self, ensemble, estimate):
+    ...         return Move.to(ensemble.x - 0.5 * estimate.grad)
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> run = Half(Exact(), problem, problem.kernels)
-    >>> team = Team.gather(np.array([[1.0]]), np.zeros((1, 1)), np.zeros((1, 1)), run.clock, ())
-    >>> team.rows(run.move(team, run.estimate(team)).x)
+    >>> ensemble = Ensemble.gather(np.array([[1.0]]), np.zeros((1, 1)), np.zeros((1, 1)), run.clock, ())
+    >>> ensemble.rows(run.move(ensemble, run.estimate(ensemble)).x)
     array([[0.]])
     """
 
@@ -150,12 +150,12 @@ class EstimatedRun(ABC):
         estimator.check(problem)
         self.estimator, self.kernels, self.oracle = estimator, kernels, ExactOracle(kernels)
 
-    def estimate(self, team: Team) -> Estimate:
+    def estimate(self, ensemble: Ensemble) -> Estimate:
         """The hypergradient where the team stands, y and v carried on from the last one."""
-        return self.estimator.in_lanes(self.oracle, team.x, team.y, team.v)
+        return self.estimator.in_lanes(self.oracle, ensemble.x, ensemble.y, ensemble.v)
 
     @abstractmethod
-    def move(self, team: Team, estimate: Estimate) -> Move:
+    def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         """Where it goes from there.
 
         A lane must not depend on its neighbours; what a trajectory keeps from step to step belongs to its number in
@@ -164,7 +164,7 @@ class EstimatedRun(ABC):
 
 
 class Forgetful:
-    """A run that keeps nothing beside the team: a checkpoint needs nothing of it.
+    """A run that keeps nothing beside the ensemble: a checkpoint needs nothing of it.
 
     >>> Forgetful().memory(3)
     {}

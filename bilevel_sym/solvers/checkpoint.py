@@ -28,7 +28,7 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Run
 from bilevel_sym.solvers.checkpoint_file import Arrays, Saved, read_checkpoint, same_layout, write_checkpoint
 from bilevel_sym.solvers.local_minimum import LocalMinimum
-from bilevel_sym.solvers.recording import Ledger
+from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.system.plain_text import named
 from bilevel_sym.system.writing import check_target
 
@@ -150,9 +150,9 @@ class Keeper:
         """Whether anything is kept."""
         return self._path is not None
 
-    def belongs(self, about: dict[str, Any], ledger: Ledger, steps: int) -> None:
+    def belongs(self, about: dict[str, Any], recorder: Recorder, steps: int) -> None:
         """Whose run it is; refuses a checkpoint of another one."""
-        self._about, self._ledger = about, ledger
+        self._about, self._ledger = about, recorder
         if self.saved is None:
             return
         there, k = self.saved.about, self.saved.k
@@ -169,7 +169,7 @@ class Keeper:
         if not self.active:
             return 0
         self._parts = {name: part for name, part in parts.items() if part is not None}
-        self._parts["ledger"] = self._ledger
+        self._parts["recorder"] = self._ledger
         if self.saved is None:
             return 0
         k, arrays = self.saved.k, self.saved.arrays

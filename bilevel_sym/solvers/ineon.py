@@ -19,7 +19,7 @@ from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import noise
-from bilevel_sym.solvers.algorithm import Flags, Move, Team
+from bilevel_sym.solvers.algorithm import Ensemble, Flags, Move
 from bilevel_sym.solvers.auto import Practical, practical
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats, Indices
@@ -118,20 +118,20 @@ class INeon:
             raise KernelError(f"x has shape {(*shape, d)}, but one point of shape ({d},) is expected")
         seed = seeds_for(rng, 1)[0]
         start = point[:, d:] if y0 is not None else np.zeros((1, n))
-        team = Team.gather(point[:, :d], start, np.zeros_like(start), 0, [np.random.default_rng(seed)])
-        found = self.search(ExactOracle(compile_kernels(problem)), team, np.array([0]))
+        ensemble = Ensemble.gather(point[:, :d], start, np.zeros_like(start), 0, [np.random.default_rng(seed)])
+        found = self.search(ExactOracle(compile_kernels(problem)), ensemble, np.array([0]))
         if found.failed[0]:
             raise LinearSystemFailure(Status(int(found.failed[0])).message, hint="a smaller tau, eta or r")
         return np.ascontiguousarray(found.u[:, 0])
 
     # ---- in lanes ---------------------------------------------------------------------------------------
 
-    def search(self, oracle: Oracle, team: Team, lanes: Indices, here: Estimate | None = None) -> _Found:
+    def search(self, oracle: Oracle, ensemble: Ensemble, lanes: Indices, here: Estimate | None = None) -> _Found:
         """iNEON for some lanes of a team, from their y and v; ``here`` is the estimate at x, if it is known."""
         estimator = self.estimator.longer() if self.as_printed else self.estimator
         size, chosen = len(lanes), filled(lanes)
         width = len(chosen)
-        x, y, v = (np.ascontiguousarray(part[:, chosen]) for part in (team.x, team.y, team.v))
+        x, y, v = (np.ascontiguousarray(part[:, chosen]) for part in (ensemble.x, ensemble.y, ensemble.v))
         if here is None:
             base = estimator.in_lanes(oracle, x, y, v)
             if not self.as_printed:  # the print begins at k = 0 from y_0 again
@@ -141,7 +141,7 @@ class INeon:
         else:
             slope, level, failed = here.grad[:, chosen], here.phi[chosen], np.zeros(width, dtype=np.int8)
             calls = {}
-        u, result = self._noise(team, lanes, x.shape), np.zeros_like(x)
+        u, result = self._noise(ensemble, lanes, x.shape), np.zeros_like(x)
         going = np.flatnonzero(failed[:size] == 0)
         for k in range(self.T_escape + (2 if self.as_printed else 1)):
             if not len(going):
@@ -159,43 +159,43 @@ class INeon:
             going = going[~found & (failed[going] == 0)]
         return _Found(result[:, :size], failed[:size], {name: c[:size] for name, c in calls.items()})
 
-    def _noise(self, team: Team, lanes: Indices, shape: tuple[int, ...]) -> Floats:
+    def _noise(self, ensemble: Ensemble, lanes: Indices, shape: tuple[int, ...]) -> Floats:
         """u_0 of each lane, from its trajectory's own stream."""
         u = np.zeros(shape)
-        for k, member in enumerate(team.members[lanes]):
-            u[:, k] = noise.uniform_in_ball(team.streams[member], len(u), self.eta * self.r)
+        for k, member in enumerate(ensemble.active[lanes]):
+            u[:, k] = noise.uniform_in_ball(ensemble.streams[member], len(u), self.eta * self.r)
         u[:, len(lanes) :] = u[:, :1]
         return u
 
-    def escape(self, oracle: Oracle, team: Team, estimate: Estimate | None, x: Floats, flat: Flags) -> Move:
+    def escape(self, oracle: Oracle, ensemble: Ensemble, estimate: Estimate | None, x: Floats, flat: Flags) -> Move:
         """Where the flat lanes of a team go; the others go to ``x``. Without negative curvature, a lane is finished."""
         finished = np.zeros(x.shape[1], dtype=np.int8)
         lanes = np.flatnonzero(flat)
         if not len(lanes):
             return Move(x, flat, finished, {})
-        found = self.search(oracle, team, lanes, estimate)
+        found = self.search(oracle, ensemble, lanes, estimate)
         here = np.linalg.norm(found.u, axis=0) == 0
         finished[lanes[here]] = Status.LOCAL_MINIMUM
         finished[lanes] = np.where(found.failed != 0, found.failed, finished[lanes])
         spent = _more({}, lanes, found, x.shape[1])
         moving = np.flatnonzero(~here & (found.failed == 0))
         if len(moving):
-            signs, looks = self._signs(oracle, team, lanes[moving], found.u[:, moving])
+            signs, looks = self._signs(oracle, ensemble, lanes[moving], found.u[:, moving])
             for look in looks:
                 spent = _more(spent, lanes[moving], look, x.shape[1])
-            x[:, lanes[moving]] = team.x[:, lanes[moving]] + signs * self.escape_step * found.u[:, moving]
+            x[:, lanes[moving]] = ensemble.x[:, lanes[moving]] + signs * self.escape_step * found.u[:, moving]
         moved = flat.copy()
         moved[lanes[here | (found.failed != 0)]] = False
         return Move(x, moved, finished, spent)
 
-    def _signs(self, oracle: Oracle, team: Team, lanes: Indices, u: Floats) -> tuple[Floats, list[Estimate]]:
+    def _signs(self, oracle: Oracle, ensemble: Ensemble, lanes: Indices, u: Floats) -> tuple[Floats, list[Estimate]]:
         """+1 or -1 for each lane: the side with the lower phi_hat, or a coin; and the estimates that this took."""
         if self.as_printed:
-            coins = [team.streams[member].integers(2) for member in team.members[lanes]]
+            coins = [ensemble.streams[member].integers(2) for member in ensemble.active[lanes]]
             return 2.0 * np.array(coins) - 1.0, []
         size, pick = len(lanes), filled(lanes)
         ahead = self.escape_step * u[:, filled(np.arange(size))]
-        x, y, v = (np.ascontiguousarray(part[:, pick]) for part in (team.x, team.y, team.v))
+        x, y, v = (np.ascontiguousarray(part[:, pick]) for part in (ensemble.x, ensemble.y, ensemble.v))
         looks = [self.estimator.in_lanes(oracle, x + sign * ahead, y, v) for sign in (1, -1)]
         plus, minus = (look.phi[:size] for look in looks)
         # where only one side exists, that side

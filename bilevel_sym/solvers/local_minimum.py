@@ -13,7 +13,7 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import settle_positive
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.solvers.algorithm import Move, Team
+from bilevel_sym.solvers.algorithm import Ensemble, Move
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.typing import Floats
 
@@ -64,10 +64,10 @@ def _smooth_at(kernels: Kernels, x: Floats) -> bool:
     return True
 
 
-def confirm(kernels: Kernels, team: Team, move: Move, eps: float, rho_phi: float | None) -> None:
+def confirm(kernels: Kernels, ensemble: Ensemble, move: Move, eps: float, rho_phi: float | None) -> None:
     """Where iNEON claims a minimum and the exact gradient or Hessian disagrees, say only what iNEON found."""
-    for lane in np.flatnonzero(move.finished[: team.size] == Status.LOCAL_MINIMUM):
-        x, y = (np.array(part[:, lane]) for part in (team.x, team.y))
+    for lane in np.flatnonzero(move.finished[: ensemble.size] == Status.LOCAL_MINIMUM):
+        x, y = (np.array(part[:, lane]) for part in (ensemble.x, ensemble.y))
         if not LocalMinimum(eps, rho_phi).holds(kernels, x, y):
             move.finished[lane] = Status.NO_CURVATURE
 

@@ -20,15 +20,15 @@ from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.solvers.algorithm import Algorithm, Ends, Flags, Move, Run, Team
+from bilevel_sym.solvers.algorithm import Algorithm, Ends, Ensemble, Flags, Move, Run
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identity, saved_seeds
 from bilevel_sym.solvers.compiled.run import CompiledRun, why_not_compiled
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
-from bilevel_sym.solvers.recording import Ledger
+from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.solvers.solution import Solution, Stats
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
 
 __all__ = ["State", "solve"]
@@ -119,7 +119,7 @@ def solve(
     stats = Stats(kernels.engine, "plain" if compiled is None else "compiled", why, watch.elapsed)
     run = algorithm.start(problem, kernels)
     rule = _rule(stop, algorithm, kernels, size)
-    ledger = Ledger(kernels, x, y, steps, record == "all")
+    recorder = Recorder(kernels, x, y, steps, record == "all")
     if size:
         streams = Streams(seeds)
         remembered: dict[str, Remembers] = {"streams": streams}
@@ -128,21 +128,21 @@ def solve(
         if keeper.active:
             starts, is_compiled = {"x0": x, "y0": y, "v0": v}, compiled is not None
             about = identity(kernels, algorithm, starts, seeds, stop, record, compiled=is_compiled)
-            keeper.belongs(about, ledger, steps)
-        with Meter("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
+            keeper.belongs(about, recorder, steps)
+        with ProgressBar("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
             try:
                 if compiled is not None:
-                    compiled.run(x, y, v, streams, ledger, steps, rule, meter, keeper, remembered)
+                    compiled.run(x, y, v, streams, recorder, steps, rule, meter, keeper, remembered)
                 else:
-                    team = Team.gather(x, y, v, run.clock, streams)
+                    ensemble = Ensemble.gather(x, y, v, run.clock, streams)
                     if keeper.active:
-                        remembered |= {"team": team, "run": RunMemory.of(run, size)}
-                    _loop(run, team, ledger, range(keeper.begin(**remembered), steps + 1), rule, meter, keeper)
+                        remembered |= {"ensemble": ensemble, "run": RunMemory.of(run, size)}
+                    _loop(run, ensemble, recorder, range(keeper.begin(**remembered), steps + 1), rule, meter, keeper)
                 keeper.save()
             except KeyboardInterrupt:
                 keeper.save()
-                ledger.close(np.flatnonzero(ledger.status == Status.RUNNING), Status.INTERRUPTED)
-    return ledger.solution(shape, seeds, algorithm, stats)
+                recorder.close(np.flatnonzero(recorder.status == Status.RUNNING), Status.INTERRUPTED)
+    return recorder.solution(shape, seeds, algorithm, stats)
 
 
 def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], size: int) -> Floats:
@@ -156,71 +156,77 @@ def _starts(name: str, given: ArrayLike | None, variables: Sequence[object], siz
 
 
 def _loop(
-    run: Run, team: Team, ledger: Ledger, steps: range, rule: Ends | None, meter: Meter, keeper: Keeper
-) -> None:  # fmt: skip
+    run: Run,
+    ensemble: Ensemble,
+    recorder: Recorder,
+    steps: range,
+    rule: Ends | None,
+    meter: ProgressBar,
+    keeper: Keeper,
+) -> None:
     for k in steps:
         keeper.at(k)
-        meter.at(k, f", {team.size} running")
-        estimate = run.estimate(team)
-        ledger.count(team.members, estimate.calls)
+        meter.at(k, f", {ensemble.size} running")
+        estimate = run.estimate(ensemble)
+        recorder.count(ensemble.active, estimate.calls)
         healthy = estimate.failed == 0
-        if not healthy[: team.size].all():
-            _fail(team, ledger, k, estimate)
-            team.keep(healthy)
-            estimate = _only(estimate, healthy, team)
-            if not team.size:
+        if not healthy[: ensemble.size].all():
+            _fail(ensemble, recorder, k, estimate)
+            ensemble.keep(healthy)
+            estimate = _only(estimate, healthy, ensemble)
+            if not ensemble.size:
                 return
-        team.y, team.v = estimate.y, estimate.v
-        x, y, v, grad = (team.rows(part) for part in (team.x, team.y, team.v, estimate.grad))
-        ledger.note(team.members, k, x, y, v, grad, estimate.phi[: team.size])
-        if rule is not None and (ended := rule(k, team, estimate)).any():
+        ensemble.y, ensemble.v = estimate.y, estimate.v
+        x, y, v, grad = (ensemble.rows(part) for part in (ensemble.x, ensemble.y, ensemble.v, estimate.grad))
+        recorder.note(ensemble.active, k, x, y, v, grad, estimate.phi[: ensemble.size])
+        if rule is not None and (ended := rule(k, ensemble, estimate)).any():
             staying = ended == 0
-            _retire(team, ledger, ~staying, ended)
-            estimate = _only(estimate, staying, team)
-            if not team.size:
+            _retire(ensemble, recorder, ~staying, ended)
+            estimate = _only(estimate, staying, ensemble)
+            if not ensemble.size:
                 return
         if k == steps[-1]:
             break
-        move = _checked(run.move(team, estimate), team)
-        ledger.count(team.members, {name: np.asarray(c)[: team.size] for name, c in move.calls.items()})
-        ledger.mark(team.members[move.perturbed[: team.size]], k)
-        team.x = move.x
-        if move.finished[: team.size].any():
-            _retire(team, ledger, move.finished != 0, move.finished)
-            if not team.size:
+        move = _checked(run.move(ensemble, estimate), ensemble)
+        recorder.count(ensemble.active, {name: np.asarray(c)[: ensemble.size] for name, c in move.calls.items()})
+        recorder.mark(ensemble.active[move.perturbed[: ensemble.size]], k)
+        ensemble.x = move.x
+        if move.finished[: ensemble.size].any():
+            _retire(ensemble, recorder, move.finished != 0, move.finished)
+            if not ensemble.size:
                 return
-    ledger.close(team.members, Status.OUT_OF_STEPS)
+    recorder.close(ensemble.active, Status.OUT_OF_STEPS)
 
 
-def _checked(move: object, team: Team) -> Move:
+def _checked(move: object, ensemble: Ensemble) -> Move:
     """What anybody's ``move`` returned, refused unless it is what was asked for."""
-    if isinstance(move, Move) and np.shape(move.x) == team.x.shape:
+    if isinstance(move, Move) and np.shape(move.x) == ensemble.x.shape:
         return move
     what = f"x of shape {np.shape(move.x)}" if isinstance(move, Move) else f"a {type(move).__name__}"
     raise InvalidArgument(
-        f"the algorithm's move returned {what}, but x of shape {team.x.shape} in a Move is expected",
+        f"the algorithm's move returned {what}, but x of shape {ensemble.x.shape} in a Move is expected",
         hint="return Move.to(x), where x is (d, lanes) as team.x is",
     )
 
 
-def _fail(team: Team, ledger: Ledger, k: int, estimate: Estimate) -> None:
+def _fail(ensemble: Ensemble, recorder: Recorder, k: int, estimate: Estimate) -> None:
     """Note where trajectories stand that could not be estimated there: y and v are those of before."""
-    lanes = np.flatnonzero(estimate.failed[: team.size])
-    x, y, v = (np.ascontiguousarray(part[:, lanes].T) for part in (team.x, team.y, team.v))
-    ledger.fail(team.members[lanes], estimate.failed[lanes], k, x, y, v)
+    lanes = np.flatnonzero(estimate.failed[: ensemble.size])
+    x, y, v = (np.ascontiguousarray(part[:, lanes].T) for part in (ensemble.x, ensemble.y, ensemble.v))
+    recorder.fail(ensemble.active[lanes], estimate.failed[lanes], k, x, y, v)
 
 
-def _retire(team: Team, ledger: Ledger, leaving: Flags, codes: Any) -> None:
-    lanes = np.flatnonzero(leaving[: team.size])
-    ledger.close(team.members[lanes], np.asarray(codes)[lanes])
-    team.keep(~leaving)
+def _retire(ensemble: Ensemble, recorder: Recorder, leaving: Flags, codes: Any) -> None:
+    lanes = np.flatnonzero(leaving[: ensemble.size])
+    recorder.close(ensemble.active[lanes], np.asarray(codes)[lanes])
+    ensemble.keep(~leaving)
 
 
-def _only(estimate: Estimate, staying: Flags, team: Team) -> Estimate:
+def _only(estimate: Estimate, staying: Flags, ensemble: Ensemble) -> Estimate:
     """The estimate in the lanes of those who stay, laid out as the team now is."""
-    if not team.size:
+    if not ensemble.size:
         return estimate
-    lanes = filled(np.flatnonzero(staying)[: team.size])
+    lanes = filled(np.flatnonzero(staying)[: ensemble.size])
     calls = {name: c if np.ndim(c) == 0 else np.asarray(c)[lanes] for name, c in estimate.calls.items()}
     return Estimate._make([*(np.ascontiguousarray(part[..., lanes]) for part in estimate[:5]), calls])
 
@@ -247,11 +253,13 @@ def _rule(stop: Any, algorithm: Any, kernels: Kernels, size: int) -> Ends | None
             f"stop={stop!r} cannot be called", hint="a function of the state that returns True or False"
         )
 
-    def by_caller(k: int, team: Team, estimate: Estimate) -> Any:
-        points = zip(*(team.rows(part) for part in (team.x, team.y, estimate.grad)), estimate.phi, strict=False)
+    def by_caller(k: int, ensemble: Ensemble, estimate: Estimate) -> Any:
+        points = zip(
+            *(ensemble.rows(part) for part in (ensemble.x, ensemble.y, estimate.grad)), estimate.phi, strict=False
+        )
         ended = [bool(stop(State(k, x, y, grad, float(phi)))) for x, y, grad, phi in points]
-        codes = np.zeros(team.x.shape[1], dtype=np.int8)
-        codes[: team.size][ended] = Status.STOPPED
+        codes = np.zeros(ensemble.x.shape[1], dtype=np.int8)
+        codes[: ensemble.size][ended] = Status.STOPPED
         return codes
 
     return by_caller
@@ -273,14 +281,14 @@ class _Checked:
     def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
         self._next[:], self._wait[:] = memory["next"], memory["wait"]
 
-    def __call__(self, k: int, team: Team, estimate: Estimate) -> Any:
-        codes = np.zeros(team.x.shape[1], dtype=np.int8)
-        flat = norms(estimate.grad)[: team.size] <= SMALL * self._rule.eps
-        self._wait[team.members[~flat]] = 1
-        self._next[team.members[~flat]] = k
-        for lane in np.flatnonzero(flat & (self._next[team.members] <= k)):
-            member = team.members[lane]
-            x, y = (np.ascontiguousarray(part[:, lane]) for part in (team.x, team.y))
+    def __call__(self, k: int, ensemble: Ensemble, estimate: Estimate) -> Any:
+        codes = np.zeros(ensemble.x.shape[1], dtype=np.int8)
+        flat = norms(estimate.grad)[: ensemble.size] <= SMALL * self._rule.eps
+        self._wait[ensemble.active[~flat]] = 1
+        self._next[ensemble.active[~flat]] = k
+        for lane in np.flatnonzero(flat & (self._next[ensemble.active] <= k)):
+            member = ensemble.active[lane]
+            x, y = (np.ascontiguousarray(part[:, lane]) for part in (ensemble.x, ensemble.y))
             if self._rule.holds(self._kernels, x, y, rng=k):
                 codes[lane] = Status.LOCAL_MINIMUM
             self._next[member] = k + self._wait[member]

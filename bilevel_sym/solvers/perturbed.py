@@ -13,7 +13,7 @@ from bilevel_sym.estimators.linear_system import dots
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import noise
-from bilevel_sym.solvers.algorithm import EstimatedRun, Forgetful, Move, Run, Team
+from bilevel_sym.solvers.algorithm import Ensemble, EstimatedRun, Forgetful, Move, Run
 from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
@@ -90,17 +90,17 @@ class _DescentRun(Forgetful, EstimatedRun):
         super().__init__(algorithm.estimator, problem, kernels)
         self._algorithm = algorithm
 
-    def move(self, team: Team, estimate: Estimate) -> Move:
+    def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         algorithm = self._algorithm
-        x = team.x - algorithm.eta * estimate.grad
+        x = ensemble.x - algorithm.eta * estimate.grad
         if algorithm.escape is None:
             return Move.to(x)
         flat = norms(estimate.grad) <= SMALL * algorithm.escape.eps
-        flat[team.size :] = False
+        flat[ensemble.size :] = False
         # differences only make sense between estimates of one kind
         same = algorithm.escape.estimator == algorithm.estimator and not algorithm.escape.as_printed
-        move = algorithm.escape.escape(self.oracle, team, estimate if same else None, x, flat)
-        confirm(self.kernels, team, move, algorithm.escape.eps, algorithm.escape.rho_phi)
+        move = algorithm.escape.escape(self.oracle, ensemble, estimate if same else None, x, flat)
+        confirm(self.kernels, ensemble, move, algorithm.escape.eps, algorithm.escape.rho_phi)
         return move
 
 
@@ -180,13 +180,13 @@ class _PerturbedRun(Forgetful, EstimatedRun):
         super().__init__(algorithm.estimates, problem, kernels)
         self._algorithm, self.clock = algorithm, algorithm.clock
 
-    def move(self, team: Team, estimate: Estimate) -> Move:
+    def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         algorithm = self._algorithm
-        perturbed = (norms(estimate.grad) <= SMALL * algorithm.eps) & (team.clock > algorithm.T_escape)
-        perturbed[team.size :] = False
-        x = team.x - algorithm.eta * estimate.grad
+        perturbed = (norms(estimate.grad) <= SMALL * algorithm.eps) & (ensemble.clock > algorithm.T_escape)
+        perturbed[ensemble.size :] = False
+        x = ensemble.x - algorithm.eta * estimate.grad
         for lane in np.flatnonzero(perturbed):
-            u = noise.uniform_in_ball(team.streams[team.members[lane]], len(x), algorithm.r)
-            x[:, lane] = (x if algorithm.as_printed else team.x)[:, lane] - algorithm.eta * u
-        team.clock = np.where(perturbed, 1, team.clock + 1)
+            u = noise.uniform_in_ball(ensemble.streams[ensemble.active[lane]], len(x), algorithm.r)
+            x[:, lane] = (x if algorithm.as_printed else ensemble.x)[:, lane] - algorithm.eta * u
+        ensemble.clock = np.where(perturbed, 1, ensemble.clock + 1)
         return Move.to(x, perturbed)

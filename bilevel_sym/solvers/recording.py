@@ -16,7 +16,7 @@ from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.solvers.solution import COUNTERS, Best, Solution, Stats, Trajectory
 from bilevel_sym.typing import Bools, Floats, Indices
 
-__all__ = ["History", "Ledger"]
+__all__ = ["History", "Recorder"]
 
 FAR = 1e50  # what is beyond this when numbers end has run away
 MAX_BYTES = 8 * 2**30
@@ -59,7 +59,7 @@ def _require_room(size: int, steps: int, d: int, n: int) -> None:
         )
 
 
-class Ledger:
+class Recorder:
     """The books of one run, a row for each trajectory."""
 
     def __init__(self, kernels: Kernels, x: Floats, y: Floats, steps: int, record: bool) -> None:
@@ -115,43 +115,43 @@ class Ledger:
             for name, table in vars(self.reserve(k)).items():
                 table[:, :k] = tables[name]
 
-    def count(self, members: Indices, calls: Mapping[str, Any]) -> None:
+    def count(self, active: Indices, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all members, or one each."""
         for name, number in calls.items():
-            self.calls[name][members] += np.broadcast_to(number, max(len(members), np.size(number)))[: len(members)]
+            self.calls[name][active] += np.broadcast_to(number, max(len(active), np.size(number)))[: len(active)]
 
-    def note(self, members: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
+    def note(self, active: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
         """The estimates of some trajectories at their k-th point (rows)."""
-        self.x[members], self.y[members], self.v[members], self.grad[members], self.phi[members] = x, y, v, grad, phi
-        self.steps[members] = k
-        better = phi < self.best_phi[members]
-        who = members[better]
+        self.x[active], self.y[active], self.v[active], self.grad[active], self.phi[active] = x, y, v, grad, phi
+        self.steps[active] = k
+        better = phi < self.best_phi[active]
+        who = active[better]
         self.best_x[who], self.best_y[who], self.best_phi[who], self.best_k[who] = x[better], y[better], phi[better], k
         if self.history is not None:
             h = self.reserve(k + 1)
-            h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
-            h.grad[members, k], h.phi[members, k] = grad, phi
-            h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
+            h.x[active, k], h.y[active, k], h.v[active, k] = x, y, v
+            h.grad[active, k], h.phi[active, k] = grad, phi
+            h.calls[active, k] = sum(self.calls[name][active] for name in COUNTERS)
 
-    def fail(self, members: Indices, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
+    def fail(self, active: Indices, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
         """Trajectories that could not be estimated at their k-th point; y and v are those of before."""
-        self.x[members], self.y[members], self.v[members], self.steps[members] = x, y, v, k
-        self.grad[members], self.phi[members] = np.nan, np.nan
+        self.x[active], self.y[active], self.v[active], self.steps[active] = x, y, v, k
+        self.grad[active], self.phi[active] = np.nan, np.nan
         far = ~(np.abs(np.concatenate([x, y], axis=1)).max(axis=1, initial=0.0) <= FAR)
-        self.status[members] = np.where(far & (codes == Status.NOT_FINITE), Status.DIVERGED, codes)
-        if self.history is not None and len(members):
+        self.status[active] = np.where(far & (codes == Status.NOT_FINITE), Status.DIVERGED, codes)
+        if self.history is not None and len(active):
             h = self.reserve(int(np.max(k)) + 1)
-            h.x[members, k], h.y[members, k], h.v[members, k] = x, y, v
-            h.calls[members, k] = sum(self.calls[name][members] for name in COUNTERS)
+            h.x[active, k], h.y[active, k], h.v[active, k] = x, y, v
+            h.calls[active, k] = sum(self.calls[name][active] for name in COUNTERS)
 
-    def mark(self, members: Indices, k: int) -> None:
+    def mark(self, active: Indices, k: int) -> None:
         """These trajectories leave their k-th point by a perturbation."""
         if self.history is not None:
-            self.history.perturbed[members, k] = True
+            self.history.perturbed[active, k] = True
 
-    def close(self, members: Indices, status: Status | NDArray[np.int8]) -> None:
+    def close(self, active: Indices, status: Status | NDArray[np.int8]) -> None:
         """These trajectories have ended."""
-        self.status[members] = status
+        self.status[active] = status
 
     def solution(self, shape: tuple[int, ...], seeds: tuple[int, ...], schedule: Any, stats: Stats) -> Solution:
         """The frozen outcome."""

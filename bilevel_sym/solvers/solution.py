@@ -98,8 +98,8 @@ def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
     """Phi at each row, with y as the start of Newton's method; NaN for members that fail."""
     phi = np.full(len(x), np.nan)
 
-    def attempt(members: Indices) -> None:
-        phi[members] = kernels.phi(x[members], y0=y[members])
+    def attempt(active: Indices) -> None:
+        phi[active] = kernels.phi(x[active], y0=y[active])
 
     in_halves(np.arange(len(x)), attempt, BilevelError)
     return phi
@@ -179,10 +179,10 @@ class Solution:
         """
         lines = []
         for status in sorted(set(self.statuses)):
-            members = [k for k, s in enumerate(self.statuses) if s is status]
-            steps = np.atleast_1d(self.steps)[members]
+            active = [k for k, s in enumerate(self.statuses) if s is status]
+            steps = np.atleast_1d(self.steps)[active]
             span = f"{steps.min()}" if steps.min() == steps.max() else f"{steps.min()} to {steps.max()}"
-            who = "1 trajectory" if len(members) == 1 else f"{len(members)} trajectories"
+            who = "1 trajectory" if len(active) == 1 else f"{len(active)} trajectories"
             lines.append(f"{who} {status.message} ({span} steps)")
         return "\n".join(lines)
 

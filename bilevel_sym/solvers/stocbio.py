@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.estimators.checks import count, settle_counts, settle_positive
-from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, judged
+from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, with_failures
 from bilevel_sym.estimators.linear_system import neumann_series
 from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem, StochasticProblem
-from bilevel_sym.solvers.algorithm import Move, Run, Team
+from bilevel_sym.solvers.algorithm import Ensemble, Move, Run
 from bilevel_sym.solvers.auto import MAX_INNER, practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
@@ -214,33 +214,33 @@ class _StocBiORun:
 
     # ---- the stochastic hypergradient ---------------------------------------------------------------------
 
-    def estimate(self, team: Team) -> Estimate:
+    def estimate(self, ensemble: Ensemble) -> Estimate:
         a, data = self._algorithm, self._data
-        streams = [team.streams[member] for member in team.members]
-        y = self._descended(team, streams)
+        streams = [ensemble.streams[member] for member in ensemble.active]
+        y = self._descended(ensemble, streams)
         batches = {"f": data.draw("f", streams, a.batch_f), "g": data.draw("g", streams, a.batch_g)}
-        session = BatchSession(data, ("f", "f_x", "f_y", "g_xy_v"), team.x.shape[1], batches)
-        fill(session, team.x, y)
+        session = BatchSession(data, ("f", "f_x", "f_y", "g_xy_v"), ensemble.x.shape[1], batches)
+        fill(session, ensemble.x, y)
         session.perform(0)
-        v = self._neumann(team.x, y, session.rows("f_y"), streams)
+        v = self._neumann(ensemble.x, y, session.rows("f_y"), streams)
         session.inputs(1)[:] = v
         session.perform(1)
         grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
         if self._leaves:
-            lanes = (slice(lane, lane + 1) for lane in range(team.size))
+            lanes = (slice(lane, lane + 1) for lane in range(ensemble.size))
             left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in lanes)
-            self._before, self._now = self._now, dict(zip(team.members.tolist(), left, strict=True))
+            self._before, self._now = self._now, dict(zip(ensemble.active.tolist(), left, strict=True))
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
-        return judged(team.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
+        return with_failures(ensemble.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
 
-    def _descended(self, team: Team, streams: list[np.random.Generator]) -> Floats:
+    def _descended(self, ensemble: Ensemble, streams: list[np.random.Generator]) -> Floats:
         a, data = self._algorithm, self._data
         session: BatchSession | None = None
-        y = team.y.copy()
+        y = ensemble.y.copy()
         for _ in range(a.D):
             batch = data.draw("g", streams, a.S)
-            session = _session(session, data, ("g_y",), team.x.shape[1], batch)
-            fill(session, team.x, y)
+            session = _session(session, data, ("g_y",), ensemble.x.shape[1], batch)
+            fill(session, ensemble.x, y)
             session.perform(0)
             y -= a.alpha * session.rows("g_y")
         return y
@@ -264,38 +264,44 @@ class _StocBiORun:
 
     # ---- descent and escape -------------------------------------------------------------------------------
 
-    def move(self, team: Team, estimate: Estimate) -> Move:
+    def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         a = self._algorithm
-        x = team.x - a.beta * estimate.grad
+        x = ensemble.x - a.beta * estimate.grad
         lanes = x.shape[1]
         moved, finished = np.zeros(lanes, dtype=np.bool_), np.zeros(lanes, dtype=np.int8)
         calls = {name: np.zeros(lanes, dtype=np.int64) for name in ("G_f", "G_g", "JV_g", "HV_g")}
         if a.escape is not None:
-            for lane in np.flatnonzero(team.clock[: team.size] > 0):
-                self._look(team, int(lane), x, moved, finished, calls)
-        team.clock = np.where(moved, 0, 1)
+            for lane in np.flatnonzero(ensemble.clock[: ensemble.size] > 0):
+                self._look(ensemble, int(lane), x, moved, finished, calls)
+        ensemble.clock = np.where(moved, 0, 1)
         move = Move(x, moved, finished, calls)
         if a.eps is not None:
-            confirm(self._kernels, team, move, a.eps, a.rho_phi)
+            confirm(self._kernels, ensemble, move, a.eps, a.rho_phi)
         return move
 
     def _look(
-        self, team: Team, lane: int, x: Floats, moved: Any, finished: Any, calls: Mapping[str, NDArray[np.int64]]
+        self,
+        ensemble: Ensemble,
+        lane: int,
+        x: Floats,
+        moved: Any,
+        finished: Any,
+        calls: Mapping[str, NDArray[np.int64]],
     ) -> None:
         """Freeze batches for one trajectory; where their hypergradient is small, let iNEON search."""
         a, data = self._algorithm, self._data
         if a.escape is None or a.eps is None:
             return
-        left = self._frozen(team, lane)
+        left = self._frozen(ensemble, lane)
         oracle = BatchOracle(data, left.batch_f, left.batch_g)
-        points = [np.repeat(part, oracle.width, axis=1) for part in (team.x[:, [lane]], left.y, left.v)]
+        points = [np.repeat(part, oracle.width, axis=1) for part in (ensemble.x[:, [lane]], left.y, left.v)]
         here = a.escape.estimator.in_lanes(oracle, *points)
         _add(calls, lane, here.calls, a)
         if here.failed[0]:
             finished[lane] = here.failed[0]
         if here.failed[0] or not norms(here.grad)[0] <= SMALL * a.eps:
             return
-        alone = Team(team.members[[lane]], points[0], here.y, here.v, team.clock[:1], team.streams)
+        alone = Ensemble(ensemble.active[[lane]], points[0], here.y, here.v, ensemble.clock[:1], ensemble.streams)
         only = np.zeros(oracle.width, dtype=np.bool_)
         only[0] = True
         escape = replace(a.escape, step=a.escape_step, as_printed=a.as_printed)
@@ -303,14 +309,14 @@ class _StocBiORun:
         _add(calls, lane, {name: np.asarray(c)[0] for name, c in move.calls.items()}, a)
         x[:, lane], moved[lane], finished[lane] = move.x[:, 0], move.perturbed[0], move.finished[0]
 
-    def _frozen(self, team: Team, lane: int) -> _Left:
+    def _frozen(self, ensemble: Ensemble, lane: int) -> _Left:
         """The batches for the check of one trajectory, and where it begins: new ones, or as printed those of before."""
-        a, member, here = self._algorithm, int(team.members[lane]), slice(lane, lane + 1)
+        a, member, here = self._algorithm, int(ensemble.active[lane]), slice(lane, lane + 1)
         if a.as_printed:
             return self._before[member]
-        stream = [team.streams[member]]
+        stream = [ensemble.streams[member]]
         batch_f, batch_g = self._data.draw("f", stream, a.batch_f), self._data.draw("g", stream, a.batch_g)
-        return _Left(batch_f, batch_g, team.y[:, here], team.v[:, here])
+        return _Left(batch_f, batch_g, ensemble.y[:, here], ensemble.v[:, here])
 
 
 def _session(

@@ -10,18 +10,18 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Self
 
-__all__ = ["Meter"]
+__all__ = ["ProgressBar"]
 
 PAUSE = 0.2  # seconds between two drawings
 ECHO = "^C"  # what a terminal writes behind the line when it is interrupted
 
 
-class Meter:
+class ProgressBar:
     """How far a piece of work has come: so many of a total, or, without one, for how long it has been going on.
 
     A thread draws the line, so that the seconds go on while one step takes long.
 
-    >>> with Meter("solve", 10, shown=False) as meter:
+    >>> with ProgressBar("solve", 10, shown=False) as meter:
     ...     meter.at(5)
     """
 

@@ -18,7 +18,7 @@ from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.arrays import dense, nearest
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.graph.autodiff import directional
-from bilevel_sym.graph.nodes import UNIT, Graph, Parameter
+from bilevel_sym.graph.nodes import ONE_FORM, Graph, Parameter
 from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices, neumann_bound
@@ -188,8 +188,8 @@ class AffineProgram:
         graph = Graph(1)
         (t,) = graph.variables
         form = graph.power(t, *parameter) if parameter else graph.apply(op, t)
-        first = directional(graph, form, {0: UNIT})
-        second = directional(graph, first, {0: UNIT})
+        first = directional(graph, form, {0: ONE_FORM})
+        second = directional(graph, first, {0: ONE_FORM})
         at = build(graph, [[0]], {"value": ((), [form]), "first": ((), [first])})
         # the second derivative alone does not show a kink
         over = build(graph, [[0]], {"value": ((), [form]), "first": ((), [first]), "second": ((), [second])})

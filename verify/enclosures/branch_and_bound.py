@@ -17,7 +17,7 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, in_order
 from bilevel_sym.budget import Budget
 from bilevel_sym.system.memory import parts
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
@@ -117,7 +117,7 @@ def maximise(
     try:
         if search.top > floor:
             search.sample(start)
-            with Meter("bounding", shown=progress) as meter:
+            with ProgressBar("bounding", shown=progress) as meter:
                 cut = search.run(allowed, batch, most, meter)
     except KeyboardInterrupt:
         interrupted = True
@@ -313,7 +313,7 @@ class _Search:
             reached += self.rtol * abs(reached)
         return max(self.floor, self.stuck, reached)
 
-    def run(self, budget: Budget, batch: int, most: int, meter: Meter) -> bool:
+    def run(self, budget: Budget, batch: int, most: int, meter: ProgressBar) -> bool:
         """Cut the worst boxes until the bracket is narrow, the work is done or a box is hopeless; was it cut by time?
 
         What the proof of the cover will take is left over.

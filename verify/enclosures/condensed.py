@@ -14,7 +14,7 @@ from typing import Any
 import flint
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 
 __all__ = ["condensed"]
 
@@ -22,12 +22,12 @@ MAX_TERMS = 200  # of the polynomial that is left
 Powers = dict[int, fmpq]  # node -> exponent
 
 
-def condensed(graph: Graph, form: Form) -> Form:
+def condensed(graph: Graph, form: LinearForm) -> LinearForm:
     """The same function, condensed where that is possible and short; else the form as it was.
 
     >>> graph = Graph(1)
     >>> (u,) = graph.variables
-    >>> base = UNIT + graph.power(u, 2)
+    >>> base = ONE_FORM + graph.power(u, 2)
     >>> form = graph.power(base, -1, 2) - graph.mul(graph.power(u, 2), graph.power(base, -3, 2))
     >>> short = condensed(graph, form)
     >>> [graph.op[node] for node in short.terms], short.constant
@@ -84,7 +84,7 @@ def _missing(bases: Powers, powers: Powers) -> Powers:
     return {node: -least for node, least in bases.items() if node not in powers}
 
 
-def _polynomial(graph: Graph, monomials: Sequence[tuple[fmpq, Powers]], bases: Powers) -> Form | None:
+def _polynomial(graph: Graph, monomials: Sequence[tuple[fmpq, Powers]], bases: Powers) -> LinearForm | None:
     """The sum multiplied out, with the bases opened; None where it would be long, or has other exponents."""
     inside = {node: [(c, _powers(graph, n)) for n, c in graph.form(node).terms.items()] for node in bases}
     every = [powers for _, powers in monomials] + [powers for parts in inside.values() for _, powers in parts]
@@ -112,13 +112,13 @@ def _product(ring: Any, c: fmpq, powers: Powers, values: Mapping[int, Any]) -> A
     return result
 
 
-def _form(graph: Graph, polynomial: Any, generators: Sequence[int]) -> Form:
+def _form(graph: Graph, polynomial: Any, generators: Sequence[int]) -> LinearForm:
     terms = []
     for exponents, c in polynomial.terms():
         factors = [
-            graph.power(Form(fmpq(0), {node: fmpq(1)}), int(e))
+            graph.power(LinearForm(fmpq(0), {node: fmpq(1)}), int(e))
             for node, e in zip(generators, exponents, strict=False)
             if e
         ]
-        terms.append(reduce(graph.mul, factors, UNIT).scaled(c))
-    return total(terms) if terms else NOTHING
+        terms.append(reduce(graph.mul, factors, ONE_FORM).scaled(c))
+    return total(terms) if terms else ZERO_FORM

@@ -13,7 +13,7 @@ from flint import fmpq
 
 from bilevel_sym.arithmetic.definiteness import definiteness
 from bilevel_sym.arithmetic.intervals import enclose
-from bilevel_sym.graph.nodes import Form
+from bilevel_sym.graph.nodes import LinearForm
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices
 
@@ -33,7 +33,7 @@ class Pencil:
     [-0.0]
     """
 
-    def __init__(self, forms: Sequence[Form], size: int) -> None:
+    def __init__(self, forms: Sequence[LinearForm], size: int) -> None:
         self.size = size
         self.nodes = tuple(sorted({node for form in forms for node in form.terms}))
         parts = [[form.terms.get(node, fmpq(0)) for form in forms] for node in self.nodes]

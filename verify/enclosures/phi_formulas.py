@@ -27,14 +27,14 @@ from bilevel_sym.arithmetic.pieces.patterns import PARTS
 from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian, tangents
 from bilevel_sym.graph.convert import from_sympy
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
 
 __all__ = ["LINEAR", "PhiFormulas"]
 
-Block = tuple[tuple[int, ...], list[Form]]
-Seeds = Mapping[int, Mapping[int, Form]]  # variable -> direction -> how it moves
+Block = tuple[tuple[int, ...], list[LinearForm]]
+Seeds = Mapping[int, Mapping[int, LinearForm]]  # variable -> direction -> how it moves
 Pair = tuple[int, int]
 LINEAR = ("var", "lin", "select", "min", "max", "sign", "lt", "le", "pi")  # no second derivative of their own
 
@@ -67,7 +67,7 @@ class PhiFormulas:
             self.f, self.g = self._with_switches(seams)
         self._model = problem.tape
 
-    def _with_switches(self, seams: Seams) -> list[Form]:
+    def _with_switches(self, seams: Seams) -> list[LinearForm]:
         """f and g with the switches of their seams as further variables."""
         graph, places = seams.graph, {v: k for k, v in enumerate((*self.x, *self.y))}
         places |= {seams.first + k: switch for k, switch in enumerate(self.switches)}
@@ -104,39 +104,39 @@ class PhiFormulas:
                 triangle = hessian(self.graph, self.g, self.y)
                 return (n, n), [triangle[max(i, j)][min(i, j)] for i in range(n) for j in range(n)]
             case "g_xy":
-                moved = tangents(self.graph, self._g_y, {x: {k: UNIT} for k, x in enumerate(self.x)})
-                return (d, n), [moved[j].get(i, NOTHING) for i in range(d) for j in range(n)]
+                moved = tangents(self.graph, self._g_y, {x: {k: ONE_FORM} for k, x in enumerate(self.x)})
+                return (d, n), [moved[j].get(i, ZERO_FORM) for i in range(d) for j in range(n)]
             case "L_x":
                 return (d,), gradient(self.graph, self.lagrangian, self.x)
             case "turn":
                 moved = tangents(self.graph, gradient(self.graph, self.lagrangian, self.y), self._columns)
-                return (n, d), [row.get(a, NOTHING) for row in moved for a in range(d)]
+                return (n, d), [row.get(a, ZERO_FORM) for row in moved for a in range(d)]
             case "hess":
                 return (d * (d + 1) // 2,), _Contraction(self.graph, self.lagrangian, d, self._columns).second()
         return self._factor(name)
 
     @cached_property
-    def _g_y(self) -> list[Form]:
+    def _g_y(self) -> list[LinearForm]:
         return gradient(self.graph, self.g, self.y)
 
     @cached_property
-    def lagrangian(self) -> Form:
+    def lagrangian(self) -> LinearForm:
         """f - v^T g_y."""
         along = {y: self.graph.variables[v] for y, v in zip(self.y, self.v, strict=True)}
         return self.f - directional(self.graph, self.g, along)
 
-    def _moving(self, variables: Sequence[int], table: Sequence[int]) -> dict[int, dict[int, Form]]:
+    def _moving(self, variables: Sequence[int], table: Sequence[int]) -> dict[int, dict[int, LinearForm]]:
         """Variable k moves along direction a by the entry (k, a) of a table of variables."""
         entry = self.graph.variables
         return {v: {a: entry[table[k * self.d + a]] for a in range(self.d)} for k, v in enumerate(variables)}
 
     @cached_property
-    def _columns(self) -> dict[int, dict[int, Form]]:
+    def _columns(self) -> dict[int, dict[int, LinearForm]]:
         """The columns of [I; W], v at rest."""
-        return {x: {a: UNIT} for a, x in enumerate(self.x)} | self._moving(self.y, self.W)
+        return {x: {a: ONE_FORM} for a, x in enumerate(self.x)} | self._moving(self.y, self.W)
 
     @cached_property
-    def _factors(self) -> tuple[list[list[Form]], list[list[Form]]]:
+    def _factors(self) -> tuple[list[list[LinearForm]], list[list[LinearForm]]]:
         return _Contraction(self.graph, self.lagrangian, self.d, self._columns | self._moving(self.v, self.V)).third()
 
     def _factor(self, name: str) -> Block:
@@ -148,13 +148,13 @@ class PhiFormulas:
 class _Contraction:
     """The second and third derivatives of a form along columns, node by node."""
 
-    def __init__(self, graph: Graph, form: Form, d: int, seeds: Seeds) -> None:
+    def __init__(self, graph: Graph, form: LinearForm, d: int, seeds: Seeds) -> None:
         self.graph, self.form, self.d = graph, form, d
         self.pairs: list[Pair] = list(multisets(range(d), 2))
         wanted = sum(1 << v for v in seeds)
         self.nodes = graph.reachable(form.terms, support=wanted)
         self.bar = adjoints(graph, form, wanted)
-        self.u: dict[int, dict[int, Form]] = {}
+        self.u: dict[int, dict[int, LinearForm]] = {}
         for node in self.nodes:
             self.u[node] = dict(seeds[node]) if graph.op[node] == "var" else self._first(node)
         self.local = {
@@ -163,23 +163,23 @@ class _Contraction:
             if graph.op[node] != "mul" and graph.op[node] not in LINEAR
         }
 
-    def _times(self, one: Form, other: Form) -> Form:
+    def _times(self, one: LinearForm, other: LinearForm) -> LinearForm:
         """The product; where one is cut off by a switch, the other is too: it may be infinite beyond."""
         return self.graph.mul(one, other, guarded=True)
 
-    def _slope(self, node: int, a: int) -> Form:
-        return self.u.get(node, {}).get(a, NOTHING)
+    def _slope(self, node: int, a: int) -> LinearForm:
+        return self.u.get(node, {}).get(a, ZERO_FORM)
 
-    def _first(self, node: int) -> dict[int, Form]:
+    def _first(self, node: int) -> dict[int, LinearForm]:
         """How the node moves along each column."""
         moved = {a: self._chain(node, [self._slope(arg, a) for arg in self.graph.args[node]]) for a in range(self.d)}
         return {a: self._as_node(form) for a, form in moved.items() if _is_something(form)}
 
-    def _as_node(self, form: Form) -> Form:
+    def _as_node(self, form: LinearForm) -> LinearForm:
         """One node for the whole form: products of such have no coefficients of their own, which would cost a step."""
-        return form if form.is_constant else _closed(self.graph.atom(form))
+        return form if form.is_constant else _closed(self.graph.node_of(form))
 
-    def _chain(self, node: int, moves: Sequence[Form]) -> Form:
+    def _chain(self, node: int, moves: Sequence[LinearForm]) -> LinearForm:
         """The derivative of the node as its arguments move."""
         graph, args = self.graph, self.graph.args[node]
         match graph.op[node]:
@@ -195,19 +195,19 @@ class _Contraction:
                 test = graph.apply("le", difference if graph.op[node] == "min" else -difference)
                 return graph.apply("select", test, *moves)
             case "sign" | "lt" | "le":
-                return NOTHING
+                return ZERO_FORM
         return self._times(_local_derivatives(graph, node, 1)[0], moves[0])
 
-    def second(self) -> list[Form]:
+    def second(self) -> list[LinearForm]:
         """D^2 of the form along the pairs of columns: bar phi'' u_a u_b, and bar (q_a r_b + r_a q_b)."""
-        sums: list[list[Form]] = [[] for _ in self.pairs]
+        sums: list[list[LinearForm]] = [[] for _ in self.pairs]
         for node in self.nodes:
-            bar = self.bar.get(node, NOTHING)
+            bar = self.bar.get(node, ZERO_FORM)
             for k, bent in enumerate(self._bends(node)):
                 sums[k].append(self._times(bar, bent))
         return [total(parts) for parts in sums]
 
-    def _bends(self, node: int) -> list[Form]:
+    def _bends(self, node: int) -> list[LinearForm]:
         """What a node adds to its second derivatives beyond those of its arguments; nothing where it is linear."""
         graph, args = self.graph, self.graph.args[node]
         if graph.op[node] == "mul":
@@ -226,24 +226,24 @@ class _Contraction:
         phi2 = self.local[node][1]
         return [self._times(phi2, square) for square in self._squares(args[0])]
 
-    def _squares(self, node: int) -> list[Form]:
+    def _squares(self, node: int) -> list[LinearForm]:
         return [self._times(self._slope(node, a), self._slope(node, b)) for a, b in self.pairs]
 
-    def third(self) -> tuple[list[list[Form]], list[list[Form]]]:
+    def third(self) -> tuple[list[list[LinearForm]], list[list[LinearForm]]]:
         """Rows (ab) and c of the sum over nodes that makes D^3, once it is added up over the three splits."""
         graph, bends = self.graph, self._second_tangents()
-        outer: list[list[Form]] = []
-        inner: list[list[Form]] = []
+        outer: list[list[LinearForm]] = []
+        inner: list[list[LinearForm]] = []
 
-        def add(bar: Form, rows: Sequence[Form], slopes: Sequence[Form]) -> None:
+        def add(bar: LinearForm, rows: Sequence[LinearForm], slopes: Sequence[LinearForm]) -> None:
             weighted = [self._times(self._as_node(bar), self._as_node(row)) for row in rows]
             if any(map(_is_something, weighted)) and any(map(_is_something, slopes)):
                 outer.append(weighted)
                 inner.append(list(slopes))
 
-        nothing = [NOTHING] * len(self.pairs)
+        nothing = [ZERO_FORM] * len(self.pairs)
         for node in self.nodes:
-            bar, args = self.bar.get(node, NOTHING), self.graph.args[node]
+            bar, args = self.bar.get(node, ZERO_FORM), self.graph.args[node]
             if graph.op[node] == "mul":
                 for one, other in (args, args[::-1]):
                     add(bar, bends.get(one, nothing), [self._slope(other, c) for c in range(self.d)])
@@ -255,10 +255,10 @@ class _Contraction:
                 add(self._times(bar, phi2), bends.get(args[0], nothing), slopes)
         return outer, inner
 
-    def _second_tangents(self) -> dict[int, list[Form]]:
+    def _second_tangents(self) -> dict[int, list[LinearForm]]:
         """u_ab for all nodes; variables move straight."""
-        found: dict[int, list[Form]] = {}
-        nothing = [NOTHING] * len(self.pairs)
+        found: dict[int, list[LinearForm]] = {}
+        nothing = [ZERO_FORM] * len(self.pairs)
         for node in self.nodes:
             if self.graph.op[node] == "var":
                 continue
@@ -269,16 +269,16 @@ class _Contraction:
         return found
 
 
-def _is_something(form: Form) -> bool:
+def _is_something(form: LinearForm) -> bool:
     return bool(form.terms) or bool(form.constant)
 
 
-def _closed(node: int) -> Form:
+def _closed(node: int) -> LinearForm:
     """A node as itself, not opened."""
-    return Form(fmpq(0), {node: fmpq(1)})
+    return LinearForm(fmpq(0), {node: fmpq(1)})
 
 
-def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:
+def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[LinearForm]:
     """phi', phi'', phi''' of a node phi(u) by u, as forms: made on a graph of one variable, then carried over."""
     op, parameter = graph.op[node], graph.parameter[node]
     small = Graph(1)
@@ -286,6 +286,6 @@ def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[Form]:
     form = small.power(t, *parameter) if op in ("ipow", "rpow") else small.apply(op, t)
     argument, derivatives = _closed(graph.args[node][0]), []
     for _ in range(order):
-        form = directional(small, form, {0: UNIT})
+        form = directional(small, form, {0: ONE_FORM})
         derivatives += rewritten(small, [form], graph, lambda k, _: None if k else argument)
     return derivatives

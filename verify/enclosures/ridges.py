@@ -17,7 +17,7 @@ from flint import fmpq
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
 from bilevel_sym.graph.autodiff import directional, hessian
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, accumulate, constant, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, constant, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
 from bilevel_sym.implicit.model import Model
@@ -52,20 +52,24 @@ class Ridges:
     (True, True)
     """
 
-    def __init__(self, model: Model, lines: Mapping[Line, Form], rest: Form, axis: Sequence[int]) -> None:
+    def __init__(self, model: Model, lines: Mapping[Line, LinearForm], rest: LinearForm, axis: Sequence[int]) -> None:
         self._model, self._lines = model, tuple(lines)
         self._first = len(model.graph.variables)
         self._graph = Graph(self._first + len(lines))
         plain = [self._along(k, line, form) for k, (line, form) in enumerate(lines.items())]
         self._second = [condensed(self._graph, form) for form in plain]
         size, places = len(axis), {v: k for k, v in enumerate(axis)}
-        entries = [[*row, *[NOTHING] * (size - len(row))] for row in hessian(model.graph, rest, axis)]
+        entries = [[*row, *[ZERO_FORM] * (size - len(row))] for row in hessian(model.graph, rest, axis)]
         for k, (line, form) in enumerate(zip(self._lines, self._second, strict=True)):
             for i, c in line[0]:
                 for j, e in line[0]:
                     if places[j] <= places[i]:
                         row = entries[places[i]]
-                        part = Form(form.constant, {}) if form.is_constant else Form(fmpq(0), {_RIDGE + k: fmpq(1)})
+                        part = (
+                            LinearForm(form.constant, {})
+                            if form.is_constant
+                            else LinearForm(fmpq(0), {_RIDGE + k: fmpq(1)})
+                        )
                         row[places[j]] = row[places[j]] + part.scaled(c * e)
         forms = [entries[max(i, j)][min(i, j)] for i in range(size) for j in range(size)]
         self.pencil = Pencil(forms, size)
@@ -79,7 +83,7 @@ class Ridges:
         """How many lines there are."""
         return len(self._lines)
 
-    def _is_sharp(self, form: Form) -> bool:
+    def _is_sharp(self, form: LinearForm) -> bool:
         """One function of u, or of a number and one power of u: then intervals are exact."""
         if len(form.terms) != 1:
             return form.is_constant
@@ -92,24 +96,24 @@ class Ridges:
                 (node,) = self._graph.args[node]
         return self._graph.op[node] == "var"
 
-    def _along(self, k: int, line: Line, form: Form) -> Form:
+    def _along(self, k: int, line: Line, form: LinearForm) -> LinearForm:
         """The second derivative of the terms of one line by u, on the graph with u."""
         u = self._graph.variables[self._first + k]
         source, reader = self._model.graph, _Linear(self._model.graph, [v for v, _ in line[0]])
         lead = line[0][0][0]
         nowhere = self._graph.apply("log", constant(-1))  # nan, wherever it would be used
 
-        def rule(node: int, there: Mapping[int, Form]) -> Form | None:
+        def rule(node: int, there: Mapping[int, LinearForm]) -> LinearForm | None:
             found = reader(node) if source.support[node] & reader.mask else None
             if found is not None and found[0]:  # a multiple of u and a number, or a part of such a node
                 if _normalised(*found) != line:
                     return nowhere
-                return Form(found[1].constant, {}) + u.scaled(found[0][lead])
+                return LinearForm(found[1].constant, {}) + u.scaled(found[0][lead])
             return self._graph.variables[node] if source.op[node] == "var" else None
 
         (moved,) = rewritten(source, [form], self._graph, rule)
-        first = directional(self._graph, moved, {self._first + k: UNIT})
-        return directional(self._graph, first, {self._first + k: UNIT})
+        first = directional(self._graph, moved, {self._first + k: ONE_FORM})
+        return directional(self._graph, first, {self._first + k: ONE_FORM})
 
     def _prepared(self, proved: bool, switches: bool) -> IntervalProgram:
         operations = (OPEN, PROVED_OPEN) if switches else (SMOOTH, PROVED)
@@ -119,15 +123,15 @@ class Ridges:
     def _program(self) -> Program:
         graph, lines = self._graph, range(self._first, len(self._graph.variables))
         second = [self._second[k] for k in self._used]
-        third = [directional(graph, self._second[k], {self._first + k: UNIT}) for k in self._used]
-        positions = [self._position(line) if k in self._used else NOTHING for k, line in enumerate(self._lines)]
+        third = [directional(graph, self._second[k], {self._first + k: ONE_FORM}) for k in self._used]
+        positions = [self._position(line) if k in self._used else ZERO_FORM for k, line in enumerate(self._lines)]
         outputs = {"u": positions, "second": second, "third": third}
         shaped = {name: ((len(forms),), forms) for name, forms in outputs.items()}
         return build(graph, [self._model.stages[0], lines], shaped)
 
-    def _position(self, line: Line) -> Form:
+    def _position(self, line: Line) -> LinearForm:
         """u in the variables of the model."""
-        terms = Form(fmpq(0), dict(line[0]) | dict(line[1]))
+        terms = LinearForm(fmpq(0), dict(line[0]) | dict(line[1]))
         source, graph = self._model.graph, self._graph
         return rewritten(source, [terms], graph, lambda k, _: graph.variables[k] if source.op[k] == "var" else None)[0]
 
@@ -179,7 +183,7 @@ def _pieces(low: Floats, high: Floats, count: int) -> tuple[Floats, Floats]:
     return ends[0].reshape(-1, low.shape[1]), ends[1].reshape(-1, low.shape[1])
 
 
-def ridges_of(model: Model, form: Form, axis: Sequence[int]) -> Ridges | None:
+def ridges_of(model: Model, form: LinearForm, axis: Sequence[int]) -> Ridges | None:
     """The ridges of a function in the variables of an axis; None where it has none, or too many parts."""
     reader = _Linear(model.graph, axis)
     lines: dict[Line, dict[int, fmpq]] = {}
@@ -191,7 +195,9 @@ def ridges_of(model: Model, form: Form, axis: Sequence[int]) -> Ridges | None:
         accumulate(rest if line is None else lines.setdefault(line, {}), {node: c})
     if not lines or len(lines) > MOST_PARTS:
         return None
-    found = Ridges(model, {line: Form(fmpq(0), terms) for line, terms in lines.items()}, Form(fmpq(0), rest), axis)
+    found = Ridges(
+        model, {line: LinearForm(fmpq(0), terms) for line, terms in lines.items()}, LinearForm(fmpq(0), rest), axis
+    )
     return found if len(found.pencil.nodes) <= MOST_PARTS else None
 
 
@@ -200,25 +206,25 @@ class _Linear:
 
     def __init__(self, graph: Graph, variables: Sequence[int]) -> None:
         self.graph, self.mask = graph, sum(1 << v for v in variables)
-        self._known: dict[int, tuple[dict[int, fmpq], Form] | None] = {}
+        self._known: dict[int, tuple[dict[int, fmpq], LinearForm] | None] = {}
 
-    def __call__(self, node: int) -> tuple[dict[int, fmpq], Form] | None:
+    def __call__(self, node: int) -> tuple[dict[int, fmpq], LinearForm] | None:
         """Slopes by variable, and the rest; None where the node is not linear. Arguments first, without recursion."""
         for k in self.graph.reachable([node], support=self.mask):
             if k not in self._known:
                 self._known[k] = self._read(k)
-        return self._known.get(node, ({}, Form(fmpq(0), {node: fmpq(1)})))
+        return self._known.get(node, ({}, LinearForm(fmpq(0), {node: fmpq(1)})))
 
-    def _read(self, node: int) -> tuple[dict[int, fmpq], Form] | None:
+    def _read(self, node: int) -> tuple[dict[int, fmpq], LinearForm] | None:
         if self.graph.op[node] == "var":
-            return {node: fmpq(1)}, NOTHING
+            return {node: fmpq(1)}, ZERO_FORM
         if self.graph.op[node] != "lin":
             return None
         form = self.graph.form(node)
         slopes: dict[int, fmpq] = {}
-        rest = [Form(form.constant, {})]
+        rest = [LinearForm(form.constant, {})]
         for arg, c in form.terms.items():
-            part = self._known.get(arg, ({}, Form(fmpq(0), {arg: fmpq(1)})))
+            part = self._known.get(arg, ({}, LinearForm(fmpq(0), {arg: fmpq(1)})))
             if part is None:
                 return None
             accumulate(slopes, {v: c * e for v, e in part[0].items()})
@@ -245,7 +251,7 @@ class _Linear:
         return found
 
 
-def _normalised(slopes: Mapping[int, fmpq], rest: Form) -> Line:
+def _normalised(slopes: Mapping[int, fmpq], rest: LinearForm) -> Line:
     """Divided by the first slope, and without its constant."""
     lead = slopes[min(slopes)]
     first, second = (tuple((v, c / lead) for v, c in sorted(part.items())) for part in (slopes, rest.terms))

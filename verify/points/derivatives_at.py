@@ -48,7 +48,7 @@ def blocks_at(kernels: Kernels, names: Sequence[str], x: Floats, y: Floats) -> t
         return tuple(session.take(name) for name in names)
 
     with np.errstate(all="ignore"):
-        values = over_points(kernels.steady, names, xy, take)
+        values = over_points(kernels.batch_invariant, names, xy, take)
     return tuple(value.reshape(*shape, *value.shape[1:]) for value in values)
 
 

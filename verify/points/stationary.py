@@ -20,10 +20,10 @@ from bilevel_sym.arithmetic.ties import coarse
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.memory import Memory, bytes_of, parts
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
+from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import SECOND
-from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.phi_boxes import PhiEnclosure
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.readiness import compile_first
@@ -279,10 +279,10 @@ class _Search:
     # ---- the proof that there are no others -------------------------------------------------------
 
     def _cover(self) -> None:
-        with Meter("looking for stationary points", shown=self.progress) as meter:
+        with ProgressBar("looking for stationary points", shown=self.progress) as meter:
             self._cut_down(meter)
 
-    def _cut_down(self, meter: Meter) -> None:
+    def _cut_down(self, meter: ProgressBar) -> None:
         lower, upper = self.lower[None, :], self.upper[None, :]
         while len(lower):
             width = ((upper - lower) / np.maximum(self.upper - self.lower, 1e-300)).max(axis=1)

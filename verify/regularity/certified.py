@@ -24,8 +24,8 @@ from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.block_size import require_size
+from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
-from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 
 __all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants"]

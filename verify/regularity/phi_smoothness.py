@@ -23,8 +23,8 @@ from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
+from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
-from verify.enclosures.chosen_box import chosen_box
 from verify.enclosures.cover import Cover
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import PhiMemory

@@ -20,7 +20,7 @@ from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
 from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of
-from verify.testkit.sites import x_ends
+from verify.testkit.sample_points import x_ends
 
 __all__ = ["Behaviour", "behaviour"]
 

@@ -15,10 +15,10 @@ from verify.study import seed_of
 from verify.testkit import words
 from verify.testkit.asked import Subject
 from verify.testkit.candidate import STEPS, Candidate
-from verify.testkit.inquiry import Inquiry
+from verify.testkit.examination import Examination
 from verify.testkit.reference import references, require_references
 from verify.testkit.result import CandidateCheck
-from verify.testkit.sites import given_points, sites
+from verify.testkit.sample_points import given_points, sites
 from verify.testkit.suspects.gradient import gradient_suspects
 from verify.testkit.suspects.hessian.whole import hessian_suspects
 from verify.testkit.suspects.lower import lower_suspects
@@ -154,4 +154,4 @@ def _check(
     except TimeIsUp:
         message = words.cut_after(budget.deadline, f"all {len(chosen)} points")
         return CandidateCheck(label=subject.label, verdict=Verdict.INCONCLUSIVE, message=message, seed=seed)
-    return Inquiry(subject, candidate, at, seed, points is None, progress).result()
+    return Examination(subject, candidate, at, seed, points is None, progress).result()

@@ -14,7 +14,7 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from verify.testkit.reference import QUANTITIES, references
-from verify.testkit.sites import sites
+from verify.testkit.sample_points import sites
 
 __all__ = ["Case", "GeneratedCase", "ZooCase", "generated_cases", "zoo_cases"]
 

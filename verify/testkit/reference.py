@@ -13,7 +13,7 @@ from bilevel_sym import BilevelProblem, PointCertificate, evaluate
 from bilevel_sym.budget import Deadline
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.system.memory import FLOAT, largest, parts, require
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 from verify.points.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
@@ -190,7 +190,7 @@ def references(
     """
     kept, certificates, skipped = [], [], []
     rows = [np.asarray(point, dtype=np.float64) for point in points]
-    with Meter("certifying the truth", len(rows), shown=progress) as meter:
+    with ProgressBar("certifying the truth", len(rows), shown=progress) as meter:
         for k, x in enumerate(rows):
             (deadline or Deadline()).check()
             try:

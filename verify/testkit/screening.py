@@ -13,12 +13,12 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import STEPS, Candidate, Settings
 from verify.testkit.reference import Quantity
-from verify.testkit.sites import x_ends
+from verify.testkit.sample_points import x_ends
 
 __all__ = ["KEPT", "Screening", "screening"]
 
@@ -81,7 +81,7 @@ def screening(
     except BilevelError:  # somewhere in the box there is no lower-level solution: the chosen points have to do
         return Screening(points[:0], 0)
     values: list[Floats] = []
-    with Meter("asking the candidate at more points", count, shown=progress) as meter:
+    with ProgressBar("asking the candidate at more points", count, shown=progress) as meter:
         for x in points:
             values.append(candidate(x, settings).value)
             meter.at(len(values))

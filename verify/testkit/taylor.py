@@ -20,7 +20,7 @@ from bilevel_sym.budget import Deadline
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.typing import Floats
 from verify.testkit.reference import Quantity, References
-from verify.testkit.sites import x_ends
+from verify.testkit.sample_points import x_ends
 
 __all__ = ["TaylorTest", "not_taken", "taylor_test"]
 

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from flint import fmpq
 
 from bilevel_sym.arithmetic.pieces.contact import LIMIT
-from bilevel_sym.graph.nodes import Form, Graph
+from bilevel_sym.graph.nodes import Graph, LinearForm
 
 __all__ = ["composed"]
 
 # Smooth on all of R. Not those with poles or an end of their domain, which may lie on the edge.
 SMOOTH = frozenset(("mul", "exp", "sin", "cos", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "bell"))
 
-Test = Callable[[Form], int]
+Test = Callable[[LinearForm], int]
 
 
-def composed(graph: Graph, form: Form, mask: int, direct: Test) -> int:
+def composed(graph: Graph, form: LinearForm, mask: int, direct: Test) -> int:
     """To which order a form agrees across an edge; what does not depend on the bits of ``mask`` must be smooth there.
 
     ``mask`` has the switches of the edge. ``direct`` answers the same question for a form by other means.
@@ -45,7 +45,7 @@ class _Rule:
         self._found: dict[int, int] = {}  # by composition, of the nodes that switch at the edge
         self._settled: dict[int, int] = {}
 
-    def order(self, form: Form) -> int:
+    def order(self, form: LinearForm) -> int:
         for node in self.graph.reachable(form.terms, support=self.mask):
             self._found[node] = self._node(node)
         return self._sum(form)
@@ -61,11 +61,11 @@ class _Rule:
             return min(map(self._argument, args))
         return -1
 
-    def _sum(self, form: Form) -> int:
+    def _sum(self, form: LinearForm) -> int:
         orders = {node: self._found[node] for node in form.terms if node in self._found}
         bare = {node: form.terms[node] for node, order in orders.items() if order < 0}
         least = min((order for order in orders.values() if order >= 0), default=LIMIT)
-        return min(least, self.direct(Form(fmpq(0), bare))) if bare else least
+        return min(least, self.direct(LinearForm(fmpq(0), bare))) if bare else least
 
     def _argument(self, node: int) -> int:
         """Of an argument of something that is no sum: the naked ones are asked about alone."""
@@ -73,5 +73,5 @@ class _Rule:
         if found >= 0 or self.graph.op[node] in ("var", "lin"):
             return found
         if node not in self._settled:
-            self._settled[node] = self.direct(Form(fmpq(0), {node: fmpq(1)}))
+            self._settled[node] = self.direct(LinearForm(fmpq(0), {node: fmpq(1)}))
         return self._settled[node]

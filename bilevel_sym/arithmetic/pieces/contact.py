@@ -17,7 +17,7 @@ from bilevel_sym.arithmetic.pieces.polynomials import Ring, TooLarge, is_zero
 from bilevel_sym.arithmetic.pieces.signs import is_number, sign_of
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.autodiff import directional
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, constant, total
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
 from bilevel_sym.graph.rewriting import again, as_it_is, rewritten
 
 __all__ = ["LIMIT", "contact", "has_poles", "is_partial"]
@@ -27,14 +27,14 @@ MAX_NODES = 20_000  # below a difference whose derivatives are taken
 SINGULAR = ("rpow", "log", "tan")
 
 
-def contact(graph: Graph, difference: Form, edge: Form) -> int:
+def contact(graph: Graph, difference: LinearForm, edge: LinearForm) -> int:
     """The largest order of contact, up to LIMIT, that could be proved; -1 where not even the values agree.
 
     >>> graph = Graph(2)
     >>> x, y = graph.variables
     >>> contact(graph, graph.mul(y, graph.power(x, 4)), x), contact(graph, y, x)
     (3, -1)
-    >>> contact(graph, graph.apply("exp", x) - UNIT - x, x)
+    >>> contact(graph, graph.apply("exp", x) - ONE_FORM - x, x)
     1
     """
     difference, edge = _opened(graph, difference), _opened(graph, edge)
@@ -52,29 +52,29 @@ def is_partial(graph: Graph, node: int) -> bool:
     """Whether an operation has poles, or an end of its domain.
 
     >>> graph = Graph(1)
-    >>> [is_partial(graph, graph.atom(graph.power(graph.variables[0], k))) for k in (2, -2)]
+    >>> [is_partial(graph, graph.node_of(graph.power(graph.variables[0], k))) for k in (2, -2)]
     [False, True]
     """
     return graph.op[node] in SINGULAR or (graph.op[node] == "ipow" and graph.parameter[node][0] < 0)
 
 
-def _no_number(graph: Graph, form: Form) -> bool:
+def _no_number(graph: Graph, form: LinearForm) -> bool:
     """Whether a constant in the formula has no value: then it holds nowhere."""
     partial = (n for n in graph.reachable(form.terms) if is_partial(graph, n) and not graph.support[n])
     return any(not is_number(graph, node) for node in partial)
 
 
-def _opened(graph: Graph, form: Form) -> Form:
+def _opened(graph: Graph, form: LinearForm) -> LinearForm:
     """With sums that are nodes written out."""
     while any(graph.op[node] == "lin" for node in form.terms):
-        form = total([Form(form.constant, {}), *(graph.form(node).scaled(c) for node, c in form.terms.items())])
+        form = total([LinearForm(form.constant, {}), *(graph.form(node).scaled(c) for node, c in form.terms.items())])
     return form
 
 
 # ---- by division -------------------------------------------------------------------------------------------
 
 
-def _by_division(graph: Graph, difference: Form, edge: Form) -> int:
+def _by_division(graph: Graph, difference: LinearForm, edge: LinearForm) -> int:
     try:
         ring = Ring(graph, [difference, edge])
         left, divisor = ring(difference), ring(edge)
@@ -93,12 +93,12 @@ def _by_division(graph: Graph, difference: Form, edge: Form) -> int:
     return LIMIT
 
 
-def has_poles(graph: Graph, nodes: Iterable[int], edge: Form) -> bool:
+def has_poles(graph: Graph, nodes: Iterable[int], edge: LinearForm) -> bool:
     """Whether one of the functions, or one inside them, may have its pole or the end of its domain all over the edge.
 
     >>> graph = Graph(2)
     >>> x, y = graph.variables
-    >>> [has_poles(graph, graph.power(base, -1).terms, x) for base in (x, y, graph.apply("exp", x) - UNIT)]
+    >>> [has_poles(graph, graph.power(base, -1).terms, x) for base in (x, y, graph.apply("exp", x) - ONE_FORM)]
     [True, False, True]
     """
     for node in graph.reachable(nodes):
@@ -112,7 +112,7 @@ def has_poles(graph: Graph, nodes: Iterable[int], edge: Form) -> bool:
     return False
 
 
-def _vanishes_on(graph: Graph, form: Form, edge: Form) -> bool:
+def _vanishes_on(graph: Graph, form: LinearForm, edge: LinearForm) -> bool:
     """Whether the form is zero all over the edge; yes, where it is too large to tell."""
     try:
         ring = Ring(graph, [form, edge])
@@ -128,7 +128,7 @@ def _vanishes_on(graph: Graph, form: Form, edge: Form) -> bool:
 # ---- across a linear edge ----------------------------------------------------------------------------------
 
 
-def _solved(graph: Graph, edge: Form) -> tuple[int, Form] | None:
+def _solved(graph: Graph, edge: LinearForm) -> tuple[int, LinearForm] | None:
     """A variable that leads across the edge, and what it is there; None where the edge is not linear."""
     variables = [node for node in edge.terms if graph.op[node] == "var"]
     if not variables or any(graph.support[node] for node in edge.terms.keys() - set(variables)):
@@ -136,31 +136,31 @@ def _solved(graph: Graph, edge: Form) -> tuple[int, Form] | None:
     across = min(variables)
     slope = edge.terms[across]
     rest = {node: -c / slope for node, c in edge.terms.items() if node != across}
-    return across, Form(-edge.constant / slope, rest)
+    return across, LinearForm(-edge.constant / slope, rest)
 
 
-def _by_derivatives(graph: Graph, difference: Form, across: int, solved: Form) -> int:
+def _by_derivatives(graph: Graph, difference: LinearForm, across: int, solved: LinearForm) -> int:
     form = difference
     for order in range(LIMIT + 1):
         if len(graph.reachable(form.terms)) > MAX_NODES or not _vanishes_at(graph, form, across, solved):
             return order - 1
-        form = directional(graph, form, {across: UNIT})
+        form = directional(graph, form, {across: ONE_FORM})
         if not form.terms and not form.constant:
             return LIMIT
     return LIMIT
 
 
-def _vanishes_at(graph: Graph, form: Form, variable: int, value: Form, *, otherwise: bool = False) -> bool:
+def _vanishes_at(graph: Graph, form: LinearForm, variable: int, value: LinearForm, *, otherwise: bool = False) -> bool:
     try:
         return is_zero(graph, _at(graph, form, variable, value))
     except InvalidProblem:  # a division by zero all over the edge
         return otherwise
 
 
-def _at(graph: Graph, form: Form, variable: int, value: Form) -> Form:
+def _at(graph: Graph, form: LinearForm, variable: int, value: LinearForm) -> LinearForm:
     """The form with a variable put in, and with the functions whose values there are rational evaluated."""
 
-    def rule(node: int, there: Mapping[int, Form]) -> Form | None:
+    def rule(node: int, there: Mapping[int, LinearForm]) -> LinearForm | None:
         if not graph.support[node] >> variable & 1:
             return as_it_is(graph, node)
         if node == variable:
@@ -171,7 +171,7 @@ def _at(graph: Graph, form: Form, variable: int, value: Form) -> Form:
     return rewritten(graph, [form], graph, rule)[0]
 
 
-def _refuse_singular(graph: Graph, node: int, there: Mapping[int, Form]) -> None:
+def _refuse_singular(graph: Graph, node: int, there: Mapping[int, LinearForm]) -> None:
     """Nothing is said of a formula with a pole all over the edge, or beyond the domain: zero times it is no number."""
     if not is_partial(graph, node):
         return
@@ -188,7 +188,7 @@ def _refuse_singular(graph: Graph, node: int, there: Mapping[int, Form]) -> None
         raise InvalidProblem("the formula is not defined on the edge")
 
 
-def _evaluated(graph: Graph, form: Form) -> Form:
+def _evaluated(graph: Graph, form: LinearForm) -> LinearForm:
     """bell(0) = 1/4, and sine and cosine of multiples of pi/2."""
     if len(form.terms) != 1 or form.constant:
         return form
@@ -203,10 +203,10 @@ def _evaluated(graph: Graph, form: Form) -> Form:
     if turns is None:
         return form
     value = (0, 1, 0, -1)[(turns + (op == "cos")) % 4]
-    return constant(value).scaled(c) if value else NOTHING
+    return constant(value).scaled(c) if value else ZERO_FORM
 
 
-def _half_turns(graph: Graph, argument: Form) -> int | None:
+def _half_turns(graph: Graph, argument: LinearForm) -> int | None:
     """k where the argument is k pi/2."""
     if len(argument.terms) != 1 or argument.constant:
         return None

@@ -16,7 +16,7 @@ from bilevel_sym.arithmetic.pieces.composition import composed
 from bilevel_sym.arithmetic.pieces.contact import LIMIT, contact, has_poles
 from bilevel_sym.arithmetic.pieces.signs import sign_of
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
 from bilevel_sym.graph.rewriting import rewritten, substituted
 
 __all__ = ["Crossing", "Layout", "Parallels", "switching"]
@@ -27,7 +27,7 @@ MAX_PARTS = 4_000  # nodes of the parts that are asked about, one by one, for th
 State = int  # the sign of an edge
 
 
-def switching(graph: Graph, form: Form, mask: int) -> Form:
+def switching(graph: Graph, form: LinearForm, mask: int) -> LinearForm:
     """The terms that depend on the switches of an edge: the others are the same on both sides.
 
     >>> graph = Graph(2)
@@ -35,7 +35,7 @@ def switching(graph: Graph, form: Form, mask: int) -> Form:
     >>> switching(graph, x + switch, 2).terms
     {1: 1}
     """
-    return Form(fmpq(0), {n: c for n, c in form.terms.items() if graph.support[n] & mask})
+    return LinearForm(fmpq(0), {n: c for n, c in form.terms.items() if graph.support[n] & mask})
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Parallels:
 
     >>> graph = Graph(1)
     >>> (x,) = graph.variables
-    >>> pi, e = graph.apply("pi"), graph.apply("exp", UNIT)
+    >>> pi, e = graph.apply("pi"), graph.apply("exp", ONE_FORM)
     >>> parallels = Parallels(graph, (x - pi, x - e))
     >>> parallels.implied(1, {0: 0}), parallels.implied(1, {0: -1})
     (1, None)
     """
 
     graph: Graph
-    edges: tuple[Form, ...]
+    edges: tuple[LinearForm, ...]
     _gaps: dict[tuple[int, int], int | None] = field(default_factory=dict, repr=False)
 
     def implied(self, k: int, known: Mapping[int, State]) -> State | None:
@@ -86,7 +86,7 @@ class Layout:
         """All switches, as bits."""
         return ((1 << 2 * self.edges) - 1) << self.first
 
-    def hits(self, graph: Graph, forms: Sequence[Form]) -> list[int]:
+    def hits(self, graph: Graph, forms: Sequence[LinearForm]) -> list[int]:
         """For each edge, its switches among what the forms depend on."""
         support = 0
         for form in forms:
@@ -94,24 +94,24 @@ class Layout:
                 support |= graph.support[node]
         return [support >> self.first + 2 * k & 3 for k in range(self.edges)]
 
-    def set(self, graph: Graph, forms: Sequence[Form], states: Mapping[int, State]) -> list[Form]:
+    def set(self, graph: Graph, forms: Sequence[LinearForm], states: Mapping[int, State]) -> list[LinearForm]:
         """The forms with the switches of some edges put in."""
-        values: dict[int, Form] = {}
+        values: dict[int, LinearForm] = {}
         for k, state in states.items():
             below = self.first + 2 * k
-            values |= {below: UNIT if state < 0 else NOTHING, below + 1: UNIT if state <= 0 else NOTHING}
+            values |= {below: ONE_FORM if state < 0 else ZERO_FORM, below + 1: ONE_FORM if state <= 0 else ZERO_FORM}
         return substituted(graph, forms, values)
 
 
 class Crossing:
     """One edge, the k-th of a layout, on a graph with switches."""
 
-    def __init__(self, graph: Graph, edge: Form, k: int, layout: Layout) -> None:
+    def __init__(self, graph: Graph, edge: LinearForm, k: int, layout: Layout) -> None:
         self.graph, self.edge, self.k, self.layout = graph, edge, k, layout
         self.mask = layout.mask(k)
-        self._parts, self._asked = 0, NOTHING
+        self._parts, self._asked = 0, ZERO_FORM
 
-    def order(self, form: Form) -> int:
+    def order(self, form: LinearForm) -> int:
         """Up to which order the form is proved to agree across the edge; -1 where not even its values do."""
         try:
             form, edge = self.layout.set(self.graph, [form, self.edge], self._certain(form))
@@ -120,7 +120,7 @@ class Crossing:
         except InvalidProblem:  # for some of the signs it divides by zero everywhere
             return -1
 
-    def _best(self, form: Form) -> int:
+    def _best(self, form: LinearForm) -> int:
         """By all means; the last of them, which knows most, ends as soon as it adds nothing."""
         found = -1
         if not has_poles(self.graph, self._still(form), self.edge):
@@ -130,14 +130,14 @@ class Crossing:
             found = max(found, self._loosely(form, found))
         return max(found, self._directly(form, found))
 
-    def _certain(self, form: Form) -> dict[int, State]:
+    def _certain(self, form: LinearForm) -> dict[int, State]:
         """The signs that other edges have wherever this one is zero."""
         hits = self.layout.hits(self.graph, [form, self.edge])
         others = (k for k, hit in enumerate(hits) if hit and k != self.k)
         signs = {k: self.layout.parallels.implied(k, {self.k: 0}) for k in others}
         return {k: sign for k, sign in signs.items() if sign is not None}
 
-    def _part(self, form: Form) -> int:
+    def _part(self, form: LinearForm) -> int:
         self._parts += len(self.graph.reachable(form.terms))
         if self._parts > MAX_PARTS:
             return -1
@@ -146,7 +146,7 @@ class Crossing:
 
     # ---- directly ----------------------------------------------------------------------------------
 
-    def _directly(self, form: Form, floor: int) -> int:
+    def _directly(self, form: LinearForm, floor: int) -> int:
         """What is proved in all cases; once it is seen to be no more than ``floor``, any number up to that."""
         if floor == LIMIT:
             return floor
@@ -169,7 +169,7 @@ class Crossing:
                     return least
         return least
 
-    def _cases(self, forms: Sequence[Form], known: Mapping[int, State]) -> Iterator[Sequence[Form]]:
+    def _cases(self, forms: Sequence[LinearForm], known: Mapping[int, State]) -> Iterator[Sequence[LinearForm]]:
         """The forms for all ways to set the switches that they still depend on, but for what ``known`` rules out."""
         hits = self.layout.hits(self.graph, forms)
         other = next((k for k, hit in enumerate(hits) if hit and k not in known), None)
@@ -181,14 +181,14 @@ class Crossing:
         for state in states if certain is None else (certain,):
             yield from self._cases(self.layout.set(self.graph, forms, {other: state}), {**known, other: state})
 
-    def _first(self, forms: Sequence[Form]) -> Sequence[Form]:
+    def _first(self, forms: Sequence[LinearForm]) -> Sequence[LinearForm]:
         """One of the cases, all other edges positive, set at once: most questions end there."""
         hits = self.layout.hits(self.graph, forms)
         return self.layout.set(self.graph, forms, {other: 1 for other, hit in enumerate(hits) if hit})
 
     # ---- loosely -----------------------------------------------------------------------------------
 
-    def _loosely(self, form: Form, floor: int) -> int:
+    def _loosely(self, form: LinearForm, floor: int) -> int:
         """The same with new variables in place of what switches at other edges only."""
         still = self._elsewhere(form)
         if not still or floor == LIMIT:
@@ -197,7 +197,7 @@ class Crossing:
         target = Graph(count + len(still))
         new = dict(zip(still, target.variables[count:], strict=True))
 
-        def rule(node: int, _: Mapping[int, Form]) -> Form | None:
+        def rule(node: int, _: Mapping[int, LinearForm]) -> LinearForm | None:
             if node in new:
                 return new[node]
             return target.variables[node] if self.graph.op[node] == "var" else None
@@ -205,12 +205,12 @@ class Crossing:
         form, edge = rewritten(self.graph, [form, self.edge], target, rule)
         return Crossing(target, edge, self.k, self.layout)._directly(form, floor)
 
-    def _still(self, form: Form) -> list[int]:
+    def _still(self, form: LinearForm) -> list[int]:
         """The outermost parts that do not switch at this edge."""
         inside = self.graph.reachable(form.terms, support=self.mask)
         return sorted({a for n in inside for a in self.graph.args[n] if not self.graph.support[a] & self.mask})
 
-    def _elsewhere(self, form: Form) -> list[int]:
+    def _elsewhere(self, form: LinearForm) -> list[int]:
         """What switches at other edges only; of products, the factors that do."""
         graph, fixed, found = self.graph, self._conditions(form), set[int]()
         stack = self._still(form)
@@ -224,7 +224,7 @@ class Crossing:
                 found.add(node)
         return sorted(found)
 
-    def _conditions(self, form: Form) -> set[int]:
+    def _conditions(self, form: LinearForm) -> set[int]:
         """What says which piece counts: set, it leaves one of them, of which more can be said."""
         inside = self.graph.reachable(form.terms, support=self.mask)
         return set(self.graph.reachable(self.graph.args[n][0] for n in inside if self.graph.op[n] == "select"))

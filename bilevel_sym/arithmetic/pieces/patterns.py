@@ -19,7 +19,7 @@ from bilevel_sym.arithmetic import balls, intervals
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.arithmetic.scalars import OPEN_BALLS, ScalarProgram
-from bilevel_sym.graph.nodes import Form, Graph
+from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.typing import Bools, Floats, Indices
 
@@ -80,7 +80,7 @@ def order_needed(function: str, axes: str, along: str, *, exists: bool) -> int:
     return sum(across) - all(left_out)
 
 
-def parts_of(graph: Graph, f: Form, g: Form, x: Sequence[int], y: Sequence[int]) -> list[Form]:
+def parts_of(graph: Graph, f: LinearForm, g: LinearForm, x: Sequence[int], y: Sequence[int]) -> list[LinearForm]:
     """The forms of ``PARTS``.
 
     >>> graph = Graph(2)
@@ -90,9 +90,9 @@ def parts_of(graph: Graph, f: Form, g: Form, x: Sequence[int], y: Sequence[int])
     """
     masks = {"x": sum(1 << v for v in x), "y": sum(1 << v for v in y)}
 
-    def part(form: Form, axes: str) -> Form:
+    def part(form: LinearForm, axes: str) -> LinearForm:
         seen = {n: c for n, c in form.terms.items() if all(graph.support[n] & masks[axis] for axis in axes)}
-        return Form(form.constant, seen)
+        return LinearForm(form.constant, seen)
 
     return [part(f if function == "f" else g, axes) for function, axes in PARTS]
 
@@ -145,7 +145,7 @@ class Patterns:
         involved = [self.seams.involved(k) for k in range(len(self.seams.edges))]
         return np.array(involved), np.array(self.seams.orders, dtype=np.intp).T
 
-    def guards(self, need: Need) -> list[Form]:
+    def guards(self, need: Need) -> list[LinearForm]:
         """The parts themselves: where one of them is nan, it is not smooth enough, whatever its derivatives say."""
         return [form for part, form in zip(PARTS, self.seams.functions, strict=True) if part in need]
 

@@ -14,7 +14,7 @@ from typing import Any
 import flint
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import Form, Graph
+from bilevel_sym.graph.nodes import Graph, LinearForm
 
 __all__ = ["Polynomial", "Ring", "TooLarge", "is_zero"]
 
@@ -33,13 +33,13 @@ class Ring:
     """The polynomials that some forms, and all that is made of the same functions, are.
 
     >>> graph = Graph(1)
-    >>> e = [graph.apply("exp", Form(fmpq(k), {})) for k in range(-2, 3)]
+    >>> e = [graph.apply("exp", LinearForm(fmpq(k), {})) for k in range(-2, 3)]
     >>> ring = Ring(graph, [*e, *graph.variables])
     >>> ring(graph.mul(e[0], e[3]) - e[1]).is_zero(), len(ring(e[4] + graph.variables[0]))
     (True, 2)
     """
 
-    def __init__(self, graph: Graph, forms: Iterable[Form]) -> None:
+    def __init__(self, graph: Graph, forms: Iterable[LinearForm]) -> None:
         self.graph, self._done = graph, dict[int, Polynomial]()
         self.opaque = [n for n in self._below(forms) if self._parts(n) is None]
         if len(self.opaque) > MAX_GENERATORS:
@@ -60,7 +60,7 @@ class Ring:
         polynomial = op in ("lin", "mul") or (op == "ipow" and self.graph.parameter[node][0] > 0)
         return self.graph.args[node] if polynomial else None
 
-    def _below(self, forms: Iterable[Form]) -> list[int]:
+    def _below(self, forms: Iterable[LinearForm]) -> list[int]:
         seen: set[int] = set()
         stack = [node for form in forms for node in form.terms]
         while stack:
@@ -70,14 +70,14 @@ class Ring:
                 stack.extend(self._parts(node) or ())
         return sorted(seen)
 
-    def __call__(self, form: Form) -> Polynomial:
+    def __call__(self, form: LinearForm) -> Polynomial:
         """The form, up to a factor that is a power of t."""
         for node in self._below([form]):
             if node not in self._done:
                 self._done[node] = self._value(node)
         return self._normal(self._sum(form))
 
-    def _sum(self, form: Form) -> Polynomial:
+    def _sum(self, form: LinearForm) -> Polynomial:
         result = self._one * form.constant
         for node, c in form.terms.items():
             result += self._done[node] * c
@@ -146,12 +146,12 @@ def _afford(terms: int) -> None:
         raise TooLarge
 
 
-def is_zero(graph: Graph, form: Form) -> bool:
+def is_zero(graph: Graph, form: LinearForm) -> bool:
     """Whether the form is zero as a polynomial in its generators.
 
     >>> graph = Graph(1)
-    >>> root = graph.power(Form(fmpq(2), {}), 1, 2)
-    >>> is_zero(graph, graph.power(root, 2) - Form(fmpq(2), {})), is_zero(graph, root)
+    >>> root = graph.power(LinearForm(fmpq(2), {}), 1, 2)
+    >>> is_zero(graph, graph.power(root, 2) - LinearForm(fmpq(2), {})), is_zero(graph, root)
     (True, False)
     """
     if not form.terms:

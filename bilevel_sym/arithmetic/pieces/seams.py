@@ -22,7 +22,7 @@ from flint import fmpq
 from bilevel_sym.arithmetic.pieces.contact import LIMIT, is_partial
 from bilevel_sym.arithmetic.pieces.crossing import Crossing, Layout, Parallels, switching
 from bilevel_sym.arithmetic.pieces.signs import is_number
-from bilevel_sym.graph.nodes import NOTHING, UNIT, Form, Graph, constant
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant
 from bilevel_sym.graph.rewriting import rewritten
 
 __all__ = ["Seams", "find_seams"]
@@ -48,12 +48,12 @@ class Seams:
     (1, ((2,), (5,)))
     """
 
-    edges: tuple[Form, ...]
+    edges: tuple[LinearForm, ...]
     graph: Graph
-    functions: tuple[Form, ...]
+    functions: tuple[LinearForm, ...]
     first: int
     _given: Graph
-    _moved: tuple[Form, ...]
+    _moved: tuple[LinearForm, ...]
     _proper: tuple[bool, ...]
 
     def involved(self, k: int) -> tuple[bool, ...]:
@@ -73,7 +73,7 @@ class Seams:
         known: dict[tuple[int, Key], int] = {}
         return tuple(tuple(self._order(form, k, known) for k in range(len(self.edges))) for form in self.functions)
 
-    def _order(self, form: Form, k: int, known: dict[tuple[int, Key], int]) -> int:
+    def _order(self, form: LinearForm, k: int, known: dict[tuple[int, Key], int]) -> int:
         form = switching(self.graph, form, self._layout.mask(k))
         if not form.terms:
             return LIMIT
@@ -88,7 +88,7 @@ class Seams:
     def _layout(self) -> Layout:
         return Layout(self.first, len(self.edges), Parallels(self._given, self.edges))
 
-    def _hits(self, form: Form) -> list[int]:
+    def _hits(self, form: LinearForm) -> list[int]:
         return self._layout.hits(self.graph, [form])
 
     @cached_property
@@ -101,7 +101,7 @@ class Seams:
         return tuple(any(map(hidden, self.graph.reachable(form.terms))) for form in self.functions)
 
 
-def find_seams(graph: Graph, functions: Sequence[Form]) -> Seams | None:
+def find_seams(graph: Graph, functions: Sequence[LinearForm]) -> Seams | None:
     """The seams of some functions; None where nothing switches.
 
     >>> graph = Graph(1)
@@ -116,7 +116,7 @@ def find_seams(graph: Graph, functions: Sequence[Form]) -> Seams | None:
     first = len(graph.variables)
     target = Graph(first + 2 * len(found.edges))
 
-    def rule(node: int, there: Mapping[int, Form]) -> Form | None:
+    def rule(node: int, there: Mapping[int, LinearForm]) -> LinearForm | None:
         if graph.op[node] == "var":
             return target.variables[node]
         if node not in switching:
@@ -130,7 +130,7 @@ def find_seams(graph: Graph, functions: Sequence[Form]) -> Seams | None:
     return Seams(tuple(found.edges), target, tuple(moved[:count]), first, graph, tuple(moved[count:]), proper)
 
 
-def _is_continuous(graph: Graph, edge: Form) -> bool:
+def _is_continuous(graph: Graph, edge: LinearForm) -> bool:
     """Whether nothing jumps inside the edge itself."""
     inside = {graph.op[node] for node in graph.reachable(edge.terms)}
     return inside.isdisjoint((SWITCHES - CONTINUOUS) | {"select"})
@@ -140,7 +140,7 @@ class _Edges:
     """The different edges, up to a factor."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.edges = graph, list[Form]()
+        self.graph, self.edges = graph, list[LinearForm]()
         self._places: dict[Key, int] = {}
 
     def place(self, node: int) -> tuple[int, int] | None:
@@ -158,9 +158,9 @@ class _Edges:
         return self._places[key], 1 if lead > 0 else -1
 
 
-def _switched(graph: Graph, op: str, args: Sequence[Form], first: int, sign: int) -> Form:
+def _switched(graph: Graph, op: str, args: Sequence[LinearForm], first: int, sign: int) -> LinearForm:
     """What a switching node is, in terms of [e < 0] and [e <= 0]; its own argument is e times a number of that sign."""
-    below, at_most = (Form(fmpq(0), {first + k: fmpq(1)}) for k in (0, 1))
+    below, at_most = (LinearForm(fmpq(0), {first + k: fmpq(1)}) for k in (0, 1))
     negative, not_positive = (below, at_most) if sign > 0 else (_not(graph, at_most), _not(graph, below))
     match op:
         case "lt":
@@ -168,12 +168,14 @@ def _switched(graph: Graph, op: str, args: Sequence[Form], first: int, sign: int
         case "le":
             return not_positive
         case "sign":
-            return graph.apply("select", negative, constant(-1), graph.apply("select", not_positive, NOTHING, UNIT))
+            return graph.apply(
+                "select", negative, constant(-1), graph.apply("select", not_positive, ZERO_FORM, ONE_FORM)
+            )
         case "abs":
             return graph.apply("select", negative, -args[0], args[0])
     first_one, second = args if op == "min" else args[::-1]
     return graph.apply("select", negative, first_one, second)
 
 
-def _not(graph: Graph, condition: Form) -> Form:
-    return graph.apply("select", condition, NOTHING, UNIT)
+def _not(graph: Graph, condition: LinearForm) -> LinearForm:
+    return graph.apply("select", condition, ZERO_FORM, ONE_FORM)

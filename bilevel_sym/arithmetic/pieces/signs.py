@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from bilevel_sym.arithmetic import balls
-from bilevel_sym.graph.nodes import Form, Graph
+from bilevel_sym.graph.nodes import Graph, LinearForm
 
 __all__ = ["is_number", "sign_of"]
 
 BITS = (64, 512)  # a constant that is smaller than the second allows is left open
 
 
-def sign_of(graph: Graph, form: Form) -> int | None:
+def sign_of(graph: Graph, form: LinearForm) -> int | None:
     """1, -1 or 0; None where the form depends on variables, is no number, or is too near to zero to tell.
 
     >>> graph = Graph(1)
-    >>> e = graph.apply("exp", Form(graph.variables[0].constant + 1, {}))
+    >>> e = graph.apply("exp", LinearForm(graph.variables[0].constant + 1, {}))
     >>> sign_of(graph, e - graph.apply("pi")), sign_of(graph, e - e), sign_of(graph, e - graph.variables[0])
     (-1, 0, None)
     """
@@ -36,8 +36,8 @@ def is_number(graph: Graph, node: int) -> bool:
     """Whether a constant is proved to have a value: the logarithm of -1 has none.
 
     >>> graph = Graph(0)
-    >>> log = graph.apply("log", Form(graph.form(graph.atom(graph.apply("pi"))).constant - 1, {}))
-    >>> is_number(graph, graph.atom(log)), is_number(graph, graph.atom(graph.apply("pi")))
+    >>> log = graph.apply("log", LinearForm(graph.form(graph.node_of(graph.apply("pi"))).constant - 1, {}))
+    >>> is_number(graph, graph.node_of(log)), is_number(graph, graph.node_of(graph.apply("pi")))
     (False, True)
     """
     for bits in BITS:
@@ -47,7 +47,7 @@ def is_number(graph: Graph, node: int) -> bool:
     return False
 
 
-def _ball(graph: Graph, form: Form) -> Any:
+def _ball(graph: Graph, form: LinearForm) -> Any:
     values: dict[int, Any] = {}
     for node in graph.reachable(form.terms):
         if graph.op[node] == "lin":
@@ -58,6 +58,6 @@ def _ball(graph: Graph, form: Form) -> Any:
     return _sum(form, values)
 
 
-def _sum(form: Form, values: dict[int, Any]) -> Any:
+def _sum(form: LinearForm, values: dict[int, Any]) -> Any:
     start = balls.constant(int(form.constant.p), int(form.constant.q))
     return sum((balls.constant(int(c.p), int(c.q)) * values[node] for node, c in form.terms.items()), start)

@@ -199,18 +199,18 @@ class CompiledLoop:
         alone = order[len(order) - rest :] if rest <= few else order[:0]
         if steps <= 0:
             return
-        for members, wide in ((order[: len(order) - len(alone)], True), (alone, False)):
-            if len(members):
-                self._advance(state, steps, rule, record is not None, seen, members, wide)
+        for active, wide in ((order[: len(order) - len(alone)], True), (alone, False)):
+            if len(active):
+                self._advance(state, steps, rule, record is not None, seen, active, wide)
 
     def _advance(
-        self, state: LoopState, steps: int, rule: Rule, recording: bool, seen: Record, members: Integers, wide: bool
+        self, state: LoopState, steps: int, rule: Rule, recording: bool, seen: Record, active: Integers, wide: bool
     ) -> None:
         tape = self._plan.lanes if wide else self._plan.alone
         owner = np.empty(WIDTH if wide else 1, dtype=np.int64)
         call: Any = trajectories.advance
         call(
-            tape, self._method, self._plan.rows, self._table(wide), owner, members, trajectories.State(**vars(state)),
+            tape, self._method, self._plan.rows, self._table(wide), owner, active, trajectories.State(**vars(state)),
             int(steps),
             trajectories.Steps(float(rule.eta), float(rule.threshold), float(rule.T_escape), bool(rule.stale)),
             trajectories.Seen(**vars(seen)), recording,
@@ -345,9 +345,9 @@ class _Plan:
 
     def _phase(self, stage: int, ends: Sequence[int], *, often: bool = False) -> dict[int, _Node]:
         """The nodes of one stage that some places need, sources first, rewritten."""
-        members = self._needed(self._nodes, stage, ends)
-        uses = Counter(k for place in members for k in self._nodes[place].sources) + Counter(set(ends))
-        written = {place: self._rewritten(self._nodes[place], stage, uses, often) for place in members}
+        active = self._needed(self._nodes, stage, ends)
+        uses = Counter(k for place in active for k in self._nodes[place].sources) + Counter(set(ends))
+        written = {place: self._rewritten(self._nodes[place], stage, uses, often) for place in active}
         needed = self._needed(written, stage, ends)
         return self._shared({place: written[place] for place in needed})
 
@@ -451,8 +451,8 @@ def _scheduled(phase: Mapping[int, _Node]) -> Iterator[Group]:
         level[place] = 1 + max((level.get(k, 0) for k in node.sources), default=0)
         groups.setdefault((level[place], node.op, node.parameter), []).append(place)
     for (_, op, parameter), places in sorted(groups.items(), key=lambda item: item[0][0]):
-        members = sorted(places)
-        yield Group(op, parameter, tuple(members), tuple(phase[k].reads for k in members))
+        active = sorted(places)
+        yield Group(op, parameter, tuple(active), tuple(phase[k].reads for k in active))
 
 
 def _placed(group: Group, at: Mapping[int, int]) -> Group:

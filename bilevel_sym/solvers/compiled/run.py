@@ -20,11 +20,11 @@ from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import noise
-from bilevel_sym.solvers.algorithm import Ends, Team
+from bilevel_sym.solvers.algorithm import Ends, Ensemble
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers
 from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
-from bilevel_sym.solvers.recording import Ledger
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.solvers.recording import Recorder
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _loop(problem: BilevelProblem, e: AID | GDmax) -> CompiledLoop:
     """The compiled loop of an estimator on a problem; the last few are kept."""
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop
 
-    model = problem.tape.alone()  # bits that do not depend on what was asked of the problem before
+    model = problem.tape.fresh_copy()  # bits that do not depend on what was asked of the problem before
     if isinstance(e, AID):
         return CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
     return CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
@@ -114,8 +114,8 @@ class CompiledRun:
         return cls(kernels, _estimator(algorithm), algorithm)  # type: ignore[arg-type]
 
     def run(
-        self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], ledger: Ledger, steps: int,
-        ends: Ends | None, meter: Meter, keeper: Keeper, remembered: Mapping[str, Remembers],
+        self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], recorder: Recorder, steps: int,
+        ends: Ends | None, meter: ProgressBar, keeper: Keeper, remembered: Mapping[str, Remembers],
     ) -> None:  # fmt: skip
         """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
         from bilevel_sym.solvers.compiled.compiled_loop import LoopState, Rule
@@ -140,73 +140,73 @@ class CompiledRun:
                 if ends is None:
                     size = min(max(1, SLICE // (running * loop.work)), steps - k, most, keeper.until(k))
                 self._supply(state, streams, size)
-                record = self._advance(loop, state, size, rule, ledger, k, ends is not None)
+                record = self._advance(loop, state, size, rule, recorder, k, ends is not None)
                 if ends is not None and record is not None:
                     asking = True
-                    self._ask(ends, k, state, record, ledger, back=True)
+                    self._ask(ends, k, state, record, recorder, back=True)
                     asking = False
                 k += size
                 meter.at(k, f", {int((state.status == 0).sum())} running")
             keeper.at(k)
-            self._look(loop, state, ledger, k, ends)
+            self._look(loop, state, recorder, k, ends)
         except KeyboardInterrupt:
             if asking and record is not None:  # nobody has left the points that were asked about
-                self._back(np.flatnonzero(state.status == 0), k, state, record, ledger)
+                self._back(np.flatnonzero(state.status == 0), k, state, record, recorder)
             else:
-                self._look(loop, state, ledger, int(state.age[state.status == 0].max(initial=0)), None)
+                self._look(loop, state, recorder, int(state.age[state.status == 0].max(initial=0)), None)
             raise
         finally:
-            self._close(state, ledger, steps)
+            self._close(state, recorder, steps)
 
     def _advance(
-        self, loop: CompiledLoop, state: LoopState, size: int, rule: Rule, ledger: Ledger, k: int, wanted: bool
+        self, loop: CompiledLoop, state: LoopState, size: int, rule: Rule, recorder: Recorder, k: int, wanted: bool
     ) -> Record | None:
         from bilevel_sym.solvers.compiled.compiled_loop import Record
 
-        if ledger.history is None and not wanted:
+        if recorder.history is None and not wanted:
             loop.advance(state, size, rule)
             return None
         record = Record.empty(len(state.x), size, state.x.shape[1], state.y.shape[1])
         try:
             loop.advance(state, size, rule, record)
         finally:  # an interruption comes when compiled code is left
-            if ledger.history is not None:
-                h, now = ledger.reserve(k + size), slice(k, k + size)
+            if recorder.history is not None:
+                h, now = recorder.reserve(k + size), slice(k, k + size)
                 h.x[:, now], h.y[:, now], h.v[:, now] = record.xs, record.ys, record.vs
                 h.grad[:, now], h.phi[:, now], h.perturbed[:, now] = record.grads, record.phis, record.perturbed
         return record
 
-    def _look(self, loop: CompiledLoop, state: LoopState, ledger: Ledger, k: int, ends: Ends | None) -> None:
+    def _look(self, loop: CompiledLoop, state: LoopState, recorder: Recorder, k: int, ends: Ends | None) -> None:
         """The estimate at the last point, from which nobody moves."""
         from bilevel_sym.solvers.compiled.compiled_loop import Rule
 
-        record = self._advance(loop, state, 1, Rule(0.0), ledger, k, ends is not None)
+        record = self._advance(loop, state, 1, Rule(0.0), recorder, k, ends is not None)
         state.age[state.status == 0] -= 1
         if ends is not None and record is not None:
-            self._ask(ends, k, state, record, ledger, back=False)
+            self._ask(ends, k, state, record, recorder, back=False)
 
-    def _ask(self, ends: Ends, k: int, state: LoopState, record: Record, ledger: Ledger, *, back: bool) -> None:
+    def _ask(self, ends: Ends, k: int, state: LoopState, record: Record, recorder: Recorder, *, back: bool) -> None:
         """Ask the rule about the k-th points; those who end there are taken ``back`` from where they moved since."""
-        members = np.flatnonzero(state.status == 0)
-        if not len(members):
+        active = np.flatnonzero(state.status == 0)
+        if not len(active):
             return
-        x, y, v, grad = (in_lanes(a[members, 0]) for a in (record.xs, record.ys, record.vs, record.grads))
+        x, y, v, grad = (in_lanes(a[active, 0]) for a in (record.xs, record.ys, record.vs, record.grads))
         nothing = np.zeros(x.shape[1], dtype=np.int8)
-        team = Team(members, x, y, v, nothing.astype(np.int64), ())
-        phi = in_lanes(record.phis[members])[0]
-        codes = np.asarray(ends(k, team, Estimate(grad, phi, y, v, nothing, {})))[: len(members)]
-        ended = members[codes != 0]
+        ensemble = Ensemble(active, x, y, v, nothing.astype(np.int64), ())
+        phi = in_lanes(record.phis[active])[0]
+        codes = np.asarray(ends(k, ensemble, Estimate(grad, phi, y, v, nothing, {})))[: len(active)]
+        ended = active[codes != 0]
         state.status[ended] = codes[codes != 0]
         if back:
-            self._back(ended, k, state, record, ledger)
+            self._back(ended, k, state, record, recorder)
 
     @staticmethod
-    def _back(members: Indices, k: int, state: LoopState, record: Record, ledger: Ledger) -> None:
+    def _back(active: Indices, k: int, state: LoopState, record: Record, recorder: Recorder) -> None:
         """Put trajectories back to their k-th points, from which they have just moved."""
-        state.x[members] = record.xs[members, 0]
-        state.age[members] -= 1
-        if ledger.history is not None:
-            ledger.history.perturbed[members, k] = False
+        state.x[active] = record.xs[active, 0]
+        state.age[active] -= 1
+        if recorder.history is not None:
+            recorder.history.perturbed[active, k] = False
 
     def _supply(self, state: LoopState, streams: Sequence[np.random.Generator], size: int) -> None:
         """As much noise as so many steps can use: one perturbation in T_escape + 1 of them. It ends the buffer."""
@@ -220,19 +220,21 @@ class CompiledRun:
             state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])
             state.used[s] = NOISE - need
 
-    def _close(self, state: LoopState, ledger: Ledger, steps: int) -> None:
+    def _close(self, state: LoopState, recorder: Recorder, steps: int) -> None:
         """Enter what was reached: ``age`` moves, and one estimate more."""
         everyone, failed = np.arange(len(state.x)), (state.status != 0) & (state.status < Status.OUT_OF_STEPS)
-        ledger.x[:], ledger.y[:], ledger.v[:], ledger.steps[:] = state.x, state.y, state.v, state.age
-        ledger.grad[:], ledger.phi[:] = state.grad, state.phi
-        ledger.best_x[:], ledger.best_y[:] = state.best_x, state.best_y
-        ledger.best_phi[:], ledger.best_k[:] = state.best_phi, state.best_k
-        ledger.count(everyone, {name: c * (state.age + 1) for name, c in self.estimator.cost.items()})
-        ledger.close(everyone, np.where((state.status == 0) & (state.age >= steps), Status.OUT_OF_STEPS, state.status))
+        recorder.x[:], recorder.y[:], recorder.v[:], recorder.steps[:] = state.x, state.y, state.v, state.age
+        recorder.grad[:], recorder.phi[:] = state.grad, state.phi
+        recorder.best_x[:], recorder.best_y[:] = state.best_x, state.best_y
+        recorder.best_phi[:], recorder.best_k[:] = state.best_phi, state.best_k
+        recorder.count(everyone, {name: c * (state.age + 1) for name, c in self.estimator.cost.items()})
+        recorder.close(
+            everyone, np.where((state.status == 0) & (state.age >= steps), Status.OUT_OF_STEPS, state.status)
+        )
         lost = everyone[failed]
-        ledger.fail(lost, state.status[lost], state.age[lost], state.x[lost], state.y[lost], state.v[lost])
-        if ledger.history is not None:
-            h = ledger.reserve(int(state.age.max()) + 1)
+        recorder.fail(lost, state.status[lost], state.age[lost], state.x[lost], state.y[lost], state.v[lost])
+        if recorder.history is not None:
+            h = recorder.reserve(int(state.age.max()) + 1)
             total = sum(self.estimator.cost.values())
             h.calls[:] = total * (1 + np.minimum(np.arange(h.calls.shape[1]), state.age[:, None]))
             # what was computed beyond a point at which somebody ended

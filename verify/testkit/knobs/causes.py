@@ -11,8 +11,8 @@ from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Cause, Diagnosis
 from verify.testkit.knobs.sweep import FEWEST, Convergence, Sweep, largest, worst_of
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply
 from verify.testkit.suspects.linear_solvers import conjugate_gradients
+from verify.testkit.suspects.wrong_point import apply
 
 __all__ = ["told"]
 

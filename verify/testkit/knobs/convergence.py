@@ -7,7 +7,7 @@ plateau; a step above 2/ell diverges; conjugate gradients without a guard divide
 from __future__ import annotations
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from verify.testkit.candidate import Candidate
 from verify.testkit.knobs.causes import told
 from verify.testkit.knobs.sweep import Convergence, Sweep, least_tolerance
@@ -38,6 +38,6 @@ def convergence(
     if not candidate.knobs:
         raise InvalidArgument("the candidate takes neither D, N, Q nor tol", hint="lambda x, D, N: estimate(x, D, N)")
     sweep = Sweep(candidate, at, quantity, least_tolerance(at), at.floor(quantity))
-    with Meter("raising " + ", ".join(candidate.knobs), shown=progress) as meter:
+    with ProgressBar("raising " + ", ".join(candidate.knobs), shown=progress) as meter:
         sweep, found = sweep.joint(meter, least)
         return told(sweep, found)

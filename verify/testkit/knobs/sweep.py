@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest, first_smallest, in_order
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
@@ -170,7 +170,7 @@ class Sweep:
         levels = zip(counts, tolerances, strict=False)
         return [{n: tol if n == "tol" else count for n in self.candidate.knobs} for count, tol in levels]
 
-    def joint(self, meter: Meter, least: float = 1) -> tuple[Sweep, Convergence]:
+    def joint(self, meter: ProgressBar, least: float = 1) -> tuple[Sweep, Convergence]:
         """All knobs together: at all points with few steps, with more at the worst of them, in the end at one."""
         sweep, levels, i, was_there = self, self._levels(least), 0, False
         found = Convergence(self.candidate.knobs, (), np.zeros((0, len(self.at))), self.floor, "still shrinking")

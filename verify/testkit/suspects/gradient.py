@@ -15,15 +15,15 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.changed import changed_suspects
-from verify.testkit.suspects.elsewhere import apply, hypergradient_at, solved
-from verify.testkit.suspects.exchanged import exchanged_arguments, exchanged_functions
-from verify.testkit.suspects.frozen import frozen_suspects
+from verify.testkit.suspects.altered_result import changed_suspects
 from verify.testkit.suspects.inverse import inverse_suspects
-from verify.testkit.suspects.memory import momentum
-from verify.testkit.suspects.shifted import shifted_suspects
+from verify.testkit.suspects.loose_tolerance import stopped_suspects
+from verify.testkit.suspects.momentum import momentum
+from verify.testkit.suspects.shifted_solution import shifted_suspects
 from verify.testkit.suspects.solution import Solutions, mixed_suspects, solution_suspects, unrolled_suspects
-from verify.testkit.suspects.stopped import stopped_suspects
+from verify.testkit.suspects.stale_blocks import frozen_suspects
+from verify.testkit.suspects.swapped_variables import exchanged_arguments, exchanged_functions
+from verify.testkit.suspects.wrong_point import apply, hypergradient_at, solved
 
 __all__ = ["gradient_suspects", "gradient_terms"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.typing import Floats, Indices
-from verify.testkit.suspects.elsewhere import apply
+from verify.testkit.suspects.wrong_point import apply
 
 __all__ = ["SERIES", "Filter", "Flaw", "Iterates", "Spectrum", "conjugate_gradients"]
 

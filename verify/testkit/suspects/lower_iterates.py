@@ -11,7 +11,7 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
-from verify.testkit.suspects.elsewhere import apply, solved
+from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = [
     "Start",

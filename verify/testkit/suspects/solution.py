@@ -17,7 +17,6 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import (
     Start,
     after_newton,
@@ -27,7 +26,8 @@ from verify.testkit.suspects.lower_iterates import (
     starts,
     unrolled,
 )
-from verify.testkit.suspects.scan import Fitted, fitted, promising
+from verify.testkit.suspects.one_parameter import Fitted, fitted, promising
+from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = ["Answer", "Solutions", "mixed_suspects", "solution_suspects", "unrolled_suspects"]
 

@@ -21,7 +21,7 @@ from bilevel_sym.estimators.status import Status
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
@@ -216,7 +216,7 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Comp
     choices = [(settings.kappa, eps) for eps in settings.accuracies]
     choices += [(kappa, settings.eps) for kappa in settings.conditions]
     costs: dict[tuple[int, float], Cost] = {}
-    with Meter("figure3", len(choices), shown=progress) as meter:
+    with ProgressBar("figure3", len(choices), shown=progress) as meter:
         for done, (kappa, eps) in enumerate(choices):
             meter.at(done, f", kappa = {kappa}, eps = {eps:g}")
             if (kappa, eps) not in costs:

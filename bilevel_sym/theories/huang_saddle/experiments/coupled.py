@@ -19,7 +19,7 @@ from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
@@ -157,7 +157,7 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Coup
     exact = tuple(_outcome(settings, plain.problem, level, method, 0, 0) for method in METHODS)
     choices = [(D, N) for N in settings.products for D in settings.inner]
     outcomes = []
-    with Meter("figure2", len(choices), shown=progress) as meter:
+    with ProgressBar("figure2", len(choices), shown=progress) as meter:
         for done, (D, N) in enumerate(choices):
             meter.at(done, f", D = {D}, N = {N}")
             outcomes += [_outcome(settings, problem, level, method, D, N) for method in METHODS]

@@ -19,9 +19,10 @@ from bilevel_sym.plotting import COLOURS, plot_spread, spread
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.figure1_messages import claim_line, findings, independence_line
 from bilevel_sym.theories.huang_saddle.experiments.figure1_results import (
     METHODS,
     Claim,
@@ -31,7 +32,6 @@ from bilevel_sym.theories.huang_saddle.experiments.figure1_results import (
     Panel,
     Settings,
 )
-from bilevel_sym.theories.huang_saddle.experiments.figure1_words import claim_line, findings, independence_line
 from bilevel_sym.theories.huang_saddle.experiments.sensitivity import (
     FACTORS,
     Sensitivity,
@@ -70,7 +70,7 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Figu
     settings = settings or Settings()
     choices = [(d, L) for d in settings.dimensions for L in settings.curvatures]
     panels = []
-    with Meter("figure1", len(choices), shown=progress) as meter:
+    with ProgressBar("figure1", len(choices), shown=progress) as meter:
         for done, (d, L) in enumerate(choices):
             meter.at(done, f", d = {d}, L = {L:g}")
             panels.append(_panel(settings, d, L))

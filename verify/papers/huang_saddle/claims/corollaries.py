@@ -11,7 +11,7 @@ import numpy as np
 import sympy as sp
 
 from bilevel_sym import AID, Descent, GDmax, solve
-from bilevel_sym.arithmetic.arrays import STEADY
+from bilevel_sym.arithmetic.arrays import BLOCK_LANES
 from bilevel_sym.estimators.hypergradient import Estimator
 from bilevel_sym.estimators.oracle import ExactOracle, Oracle
 from bilevel_sym.implicit.engine import Lanes
@@ -98,8 +98,8 @@ def calls_of(estimator: Estimator, study: Study) -> Counter[str]:
     """
     watched = _Watched(ExactOracle(study.kernels))
     n = study.exact.n
-    x = np.repeat(study.points(1, "calls").T, STEADY, axis=1)
-    estimator.in_lanes(watched, x, np.zeros((n, STEADY)), np.zeros((n, STEADY)))
+    x = np.repeat(study.points(1, "calls").T, BLOCK_LANES, axis=1)
+    estimator.in_lanes(watched, x, np.zeros((n, BLOCK_LANES)), np.zeros((n, BLOCK_LANES)))
     return watched.counts
 
 

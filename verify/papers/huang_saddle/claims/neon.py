@@ -15,7 +15,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.oracle import ExactOracle
-from bilevel_sym.solvers.algorithm import Team
+from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
@@ -113,8 +113,8 @@ def directions(study: Study, saddle: Saddle) -> Floats:
     oracle = ExactOracle(compile_kernels(study.exact))
     x, y = (np.broadcast_to(part, (size, len(part))).copy() for part in (saddle.x, study.kernels.y_star(saddle.x)))
     streams = [np.random.default_rng(seed) for seed in study.rng("neon").integers(2**31, size=size)]
-    team = Team.gather(x, y, np.zeros_like(y), 0, streams)
-    found = search.search(oracle, team, np.arange(size))
+    ensemble = Ensemble.gather(x, y, np.zeros_like(y), 0, streams)
+    found = search.search(oracle, ensemble, np.arange(size))
     if found.failed.any():
         raise BilevelError("the lower level cannot be solved near the saddle point")
     return np.ascontiguousarray(found.u.T)

@@ -18,8 +18,8 @@ from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.rates import rate_y
 from verify.papers.huang_saddle.measures.regions import Region
 from verify.papers.huang_saddle.measures.runs import UNIT, Run, compared, gammas, joined_words, rounding
+from verify.papers.huang_saddle.trajectory.messages import said
 from verify.papers.huang_saddle.trajectory.truth import Truth
-from verify.papers.huang_saddle.trajectory.words import said
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 

@@ -20,9 +20,9 @@ from bilevel_sym.estimators.hypergradient import Estimator
 from bilevel_sym.solvers.perturbed import SMALL
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.runs import UNIT
+from verify.papers.huang_saddle.trajectory.messages import said, vector
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
 from verify.papers.huang_saddle.trajectory.truth import Truth
-from verify.papers.huang_saddle.trajectory.words import said, vector
 from verify.testkit.reference import references
 from verify.verdict import CheckResult, Verdict, not_applicable
 

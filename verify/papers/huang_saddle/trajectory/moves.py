@@ -14,8 +14,8 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.solvers.perturbed import SMALL
 from bilevel_sym.typing import Floats
+from verify.papers.huang_saddle.trajectory.messages import said, vector
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
-from verify.papers.huang_saddle.trajectory.words import said, vector
 from verify.verdict import CheckResult, Verdict, not_applicable
 
 __all__ = ["finite", "perturbations", "update"]

@@ -25,7 +25,7 @@ from verify.papers.huang_saddle.trajectory.record import Flags, Record
 from verify.regularity.certified import CertifiedConstants
 from verify.regularity.phi_smoothness import NOTHING, Smoothness
 from verify.study import Study
-from verify.testkit.sites import x_ends
+from verify.testkit.sample_points import x_ends
 
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
-from verify.testkit.suspects.scan import Family, Fitted, fitted, misfits
+from verify.testkit.suspects.one_parameter import Family, Fitted, fitted, misfits
 
 __all__ = ["GRID", "closest", "flat", "shows", "suspect"]
 

@@ -15,7 +15,7 @@ from verify.testkit.reference import References
 from verify.testkit.suspects.hessian.families import GRID, closest, flat, shows, suspect
 from verify.testkit.suspects.hessian.terms import CURVATURE, HessianTerms, hessian_at, hessian_terms, transposed
 from verify.testkit.suspects.linear_solvers import SERIES, Flaw, conjugate_gradients
-from verify.testkit.suspects.scan import Family, fitted
+from verify.testkit.suspects.one_parameter import Family, fitted
 
 __all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inverse"]
 

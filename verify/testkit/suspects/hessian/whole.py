@@ -17,13 +17,13 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import Derivatives
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.changed import changed_suspects
+from verify.testkit.suspects.altered_result import changed_suspects
 from verify.testkit.suspects.hessian.blocks import wrong_blocks
-from verify.testkit.suspects.hessian.elsewhere import elsewhere
 from verify.testkit.suspects.hessian.families import shows
 from verify.testkit.suspects.hessian.fits import conjugate_inverse, free_weights, other_v, other_y, wrong_inverse
 from verify.testkit.suspects.hessian.terms import CURVATURE, HessianTerms, hessian_terms, transposed
-from verify.testkit.suspects.memory import momentum
+from verify.testkit.suspects.hessian.wrong_point import elsewhere
+from verify.testkit.suspects.momentum import momentum
 
 __all__ = ["hessian_suspects"]
 

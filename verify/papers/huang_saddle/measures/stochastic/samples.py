@@ -27,7 +27,7 @@ from bilevel_sym.budget import Budget
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from bilevel_sym.graph.autodiff import tangents
 from bilevel_sym.graph.expressions import substitute
-from bilevel_sym.graph.nodes import NOTHING, UNIT
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
@@ -261,8 +261,8 @@ class Samples:
                 continue
             axis = model.x if name[2] == "x" else model.y
             (third_shape, third), along = model.block(f"g_{name[3:]}"), list(axis)
-            moved = tangents(model.graph, third, {v: {k: UNIT} for k, v in enumerate(along)})
-            entries = [form.get(k, NOTHING) for k in range(len(along)) for form in moved]
+            moved = tangents(model.graph, third, {v: {k: ONE_FORM} for k, v in enumerate(along)})
+            entries = [form.get(k, ZERO_FORM) for k in range(len(along)) for form in moved]
             blocks[name] = ((len(along), *third_shape), entries)
         return build(model.graph, model.stages, blocks)
 

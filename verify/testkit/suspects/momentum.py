@@ -9,7 +9,7 @@ import numpy as np
 from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.sharp import explains
+from verify.testkit.suspects.many_parameters import explains
 
 __all__ = ["momentum"]
 

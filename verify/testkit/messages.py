@@ -13,7 +13,7 @@ from verify.testkit.taylor import TaylorTest
 
 if TYPE_CHECKING:
     from verify.testkit.asked import Asked
-    from verify.testkit.inquiry import Inquiry
+    from verify.testkit.examination import Examination
 
 __all__ = ["cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
 
@@ -38,7 +38,7 @@ def not_accurate(asked: Asked, found: Convergence) -> str:
     return f"the {asked.subject.noun} is not accurate yet: {found}{some}"
 
 
-def cut(inquiry: Inquiry) -> str:
+def cut(inquiry: Examination) -> str:
     """Time was up before the work was done."""
     asked, deadline = inquiry.asked, inquiry.candidate.budget.deadline
     lines = [cut_after(deadline, inquiry.missing)]
@@ -54,7 +54,7 @@ def cut_after(deadline: Deadline, left_out: str) -> str:
     return f"cut by time ({deadline.seconds:g} s), so that nothing is decided; left out: {left_out}"
 
 
-def too_ill_conditioned(inquiry: Inquiry) -> str:
+def too_ill_conditioned(inquiry: Examination) -> str:
     """Float64 is no test."""
     return (
         f"the problem is so ill-conditioned (kappa up to {inquiry.at.kappa.max():.1e}) that float64 cannot tell a right"
@@ -62,7 +62,7 @@ def too_ill_conditioned(inquiry: Inquiry) -> str:
     )
 
 
-def wrong_kind(inquiry: Inquiry, reason: str) -> str:
+def wrong_kind(inquiry: Examination, reason: str) -> str:
     """It is not an array of that shape."""
     return f"the {inquiry.subject.noun} cannot be compared: {reason}"
 

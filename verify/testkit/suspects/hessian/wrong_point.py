@@ -14,7 +14,7 @@ from verify.testkit.suspects.hessian.families import GRID, closest, flat, suspec
 from verify.testkit.suspects.hessian.terms import hessian_at, transposed
 from verify.testkit.suspects.hessian.unrolled import unrolled_hessians
 from verify.testkit.suspects.lower_iterates import Start, after_steps, along_points, solutions_before, starts
-from verify.testkit.suspects.scan import Family
+from verify.testkit.suspects.one_parameter import Family
 
 __all__ = ["elsewhere"]
 

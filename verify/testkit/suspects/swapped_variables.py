@@ -8,8 +8,8 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import minimiser_of_f
+from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = ["exchanged_arguments", "exchanged_functions"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Suspect
-from verify.testkit.suspects.sharp import Many, settled
+from verify.testkit.suspects.many_parameters import Many, settled
 from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["shifted_suspects"]

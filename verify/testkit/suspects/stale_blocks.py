@@ -13,9 +13,9 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.elsewhere import apply, solved
 from verify.testkit.suspects.lower_iterates import solutions_before, starts
-from verify.testkit.suspects.sharp import explains
+from verify.testkit.suspects.many_parameters import explains
+from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = ["frozen_suspects"]
 

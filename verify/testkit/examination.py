@@ -12,7 +12,7 @@ import numpy as np
 
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import TimeIsUp
-from bilevel_sym.system.progress import Meter
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit import words
 from verify.testkit.arrays import norms
@@ -28,7 +28,7 @@ from verify.testkit.screening import KEPT, calls_for, screening
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 
-__all__ = ["Inquiry"]
+__all__ = ["Examination"]
 
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
 MORE = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
@@ -41,7 +41,7 @@ SURE = 1e-3  # a hypothesis that leaves less of the error than this is believed 
 
 
 @dataclass(eq=False)
-class Inquiry:
+class Examination:
     """One candidate, one quantity, some points."""
 
     subject: Subject
@@ -172,7 +172,7 @@ class Inquiry:
             return Asked(self.subject, seen, values, np.array(previous[: len(answers)]), single, settings, rest)
 
         try:
-            with Meter("asking the candidate", len(at), shown=self.progress) as meter:
+            with ProgressBar("asking the candidate", len(at), shown=self.progress) as meter:
                 for k, x in enumerate(at.x):
                     if k >= max(1, most) and (k >= least or not so_far().right):
                         break
@@ -192,7 +192,7 @@ class Inquiry:
         if not asked.finite:
             return self._concluded(Verdict.VIOLATED, "", asked, self._not_finite())
         self.missing = "what the error comes from"
-        with Meter("looking for the cause", shown=self.progress):
+        with ProgressBar("looking for the cause", shown=self.progress):
             diagnosis = self._explained(asked)
             calls = int(self.candidate.budget.left / self.candidate.cost(asked.settings))
             probe = behaviour(

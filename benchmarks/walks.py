@@ -1,0 +1,90 @@
+"""How far one walks through the house: files, functions and depth of five ways from a question to its answer.
+
+    python -m benchmarks.walks
+
+Counted while the code runs: functions of the two packages that are entered, the files that they stand in, and how many
+of them are on the stack at once. Work that is cached, or done by numba and libraries, is not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym import AID, BilevelProblem, Perturbed, compile_kernels, derive, solve, verify
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = ("sin(x1)*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
+BOX = {"x1": (-1, 1), "x2": (-1, 1), "y1": (-2, 2)}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What was entered on one way."""
+
+    files: int
+    functions: int
+    depth: int
+
+
+def walk(way: Callable[[], Any]) -> Walk:
+    """Count what a call enters."""
+    entered: set[Any] = set()
+    deepest, depth = 0, 0
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal deepest, depth
+        if not frame.f_code.co_filename.startswith((str(ROOT / "bilevel_sym"), str(ROOT / "verify"))):
+            return
+        if event == "call":
+            depth += 1
+            if not frame.f_code.co_name.startswith("<"):  # neither modules nor comprehensions
+                entered.add(frame.f_code)
+            deepest = max(deepest, depth)
+        elif event == "return":
+            depth -= 1
+
+    sys.setprofile(seen)
+    try:
+        way()
+    finally:
+        sys.setprofile(None)
+    return Walk(len({code.co_filename for code in entered}), len(entered), deepest)
+
+
+def problem() -> BilevelProblem:
+    """A small problem, made anew: nothing is cached."""
+    return BilevelProblem(*TEXT, box=BOX)
+
+
+def ways() -> dict[str, Callable[[], Any]]:
+    """From a question to its answer."""
+    start, algorithm = np.zeros(2), Perturbed(AID(D=5, N=2, tau=0.3), eta=0.1, eps=0.1, r=0.1, T_escape=3)
+    return {
+        "text -> derive -> LaTeX": lambda: derive(problem()).latex(),
+        "problem -> hess_phi": lambda: compile_kernels(problem(), backend="tape").hess_phi(start),
+        "problem -> solve": lambda: solve(problem(), algorithm, start, steps=20, rng=0),
+        "problem -> run one claim -> text": lambda: verify.run(problem(), claims=["lem:descent"], rng=0).to_text(),
+        "candidate -> check -> diagnosis": lambda: verify.check_hypergradient(
+            lambda x: -problem().kernels.grad_phi(x), problem(), rng=0
+        ).message,
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    print("| way | files | functions | depth |\n| --- | --- | --- | --- |")
+    for name, way in ways().items():
+        way()  # modules are imported, and numba has compiled, before it is counted
+        found = walk(way)
+        print(f"| {name} | {found.files} | {found.functions} | {found.depth} |")
+
+
+if __name__ == "__main__":
+    main()
