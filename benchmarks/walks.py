@@ -71,9 +71,9 @@ def ways() -> dict[str, Callable[[], Any]]:
         "problem -> hess_phi": lambda: compile_kernels(problem(), backend="tape").hess_phi(start),
         "problem -> solve": lambda: solve(problem(), algorithm, start, steps=20, rng=0),
         "problem -> run one claim -> text": lambda: verify.run(problem(), claims=["lem:descent"], rng=0).to_text(),
-        "candidate -> check -> diagnosis": lambda: verify.check_hypergradient(
-            lambda x: -problem().kernels.grad_phi(x), problem(), rng=0
-        ).message,
+        "candidate -> check -> diagnosis": lambda: (
+            verify.check_hypergradient(lambda x: -problem().kernels.grad_phi(x), problem(), rng=0).message
+        ),
     }
 
 

@@ -18,7 +18,7 @@ from bilevel_sym import zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.screen import Screen
 from verify.erratum import Erratum
-from verify.papers.huang_saddle import errata as referee
+from verify.theory import Theory, theory_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / ".github" / "docs" / "schemas"
@@ -166,13 +166,13 @@ def test_nothing_that_is_not_json_is_ever_printed(capsys: pytest.CaptureFixture[
 def test_interrupted_errata_are_still_a_record(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = referee.errata()[0]
+    first = theory_of().errata[0]
 
-    def until_stopped() -> Iterator[Erratum]:
+    def until_stopped(_: Theory) -> Iterator[Erratum]:
         yield first
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(referee, "errata", until_stopped)
+    monkeypatch.setattr(Theory, "errata", property(until_stopped))
     assert main(["errata", "--format", "json"]) == 130
     shown = capsys.readouterr()
     record = json.loads(shown.out)

@@ -110,7 +110,7 @@ def test_the_command_says_where_it_is_kept(capsys: pytest.CaptureFixture[str]) -
     ]
     folder = compilation.cache_folder()
     assert folder is not None
-    assert list(folder.glob("trajectories.advance*.nbc"))
+    assert list(folder.rglob("trajectories.advance*.nbc"))
 
 
 def test_the_command_compiles(

@@ -201,7 +201,7 @@ def test_a_claim_that_is_violated_on_a_problem_breaks_its_row(monkeypatch: pytes
     false = claim("eq:bilevel-grad")(
         lambda study: judged_result("eq:bilevel-grad", 2.0, 1.0, evidence="proved", message="")
     )
-    monkeypatch.setattr(runner, "_registry", lambda: (false,))
+    monkeypatch.setattr(runner, "registered", lambda: (false,))
     planted = replace(known, claims={"eq:bilevel-grad": false})
     problems = [zoo.get(name).problem for name in ("scalar", "saddle")]
     (item,) = judge([ROWS[4]], problems=problems, known=planted)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
 
-from verify.testkit import inquiry as inquiry_module
+from verify.testkit import examination as inquiry_module
 from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient

@@ -107,8 +107,7 @@ def test_the_direction_of_an_eigenvector_has_a_sign_by_rule() -> None:
 SHOWN = (
     "bilevel_sym/cli/solve_job.py",
     "verify/points/classification.py",
-    "verify/statements",
-    "verify/measures",
+    "verify/papers",
     "verify/testkit",
 )
 CHOOSERS = {"argmax", "argmin", "nanargmax", "nanargmin", "argsort"}
@@ -144,9 +143,9 @@ def test_a_planted_choice_by_last_bits_is_caught(tmp_path: Path) -> None:
         (path.parent if path.suffix else path).mkdir(parents=True, exist_ok=True)
         if path.suffix:
             path.write_text("", encoding="utf-8")
-    (tmp_path / "verify/statements/planted.py").write_text("worst = int(np.nanargmax(values))\n", encoding="utf-8")
+    (tmp_path / "verify/papers/planted.py").write_text("worst = int(np.nanargmax(values))\n", encoding="utf-8")
     (tmp_path / "verify/points/classification.py").write_text("k = values.argmin()\n", encoding="utf-8")
     assert [line.split(":")[0] for line in choices(tmp_path)] == [
         "verify/points/classification.py",
-        "verify/statements/planted.py",
+        "verify/papers/planted.py",
     ]

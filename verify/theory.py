@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import verify.papers
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.theories import statements
 from bilevel_sym.theories.statement import Statement
@@ -148,7 +148,7 @@ def _known(label: str) -> Mapping[str, Statement]:
 
 
 def _folders() -> tuple[str, ...]:
-    return tuple(item.name for item in pkgutil.iter_modules(verify.papers.__path__) if item.ispkg)
+    return tuple(item.name for item in pkgutil.iter_modules([str(Path(__file__).parent / "papers")]) if item.ispkg)
 
 
 @lru_cache(1)

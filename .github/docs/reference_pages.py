@@ -53,7 +53,7 @@ PAGES = (
         "stationary_points", "StationaryPoints", "StationaryPoint", "classify", "Classification")),
     Page("verify-claims", "Claims, verdicts and reports", "verify", (
         "run", "Report", "CheckResult", "Verdict", "claims", "Claim", "claim", "judged", "NotApplicable", "Study",
-        "study_of")),
+        "study_of", "theories", "Theory")),
     Page("verify-errata", "Errata of the paper", "verify", ("errata", "Erratum")),
     Page("verify-testkit", "The test kit", "verify", (
         "check_hypergradient", "check_hessian", "check_lower_solution", "check_local_minimum", "check_trajectory",
@@ -72,6 +72,7 @@ TYPES = MappingProxyType({
     "ArrayLike": "whatever `numpy.asarray` takes: lists, tuples, arrays",
     "Floats": "a NumPy array of float64",
     "Flags": "a NumPy array of bool",
+    "ModuleType": "a module",
     "NDArray": "a NumPy array",
     "Seeds": "a seed, a `numpy.random.Generator`, one seed for each trajectory, or None",
     "Variant": '`"corrected"` (default), `"printed"`, as the paper has it, or `"sharp"`, the best that is proved',

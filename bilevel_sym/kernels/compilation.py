@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,7 +74,7 @@ def compile_all() -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where numba keeps what was compiled; None where there is no folder that it could use.
+    """Where numba keeps what was compiled, here or in folders below; None where there is none that it could use.
 
     >>> folder = cache_folder()
     >>> folder is None or folder.is_absolute()
@@ -81,8 +82,8 @@ def cache_folder() -> Path | None:
     """
     from bilevel_sym.arithmetic.compiled.cache import folder_of
 
-    function, _ = next(_entrances())
-    return folder_of(function)
+    folders = {folder_of(function) for function, _ in _entrances()}
+    return None if None in folders else Path(os.path.commonpath(map(str, folders)))
 
 
 def _entrances() -> Iterator[tuple[Any, int]]:

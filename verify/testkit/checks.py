@@ -12,7 +12,7 @@ from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.errors import InvalidArgument, TimeIsUp
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.study import seed_of
-from verify.testkit import words
+from verify.testkit import messages
 from verify.testkit.asked import Subject
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.examination import Examination
@@ -152,6 +152,6 @@ def _check(
     try:
         at = references(exact, chosen, deadline=budget.deadline, progress=progress)
     except TimeIsUp:
-        message = words.cut_after(budget.deadline, f"all {len(chosen)} points")
+        message = messages.cut_after(budget.deadline, f"all {len(chosen)} points")
         return CandidateCheck(label=subject.label, verdict=Verdict.INCONCLUSIVE, message=message, seed=seed)
     return Examination(subject, candidate, at, seed, points is None, progress).result()

@@ -14,7 +14,7 @@ from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import TimeIsUp
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
-from verify.testkit import words
+from verify.testkit import messages
 from verify.testkit.arrays import norms
 from verify.testkit.asked import Asked, Subject
 from verify.testkit.behaviour import ENOUGH, Behaviour, behaviour
@@ -61,16 +61,16 @@ class Examination:
         except WrongKind as error:
             look_at = f"what the function returns: it is called with x of shape ({self.at.problem.d},)"
             return self._said(
-                Verdict.VIOLATED, words.wrong_kind(self, str(error)), Diagnosis("shape", str(error), look_at)
+                Verdict.VIOLATED, messages.wrong_kind(self, str(error)), Diagnosis("shape", str(error), look_at)
             )
         except TimeIsUp:
             if not self.candidate.budget.cut:  # it is the candidate's own
                 raise
-            return self._said(Verdict.INCONCLUSIVE, words.cut(self))
+            return self._said(Verdict.INCONCLUSIVE, messages.cut(self))
 
     def _decided(self) -> CandidateCheck:
         if not self._telling:
-            return self._said(Verdict.INCONCLUSIVE, words.too_ill_conditioned(self))
+            return self._said(Verdict.INCONCLUSIVE, messages.too_ill_conditioned(self))
         asked = self._converged() if self.candidate.required else self._screened(self._asked(NOTHING))
         if self.candidate.knobs and self.convergence is None and not asked.right:
             asked = self._converged(asked)
@@ -78,9 +78,9 @@ class Examination:
         if found is not None and asked.right and found.verdict in LEAVES:
             asked = self._asked(found.tried[-1], everywhere=False)  # right with few steps, and wrong with more
         if found is not None and found.verdict in SHRINKS and not (asked.single and found.verdict != SHRINKS[0]):
-            return self._concluded(Verdict.INCONCLUSIVE, words.not_accurate(asked, found), asked)
+            return self._concluded(Verdict.INCONCLUSIVE, messages.not_accurate(asked, found), asked)
         if asked.right:
-            return self._concluded(Verdict.HOLDS, words.right(asked), asked)
+            return self._concluded(Verdict.HOLDS, messages.right(asked), asked)
         return self._wrong(asked)
 
     @property
@@ -226,7 +226,7 @@ class Examination:
         if probe.random and probe.diagnosis is not None:  # a hypothesis that fits one draw need not fit the next
             return probe.diagnosis
         if asked.screened:  # it was right at all the points that were chosen first
-            return words.rarely(asked, (fitted.what,) if sharp else ())
+            return messages.rarely(asked, (fitted.what,) if sharp else ())
         return fitted if sharp or probe.diagnosis is None else probe.diagnosis
 
     def _not_finite(self) -> Diagnosis:
@@ -254,7 +254,7 @@ class Examination:
         return CandidateCheck(
             label=self.subject.label,
             verdict=verdict,
-            message=message or words.wrong(asked, diagnosis, slope),
+            message=message or messages.wrong(asked, diagnosis, slope),
             measured=float(asked.errors[k]),
             bound=float(asked.floor[k]),
             evidence="certified",
