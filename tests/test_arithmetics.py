@@ -17,6 +17,9 @@ from helpers import THOROUGH
 
 from bilevel_sym.arithmetic import balls, intervals, multiprecision
 from bilevel_sym.arithmetic.intervals import Pair
+from bilevel_sym.graph.operations import FUNCTIONS
+from bilevel_sym.graph.operations import OPERATIONS as RECORDS
+from bilevel_sym.graph.operations.record import Monotone
 from bilevel_sym.typing import Floats
 
 DIGITS = 60
@@ -24,7 +27,7 @@ BALL_BITS = 128
 LARGEST = float(np.finfo(np.float64).max)
 
 # name -> number of arguments, and the integer parameters to try
-ARITY = {"mul": 2, "min": 2, "max": 2, "select": 3, "pi": 0}
+ARITY = {name: record.arity for name, record in RECORDS.items()}
 PARAMETERS: dict[str, list[tuple[int, ...]]] = {
     "ipow": [(k,) for k in (2, 3, 4, 5, 8, 101, 1000, 10**17 + 1, -1, -2, -3, -4, -5, -64)],
     "rpow": [
@@ -33,7 +36,7 @@ PARAMETERS: dict[str, list[tuple[int, ...]]] = {
     ],
 }
 CASES = [(name, parameter) for name in intervals.OPERATIONS for parameter in PARAMETERS.get(name, [()])]
-POSITIVE = {"log", "rpow"}
+POSITIVE = {name for name, record in RECORDS.items() if record.domain == 0}
 
 # fmt: off
 CORNERS = np.array([
@@ -84,7 +87,7 @@ def intervals_at(rng: np.random.Generator, middle: Floats) -> Pair:
 
 
 def arguments_for(name: str, rng: np.random.Generator, count: int) -> list[Pair]:
-    pairs = [intervals_at(rng, centres(rng, count)) for _ in range(ARITY.get(name, 1))]
+    pairs = [intervals_at(rng, centres(rng, count)) for _ in range(ARITY[name])]
     if name in POSITIVE:  # three in four inside the domain, the others anywhere
         inside = rng.integers(0, 4, count) > 0
         (lo, hi), size = pairs[0], np.abs(pairs[0][0])
@@ -192,8 +195,7 @@ def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Floats]
     sizes = np.concatenate([10.0 ** rng.uniform(-322, 308, count), 1 + rng.uniform(-1e-8, 1e-8, count)])
     fading = np.concatenate([growth, rng.uniform(-745, -708, count)])
     return {
-        **dict.fromkeys(("sin", "cos", "tan"), angles),
-        **dict.fromkeys(("tanh", "sinh", "cosh", "atan"), growth),
+        **{name: angles if record.is_periodic else growth for name, record in FUNCTIONS.items()},
         "exp": fading,
         "log": sizes,
         "rpow": sizes,
@@ -202,8 +204,7 @@ def library_arguments(rng: np.random.Generator, count: int) -> dict[str, Floats]
 
 
 LIBRARY: dict[str, tuple[Callable[[Floats], Floats], Callable[[Any], Any]]] = {
-    name: (getattr(np, {"atan": "arctan"}.get(name, name)), balls.OPERATIONS[name])
-    for name in ("sin", "cos", "tan", "exp", "log", "tanh", "sinh", "cosh", "atan")
+    name: (record.rule("numpy"), balls.OPERATIONS[name]) for name, record in FUNCTIONS.items() if not record.composed
 } | {
     "log1p": (np.log1p, lambda x: x.log1p()),
     "rpow": (lambda x: np.asarray(np.power(x, 0.875)), lambda x: balls.OPERATIONS["rpow"](x, 7, 8)),
@@ -245,14 +246,14 @@ def in_domain(sign: int) -> Iterator[tuple[str, tuple[int, ...], list[float]]]:
         steep = bool(parameter) and abs(parameter[0]) >= 1000 and len(parameter) == 1
         if name not in ("pi", "select") and not steep and not (name in POSITIVE and sign < 0):
             for point in PLAIN:
-                yield name, parameter, [sign * point, *([0.7] * (ARITY.get(name, 1) - 1))]
+                yield name, parameter, [sign * point, *([0.7] * (ARITY[name] - 1))]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_points_give_intervals_of_a_few_ulp(sign: int) -> None:
     correctly_rounded = {("mul", ()), ("ipow", (2,)), ("ipow", (-1,)), ("rpow", (1, 2))}
     limits = {"rpow": 30, **dict.fromkeys(("abs", "sign", "min", "max", "lt", "le"), 0)}
-    limits |= dict.fromkeys(("softplus", "sigmoid", "bell"), 52)
+    limits |= {name: 52 for name, record in FUNCTIONS.items() if record.composed}
     for name, parameter, point in in_domain(sign):
         lo, hi = intervals.OPERATIONS[name](*((np.array(p), np.array(p)) for p in point), *parameter)
         limit = 5 if (name, parameter) in correctly_rounded else limits.get(name, 22)
@@ -301,7 +302,7 @@ def test_far_away_nothing_overflows(name: str, z: float) -> None:
 
 
 WIDE = [(-20.0, 20.0), (-5.0, 1.0), (0.0, 3.0), (-1e4, 1e4), (2.0, 2.5), (-1e-3, 1e-3), (-3.0, -1.0), (1e4, 2e4)]
-MONOTONE = ["exp", "tanh", "sinh", "atan", "softplus", "sigmoid"]
+MONOTONE = [name for name, r in FUNCTIONS.items() if isinstance(r.shape, Monotone) and not r.is_partial]
 
 
 @pytest.mark.parametrize(("lo", "hi"), WIDE)
@@ -327,7 +328,7 @@ def test_wide_arguments_give_the_range_and_little_more(lo: float, hi: float) -> 
             ball = balls.OPERATIONS[name](argument.nonnegative_part() if lo == 0 else argument, *parameter)
             width = last.upper() - first.lower()
             assert ball.rad() * 2 <= width * 1.001 + abs(last) * 1e-4, (name, ball)
-            assert ball >= 0 or name in ("tanh", "sinh", "atan") or parameter == (3,), (name, ball)
+            assert ball >= 0 or RECORDS[name].parity == "odd" or parameter == (3,), (name, ball)
         low, high = intervals.OPERATIONS[name]((np.array(lo), np.array(hi)), *parameter)
         assert float(low) == pytest.approx(min(float(first), LARGEST), rel=1e-13, abs=1e-300)
         assert float(high) == pytest.approx(float(last), rel=1e-13, abs=1e-300)
@@ -430,8 +431,8 @@ def test_products_that_underflow_keep_their_sign() -> None:
 @pytest.mark.parametrize(("name", "parameter"), [case for case in CASES if case[0] != "pi"])
 @pytest.mark.parametrize("end", [0, 1])
 def test_nan_goes_to_both_ends(name: str, parameter: tuple[int, ...], end: int) -> None:
-    for bad in range(ARITY.get(name, 1)):
-        pairs = [(np.full((2, 2), 1.0), np.full((2, 2), 2.0)) for _ in range(ARITY.get(name, 1))]
+    for bad in range(ARITY[name]):
+        pairs = [(np.full((2, 2), 1.0), np.full((2, 2), 2.0)) for _ in range(ARITY[name])]
         pairs[bad][end][0, 1] = np.nan
         if name == "select" and bad == 2:  # the branch that is not taken
             pairs[0] = np.zeros((2, 2)), np.zeros((2, 2))
@@ -499,8 +500,8 @@ def test_balls_outside_the_domain_claim_nothing(name: str, arguments: tuple[Any,
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 @pytest.mark.parametrize("ball", [arb("nan"), arb("inf"), arb("-inf"), arb(0, float("inf"))])
 def test_balls_without_bounds_never_raise(name: str, parameter: tuple[int, ...], ball: Any) -> None:
-    for place in range(ARITY.get(name, 1)):
-        arguments = [arb(1)] * ARITY.get(name, 1)
+    for place in range(ARITY[name]):
+        arguments = [arb(1)] * ARITY[name]
         arguments[place] = ball
         result = balls.OPERATIONS[name](*arguments, *parameter)
         unused = name == "select" and place == 2
@@ -536,7 +537,7 @@ def test_precision_comes_back() -> None:
     ],
 )
 def test_multiprecision_outside_the_domain_is_nan(name: str, arguments: tuple[Any, ...]) -> None:
-    count = ARITY.get(name, 1)
+    count = ARITY[name]
     value = multiprecision.OPERATIONS[name](*map(mpmath.mpf, arguments[:count]), *arguments[count:])
     assert isinstance(value, mpmath.mpf)
     assert mpmath.isnan(value)

@@ -22,6 +22,7 @@ from numba.core import config
 
 from bilevel_sym.arithmetic.compiled import cache
 from bilevel_sym.arithmetic.compiled.cache import folder_of, is_private
+from bilevel_sym.graph.operations import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = """
@@ -211,3 +212,12 @@ def test_a_cache_that_was_filled_by_root_serves_others(place: Path, monkeypatch:
     for locator in locators:
         monkeypatch.setattr(locator, "from_function", classmethod(lambda cls, *words: None))
     assert is_read(place)
+
+
+def test_code_for_other_operations_is_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The codes of operations follow from the records: with other records all is compiled again."""
+    assert not is_read(place)
+    assert is_read(place)
+    fewer = {name: record for name, record in OPERATIONS.items() if name != "erf"}
+    monkeypatch.setattr(cache, "OPERATIONS", fewer)
+    assert not is_read(place)

@@ -384,19 +384,19 @@ def test_arrays_that_this_run_cannot_have_are_refused(tmp_path: Path, change: st
     assert saved is not None
     arrays = saved.arrays
     if change == "missing":
-        del arrays["team.x"]
+        del arrays["ensemble.x"]
     elif change == "shape":
-        arrays["team.x"] = np.zeros((3, 2))
+        arrays["ensemble.x"] = np.zeros((3, 2))
     elif change == "type":
-        arrays["team.running"] = np.ones(2, dtype=np.int64)
+        arrays["ensemble.running"] = np.ones(2, dtype=np.int64)
     elif change == "nobody":
-        arrays["team.running"][:] = False
+        arrays["ensemble.running"][:] = False
     elif change == "status":
-        arrays["ledger.status"][:] = 77
+        arrays["recorder.status"][:] = 77
     elif change == "stream":
         arrays["streams.states"][0] += np.uint64(2)
     else:
-        arrays["ledger.steps"][:] = 2**40
+        arrays["recorder.steps"][:] = 2**40
     write_checkpoint(path, saved)
     with pytest.raises(CheckpointFailure, match="does not hold what this run remembers"):
         solved(BASE, path)
@@ -457,9 +457,9 @@ class _HeavyRun(EstimatedRun):
         super().__init__(Exact(), problem, kernels)
         self.eta, self.velocity = eta, dict[int, Any]()
 
-    def move(self, team: Any, estimate: Any) -> Move:
-        x = team.x.copy()
-        for lane, member in enumerate(team.members.tolist()):
+    def move(self, ensemble: Any, estimate: Any) -> Move:
+        x = ensemble.x.copy()
+        for lane, member in enumerate(ensemble.active.tolist()):
             self.velocity[member] = 0.5 * self.velocity.get(member, 0.0) - self.eta * estimate.grad[:, lane]
             x[:, lane] += self.velocity[member]
         return Move.to(x)

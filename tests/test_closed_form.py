@@ -247,6 +247,7 @@ CLOSED = [
     (sp.exp(y) - x * y, sp.log(x), None),
     (sp.exp(3 * y + a) / 3 - x * y, sp.log(x) / 3 - a / 3, None),
     (y * sp.log(y) - y - x * y, sp.exp(x), None),
+    (y * sp.asinh(y) - sp.sqrt(1 + y**2) - x * y, sp.sinh(x), None),
     (sp.cosh(y) - x * y, sp.asinh(x), None),
     (softplus(y) - x * y, sp.log(x / (1 - x)), None),
     (y * sp.log(y) + (1 - y) * sp.log(1 - y) - x * y, sp.exp(x) / (sp.exp(x) + 1), None),

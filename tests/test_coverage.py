@@ -13,7 +13,6 @@ import pytest
 from bilevel_sym import paper, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.theories.huang_saddle.paper import STATEMENTS, Statement
-from verify import runner
 from verify.erratum import Erratum
 from verify.papers.huang_saddle.coverage import (
     ROWS,
@@ -30,6 +29,7 @@ from verify.papers.huang_saddle.coverage import (
 from verify.papers.huang_saddle.coverage.account import FURTHER
 from verify.papers.huang_saddle.coverage.judgement import REFERENCES
 from verify.registry import claim
+from verify.theory import theory_of
 from verify.verdict import Verdict
 from verify.verdict import judged as judged_result
 
@@ -201,7 +201,7 @@ def test_a_claim_that_is_violated_on_a_problem_breaks_its_row(monkeypatch: pytes
     false = claim("eq:bilevel-grad")(
         lambda study: judged_result("eq:bilevel-grad", 2.0, 1.0, evidence="proved", message="")
     )
-    monkeypatch.setattr(runner, "registered", lambda: (false,))
+    monkeypatch.setitem(vars(theory_of()), "claims", (false,))
     planted = replace(known, claims={"eq:bilevel-grad": false})
     problems = [zoo.get(name).problem for name in ("scalar", "saddle")]
     (item,) = judge([ROWS[4]], problems=problems, known=planted)

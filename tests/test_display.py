@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, Derivation, MinimaxProblem, derive, derive_generic, zoo
 from bilevel_sym.errors import InvalidProblem, TooLarge
+from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.symbolic.display import text_lines
 
 SCALAR = BilevelProblem("x1*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
@@ -195,7 +196,9 @@ def test_hostile_or_clashing_names_never_reach_the_source(names: tuple[str, str]
 
 
 def test_every_function_of_the_grammar_has_numbers() -> None:
-    f = "exp(x) + log(2+x) + sqrt(2+x) + sin(x) + cos(x) + tan(x) + tanh(x) + sinh(x) + cosh(x) + atan(x) + abs(x) + min(x, 1/3) + max(x, y) + softplus(x) + sigmoid(x) + Piecewise((x**2, x < 1/4), (pi*x, True)) + E + 0.1"
+    arguments = {0: "", 1: "2 + x", 2: "x, y/3"}
+    functions = " + ".join(f"{name}({arguments[record.arity]})" for name, record in IN_TEXT.items())
+    f = f"{functions} + sqrt(2 + x) + Piecewise((x**2, x < 1/4), (pi*x, True)) + E + 0.1"
     problem = BilevelProblem(f, "y**2/2 - x*y", "x", "y")
     exact = float(problem.derivation.phi.subs({problem.x[0]: sp.Rational(1, 2)}).evalf(20))
     module = exec_source(problem.derivation.source("numpy"))

@@ -198,7 +198,10 @@ def test_the_algorithm_has_the_same_bits_alone_and_in_an_ensemble(ran: Any, back
 
 @pytest.mark.parametrize(
     "change",
-    [("team.streams[member]", "team.streams[0]"), ("enumerate(team.members)", "enumerate(range(team.size))")],
+    [
+        ("ensemble.streams[member]", "ensemble.streams[0]"),
+        ("enumerate(ensemble.active)", "enumerate(range(ensemble.size))"),
+    ],
     ids=["one stream for all", "memory by lane"],
 )
 def test_an_algorithm_that_breaks_the_rules_is_found(tmp_path: Path, change: tuple[str, str]) -> None:

@@ -24,6 +24,7 @@ from bilevel_sym.arithmetic import balls, intervals
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.scalars import BALLS, ScalarProgram
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.graph.operations import OPERATIONS as RECORDS
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 from verify.enclosures.affine import AffineProgram
@@ -59,10 +60,10 @@ PARAMETERS: dict[str, list[tuple[int, ...]]] = {
 }
 UNARY = [
     (name, parameter)
-    for name in ("ipow", "rpow", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "abs", "softplus",
-                 "sigmoid", "bell", "sign", "lt", "le")
+    for name, record in RECORDS.items()
+    if record.arity == 1
     for parameter in PARAMETERS.get(name, [()])
-]  # fmt: skip
+]
 
 
 def hard_intervals(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
@@ -97,7 +98,7 @@ def exact_ball(name: str, parameter: tuple[int, ...], value: float) -> Any:
     point = arb(value)
     if name in ("lt", "le", "sign"):
         return arb({"lt": value < 0, "le": value <= 0, "sign": math.copysign(1, value) if value else 0}[name])
-    if name in ("exp", "sinh", "cosh", "softplus", "bell", "sigmoid") and abs(value) > 1e15:
+    if (name == "bell" or RECORDS[name].largest < 1e3) and abs(value) > 1e15:
         return None  # beyond all floats, or at a limit: not worth Arb's exact exponents
     return balls.OPERATIONS[name](point, *parameter)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from flint import fmpq
 
 from bilevel_sym.arithmetic.scalars import BALLS, constant_values
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.program import Program, Row, Step
 from bilevel_sym.typing import Floats, Indices
 
@@ -26,10 +27,10 @@ __all__ = [
     "ArrayProgram",
     "ArraySession",
     "Encode",
+    "batch_invariant_calls",
     "dense",
     "dense_or_sparse",
     "nearest",
-    "steady_calls",
     "whole_blocks",
 ]
 
@@ -171,15 +172,15 @@ def _calls(steps: Sequence[Step]) -> Call:
     return _with_products(steps, _library_product)
 
 
-def steady_calls(steps: Sequence[Step]) -> Call:
+def batch_invariant_calls(steps: Sequence[Step]) -> Call:
     """One NumPy call a step, every lane with the same bits wherever it stands; lanes come in whole blocks.
 
-    >>> work = np.ones((2, STEADY))
-    >>> steady_calls([Step("exp", 1, 1, (), ((0,),))])(work)
+    >>> work = np.ones((2, BLOCK_LANES))
+    >>> batch_invariant_calls([Step("exp", 1, 1, (), ((0,),))])(work)
     >>> len(set(work[1]))
     1
     """
-    return _with_products(steps, _steady_product)
+    return _with_products(steps, _batch_invariant_product)
 
 
 def _with_products(steps: Sequence[Step], product: Product) -> Call:
@@ -197,13 +198,12 @@ def _call(step: Step, product: Product) -> Call:
         return _linear(step.first, step.rows, product)
     to = slice(step.first, step.first + step.size)
     sources = [_index(source) for source in step.sources]
-    if step.op == "ipow":
-        return _whole_power(to, sources[0], step.parameter[0])
-    if step.op == "rpow":
-        return _root(to, sources[0], step.parameter)
-    if step.op in _UFUNCS:
-        return _ufunc(_UFUNCS[step.op], to, sources)
-    function = _FUNCTIONS[step.op]
+    record = OPERATIONS[step.op]
+    function = record.rule("numpy")
+    if step.parameter:
+        return _power(function, to, sources[0], step.parameter)
+    if record.is_ufunc:
+        return _ufunc(function, to, sources)
 
     def call(work: Floats) -> None:
         work[to] = function(*(work[source] for source in sources))
@@ -219,7 +219,14 @@ def _index(places: Sequence[int]) -> Index:
     return np.array(places, dtype=np.intp)
 
 
-def _ufunc(function: np.ufunc, to: slice, sources: Sequence[Index]) -> Call:
+def _power(function: Callable[..., Any], to: slice, source: Index, parameter: Sequence[int]) -> Call:
+    def call(work: Floats) -> None:
+        function(work[source], *parameter, out=work[to])
+
+    return call
+
+
+def _ufunc(function: Callable[..., Any], to: slice, sources: Sequence[Index]) -> Call:
     if len(sources) == 2:
         a, b = sources
 
@@ -233,48 +240,6 @@ def _ufunc(function: np.ufunc, to: slice, sources: Sequence[Index]) -> Call:
         function(work[source], out=work[to])
 
     return unary
-
-
-def _whole_power(to: slice, source: Index, exponent: int) -> Call:
-    """By squaring: NumPy's own power goes through logarithms."""
-
-    def call(work: Floats) -> None:
-        base, out = work[source], work[to]
-        _power_into(base, abs(exponent), out)
-        if exponent < 0:
-            np.reciprocal(out, out=out)
-
-    return call
-
-
-def _power_into(base: Floats, exponent: int, out: Floats) -> None:
-    if exponent == 1:
-        np.copyto(out, base)
-    elif exponent == 2:
-        np.multiply(base, base, out=out)
-    elif exponent % 2:
-        _power_into(base, exponent - 1, out)
-        np.multiply(out, base, out=out)
-    else:
-        _power_into(base, exponent // 2, out)
-        np.square(out, out=out)
-
-
-def _root(to: slice, source: Index, parameter: Sequence[int]) -> Call:
-    """a**(p/q): square roots and their powers without logarithms."""
-    p, q = parameter
-
-    def call(work: Floats) -> None:
-        out = work[to]
-        if q == 2:
-            np.sqrt(work[source], out=out)
-            _power_into(out.copy(), abs(p), out)
-            if p < 0:
-                np.reciprocal(out, out=out)
-        else:
-            np.power(work[source], p / q, out=out)
-
-    return call
 
 
 # ---- linear combinations -------------------------------------------------------------------------------
@@ -356,7 +321,7 @@ def _library_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
     return lambda columns, out: np.dot(matrix, columns, out=out)
 
 
-def _steady_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
+def _batch_invariant_product(matrix: Floats) -> Callable[[Floats, Floats], object]:
     """Block by block; term by term if this machine's library should treat the lanes of a block differently."""
 
     def by_blocks(columns: Floats, out: Floats) -> None:
@@ -391,44 +356,3 @@ def _terms(rows: Sequence[Row]) -> list[tuple[int, Indices, Floats]]:
         source = np.array([place for place, _ in having], dtype=np.intp)
         found.append((len(having), source, np.array([[nearest(c)] for _, c in having])))
     return found
-
-
-# ---- functions that NumPy does not have ------------------------------------------------------------------
-
-
-def _softplus(z: Floats) -> Floats:
-    return np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))
-
-
-def _sigmoid(z: Floats) -> Floats:
-    small = np.exp(-np.abs(z))
-    return np.where(z >= 0, 1.0, small) / (1.0 + small)
-
-
-def _bell(z: Floats) -> Floats:
-    small = np.exp(-np.abs(z))
-    return small / np.square(1.0 + small)
-
-
-def _select(c: Floats, a: Floats, b: Floats) -> Floats:
-    return np.where(np.isnan(c), np.nan, np.where(c != 0, a, b))
-
-
-_UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
-    {
-        "mul": np.multiply, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
-        "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan, "abs": np.abs, "sign": np.sign, "min": np.minimum,
-        "max": np.maximum,
-    }
-)  # fmt: skip
-
-_FUNCTIONS: Mapping[str, Callable[..., Floats]] = MappingProxyType(
-    {
-        "softplus": _softplus,
-        "sigmoid": _sigmoid,
-        "bell": _bell,
-        "lt": lambda a: np.where(np.isnan(a), np.nan, a < 0),
-        "le": lambda a: np.where(np.isnan(a), np.nan, a <= 0),
-        "select": _select,
-    }
-)

@@ -7,8 +7,9 @@ do is a theorem: they come from balls of 80 bits, narrower than an ulp, rounded 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,32 +17,15 @@ from flint import arb
 
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.tabled import cosine, exponential, sine
+from bilevel_sym.graph.operations import FUNCTIONS
+from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["ARB", "NUMPY", "Library"]
+__all__ = ["ARB", "NUMPY", "Function", "Library", "library"]
 
-Function = Callable[[Any], Any]
+Function = Callable[..., Any]
+Library = Mapping[str, Function]
+"""What the intervals take from a library, by name; ``power`` has a real exponent."""
 BITS = 80
-
-
-@dataclass(frozen=True)
-class Library:
-    """What the intervals take from a library; ``power`` has a real exponent.
-
-    >>> float(ARB.sin(np.array([1.0]))[0]) == math.sin(1.0)
-    True
-    """
-
-    exp: Function
-    log: Function
-    log1p: Function
-    sin: Function
-    cos: Function
-    tan: Function
-    tanh: Function
-    sinh: Function
-    cosh: Function
-    arctan: Function
-    power: Callable[[Any, float], Any]
 
 
 def _each(function: Function, special: Callable[[float], float]) -> Function:
@@ -88,20 +72,35 @@ def _power(array: Any, exponent: float) -> Any:
     return _each(lambda x: x ** arb(exponent) if x > 0 else arb("nan"), special)(array)
 
 
-NUMPY = Library(
-    np.exp, np.log, np.log1p, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan, np.power
-)  # fmt: skip
+def _proved(record: Operation) -> Function:
+    function = _each(
+        _bounded(record.rule("ball"), BEYOND) if record.largest < BEYOND else record.rule("ball"),
+        _by(record.rule("numpy")),
+    )
+    return TABLED[record.name](function) if record.name in TABLED else function
 
-ARB = Library(
-    exp=exponential(_each(_bounded(lambda x: x.exp(), 800.0), _by(np.exp))),
-    log=_each(lambda x: x.log() if x > 0 else arb("nan"), _by(np.log)),
-    log1p=_each(lambda x: x.log1p() if x > -1 else arb("nan"), _by(np.log1p)),
-    sin=sine(_each(lambda x: x.sin(), _by(np.sin))),
-    cos=cosine(_each(lambda x: x.cos(), _by(np.cos))),
-    tan=_each(lambda x: x.tan(), _by(np.tan)),
-    tanh=_each(lambda x: x.tanh(), _by(np.tanh)),
-    sinh=_each(_bounded(lambda x: x.sinh(), 800.0), _by(np.sinh)),
-    cosh=_each(_bounded(lambda x: x.cosh(), 800.0), _by(np.cosh)),
-    arctan=_each(lambda x: x.atan(), _by(np.arctan)),
-    power=_power,
+
+def library(functions: Mapping[str, Function]) -> Library:
+    """A library with its composed functions, from the others.
+
+    >>> sorted(set(library({"exp": np.exp, "log1p": np.log1p})) - {"exp", "log1p"})
+    ['bell', 'sigmoid', 'softplus']
+    """
+    own = SimpleNamespace(**functions)
+    composed = {r.name: partial(r.rule("numpy"), library=own) for r in FUNCTIONS.values() if r.composed}
+    return MappingProxyType({**functions, **composed})
+
+
+BEYOND = 800.0  # of an exponent: float64 has left its range, or underflowed, long before
+TABLED = MappingProxyType({"exp": exponential, "sin": sine, "cos": cosine})
+_SIMPLE = [r for r in FUNCTIONS.values() if not r.composed]
+
+NUMPY = library({**{r.name: r.rule("numpy") for r in _SIMPLE}, "log1p": np.log1p, "power": np.power})
+
+ARB = library(
+    {
+        **{r.name: _proved(r) for r in _SIMPLE},
+        "log1p": _each(lambda x: x.log1p() if x > -1 else arb("nan"), _by(np.log1p)),
+        "power": _power,
+    }
 )

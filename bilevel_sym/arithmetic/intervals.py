@@ -24,7 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.arithmetic.elementary import ARB, NUMPY, Library
+from bilevel_sym.arithmetic.elementary import ARB, NUMPY, Function, Library
+from bilevel_sym.graph import operations as records
+from bilevel_sym.graph.operations import FUNCTIONS
+from bilevel_sym.graph.operations.record import Branches, Even, Monotone, Operation, Wave
 from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Pair",
     "enclose",
     "linear",
+    "over_boxes",
     "scattered",
 ]
 
@@ -271,8 +275,8 @@ def _power_ends(x: Pair, p: int, q: int, library: Library) -> Pair:
         lo, hi = (end * end * end if p == 3 else np.square(end * end) for end in x)
     else:  # the exponent itself lies between two floats
         below, above = enclose(p, q)
-        lo = np.minimum(library.power(x[0], below), library.power(x[0], above))
-        hi = np.maximum(library.power(x[1], below), library.power(x[1], above))
+        lo = np.minimum(library["power"](x[0], below), library["power"](x[0], above))
+        hi = np.maximum(library["power"](x[1], below), library["power"](x[1], above))
     return np.maximum(_down(lo), 0.0), _up(hi)
 
 
@@ -308,25 +312,20 @@ def _rpow(library: Library, x: Pair, p: int, q: int) -> Pair:
     return _replaced(x[1] <= 0, np.nan, np.nan, _inverse(_power_ends(clipped, -p, q, library)))
 
 
-def _increasing(
-    function: Callable[[Any], Any], least: float, most: float, padding: tuple[float, float] = _LIBRARY
-) -> Callable[[Pair], Pair]:
-    """A function that grows from ``least`` to ``most``."""
-
-    def apply(x: Pair) -> Pair:
-        return np.maximum(_down(function(x[0]), padding), least), np.minimum(_up(function(x[1]), padding), most)
-
-    return apply
-
-
-def _log(library: Library, x: Pair) -> Pair:
-    lo, hi = library.log(np.maximum(x[0], 0.0)), library.log(np.maximum(x[1], 0.0))
-    return _replaced(x[1] <= 0, np.nan, np.nan, (_down(lo), _up(hi)))
+def _increasing(function: Function, shape: Monotone, domain: float, padding: tuple[float, float], x: Pair) -> Pair:
+    """A function that grows; nan where all of the argument is below the domain."""
+    if domain == -math.inf:
+        return np.maximum(_down(function(x[0]), padding), shape.least), np.minimum(
+            _up(function(x[1]), padding), shape.most
+        )
+    lo, hi = (function(np.maximum(end, domain)) for end in x)
+    return _replaced(x[1] <= domain, np.nan, np.nan, (_down(lo, padding), _up(hi, padding)))
 
 
-def _cosh(library: Library, x: Pair) -> Pair:
-    lo, hi = _magnitudes(x)
-    return np.maximum(_down(library.cosh(lo)), 1.0), _up(library.cosh(hi))
+def _even(function: Function, shape: Even, padding: tuple[float, float], x: Pair) -> Pair:
+    near, far = (function(end) for end in _magnitudes(x))
+    low, high = (near, far) if shape.rising else (far, near)
+    return np.maximum(_down(low, padding), shape.least), np.minimum(_up(high, padding), shape.most)
 
 
 def _turns(x: Pair, shift: float) -> Pair:
@@ -339,44 +338,20 @@ def _far(x: Pair) -> Mask:
     return np.asarray((x[0] < -_PERIODIC) | (x[1] > _PERIODIC))
 
 
-def _wave(function: Callable[[Any], Any], shift: float) -> Callable[[Pair], Pair]:
-    """A cosine with its crests at pi (shift + even) and its troughs at pi (shift + odd)."""
-
-    def apply(x: Pair) -> Pair:
-        first, last = _turns(x, shift)
-        crest = (2 * np.floor(last / 2) >= first) | _far(x)
-        trough = (2 * np.floor((last - 1) / 2) + 1 >= first) | _far(x)
-        ends = function(x[0]), function(x[1])
-        lo = np.maximum(_down(np.minimum(*ends)), -1.0)
-        hi = np.minimum(_up(np.maximum(*ends)), 1.0)
-        return np.where(trough, -1.0, lo), np.where(crest, 1.0, hi)
-
-    return apply
+def _wave(function: Function, shift: float, x: Pair) -> Pair:
+    first, last = _turns(x, shift)
+    crest = (2 * np.floor(last / 2) >= first) | _far(x)
+    trough = (2 * np.floor((last - 1) / 2) + 1 >= first) | _far(x)
+    ends = function(x[0]), function(x[1])
+    lo = np.maximum(_down(np.minimum(*ends)), -1.0)
+    hi = np.minimum(_up(np.maximum(*ends)), 1.0)
+    return np.where(trough, -1.0, lo), np.where(crest, 1.0, hi)
 
 
-def _tan(library: Library, x: Pair) -> Pair:
-    first, last = _turns(x, 0.5)
+def _between_poles(function: Function, shift: float, x: Pair) -> Pair:
+    first, last = _turns(x, shift)
     pole = (np.floor(last) >= first) | _far(x)
-    return _replaced(pole, -np.inf, np.inf, (_down(library.tan(x[0])), _up(library.tan(x[1]))))
-
-
-def _softplus(library: Library, z: Floats) -> Floats:
-    return np.asarray(np.maximum(z, 0.0) + library.log1p(library.exp(-np.abs(z))))
-
-
-def _sigmoid(library: Library, z: Floats) -> Floats:
-    e = library.exp(-np.abs(z))
-    return np.asarray(np.where(z < 0, e, 1.0) / (1 + e))
-
-
-def _bell_at(library: Library, z: Floats) -> Floats:
-    e = library.exp(-np.abs(z))
-    return np.asarray(e / ((1 + e) * (1 + e)))
-
-
-def _bell(library: Library, x: Pair) -> Pair:
-    near, far = (_bell_at(library, end) for end in _magnitudes(x))
-    return np.maximum(_down(far, _COMPOSED), 0.0), np.minimum(_up(near, _COMPOSED), 0.25)
+    return _replaced(pole, -np.inf, np.inf, (_down(function(x[0])), _up(function(x[1]))))
 
 
 def _sign(x: Pair) -> Pair:
@@ -411,35 +386,42 @@ def _checked(function: Callable[..., Pair]) -> Callable[..., Pair]:
     return apply
 
 
-_RIGHT_ANGLE = math.nextafter(math.pi / 2, 2)
+def over_boxes(record: Operation, library: Library) -> Callable[..., Pair]:
+    """The range of a function over intervals, from its values and from how it runs.
+
+    >>> from bilevel_sym.graph.operations import OPERATIONS as RECORDS
+    >>> [end.item() for end in over_boxes(RECORDS["cos"], NUMPY)((np.array(-4.0), np.array(4.0)))]
+    [-1.0, 1.0]
+    """
+    shape, function = record.shape, library[record.name]
+    padding = _COMPOSED if record.composed else _LIBRARY
+    match shape:
+        case Monotone():
+            return _checked(partial(_increasing, function, shape, record.domain, padding))
+        case Even():
+            return _checked(partial(_even, function, shape, padding))
+        case Wave():
+            return _checked(partial(_wave, function, shape.shift))
+        case Branches():
+            return _checked(partial(_between_poles, function, shape.shift))
+    raise TypeError(f"{record.name} is no function")
 
 
 def _operations(library: Library) -> Mapping[str, Callable[..., Pair]]:
-    checked: dict[str, Callable[..., Pair]] = {
+    own: dict[str, Callable[..., Pair]] = {
         "mul": _mul,
         "ipow": partial(_ipow, library),
         "rpow": partial(_rpow, library),
-        "exp": _increasing(library.exp, 0.0, np.inf),
-        "log": partial(_log, library),
-        "sin": _wave(library.sin, 0.5),
-        "cos": _wave(library.cos, 0.0),
-        "tan": partial(_tan, library),
-        "tanh": _increasing(library.tanh, -1.0, 1.0),
-        "sinh": _increasing(library.sinh, -np.inf, np.inf),
-        "cosh": partial(_cosh, library),
-        "atan": _increasing(library.arctan, -_RIGHT_ANGLE, _RIGHT_ANGLE),
         "abs": _magnitudes,
         "sign": _sign,
-        "softplus": _increasing(partial(_softplus, library), 0.0, np.inf, _COMPOSED),
-        "sigmoid": _increasing(partial(_sigmoid, library), 0.0, 1.0, _COMPOSED),
-        "bell": partial(_bell, library),
         "min": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
         "max": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),
         "lt": _negative,
         "le": _negative,
     }
     return MappingProxyType(
-        {name: _checked(function) for name, function in checked.items()}
+        {name: over_boxes(record, library) for name, record in FUNCTIONS.items()}
+        | {name: _checked(function) for name, function in own.items()}
         | {"select": _select, "pi": lambda: (np.array(math.pi), np.array(math.nextafter(math.pi, 4)))}
     )
 
@@ -458,8 +440,8 @@ def _has_sign(x: Pair) -> Mask:
     return np.asarray((x[0] > 0) | (x[1] < 0))
 
 
-def _is_positive(x: Pair) -> Mask:
-    return np.asarray(x[0] > 0)
+def _is_above(least: float, x: Pair) -> Mask:
+    return np.asarray(x[0] > least)
 
 
 def _is_decided(c: Pair) -> Mask:
@@ -467,14 +449,9 @@ def _is_decided(c: Pair) -> Mask:
 
 
 def _smooth(operations: Mapping[str, Callable[..., Pair]]) -> Mapping[str, Callable[..., Pair]]:
-    certain: dict[str, Callable[[Pair], Mask]] = {
-        "rpow": _is_positive,
-        "log": _is_positive,
-        "sign": _has_sign,
-        "lt": _has_sign,
-        "le": _has_sign,
-        "select": _is_decided,
-    }
+    switches = {"sign": _has_sign, "lt": _has_sign, "le": _has_sign, "select": _is_decided}
+    ends = {r.name: partial(_is_above, r.domain) for r in records.OPERATIONS.values() if r.domain > -math.inf}
+    certain: dict[str, Callable[[Pair], Mask]] = {**switches, **ends}
     return MappingProxyType({**operations, **{name: _where(certain[name], operations[name]) for name in certain}})
 
 

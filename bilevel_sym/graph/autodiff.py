@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from flint import fmpq
 
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, total
+from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = ["directional", "gradient", "hessian", "tangents"]
 
@@ -216,44 +217,4 @@ def _partials(graph: Graph, node: int) -> list[LinearForm]:
     first, itself = (LinearForm(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
     if op == "mul":
         return [LinearForm(fmpq(0), {args[1]: fmpq(1)}), first]
-    match op:
-        case "ipow":
-            (k,) = graph.parameter[node]
-            return [graph.power(first, k - 1).scaled(fmpq(k))]
-        case "rpow":
-            p, q = graph.parameter[node]
-            return [graph.power(first, p - q, q).scaled(fmpq(p, q))]
-        case "sign" | "lt" | "le":
-            return [ZERO_FORM]
-    return [_unary(graph, op, graph.form(args[0]) if op in ("tanh", "bell") else first, itself)]
-
-
-def _unary(graph: Graph, op: str, z: LinearForm, itself: LinearForm) -> LinearForm:
-    match op:
-        case "exp":
-            return itself
-        case "log":
-            return graph.power(z, -1)
-        case "sin":
-            return graph.apply("cos", z)
-        case "cos":
-            return -graph.apply("sin", z)
-        case "tan":
-            return ONE_FORM + graph.power(itself, 2)
-        case "tanh":  # 1 - tanh^2 cancels for large z; 4 bell(2 z) is the same without
-            return graph.apply("bell", z.scaled(fmpq(2))).scaled(fmpq(4))
-        case "sinh":
-            return graph.apply("cosh", z)
-        case "cosh":
-            return graph.apply("sinh", z)
-        case "atan":
-            return graph.power(ONE_FORM + graph.power(z, 2), -1)
-        case "abs":
-            return graph.apply("sign", z)
-        case "softplus":
-            return graph.apply("sigmoid", z)
-        case "sigmoid":
-            return graph.apply("bell", z)
-        case "bell":  # bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
-            return -graph.mul(itself, graph.apply("tanh", z.scaled(fmpq(1, 2))))
-    raise AssertionError(f"no derivative of {op}")
+    return [OPERATIONS[op].rule("derivative")(graph, first, *(graph.parameter[node] or (itself,)))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -14,17 +14,14 @@ from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.expressions import postorder
-from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
+from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = ["from_sympy", "no_value", "to_sympy", "written_sizes"]
 
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
-    {
-        sp.exp: "exp", sp.log: "log", sp.sin: "sin", sp.cos: "cos", sp.tan: "tan", sp.tanh: "tanh", sp.sinh: "sinh",
-        sp.cosh: "cosh", sp.atan: "atan", sp.Abs: "abs", sp.sign: "sign", softplus: "softplus", sigmoid: "sigmoid",
-    }
-)  # fmt: skip
+    {r.sympy: r.name for r in OPERATIONS.values() if r.arity == 1 and isinstance(r.sympy, type)}
+)
 
 
 def from_sympy(graph: Graph, expression: sp.Expr, variables: Mapping[sp.Symbol, LinearForm]) -> LinearForm:
@@ -172,9 +169,7 @@ def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbo
         base, coefficients = graph.linear[node]
         return _sum(base, zip(graph.args[node], coefficients, strict=True), done)
     args = [done[arg] for arg in graph.args[node]]
-    if op in ("ipow", "rpow"):
-        return args[0] ** sp.Rational(*parameter)
-    return _EXPRESSIONS[op](*args)
+    return OPERATIONS[op].sympy(*args, *parameter)
 
 
 def _sum(base: fmpq, terms: Iterable[tuple[int, fmpq]], done: Mapping[int, sp.Expr]) -> sp.Expr:
@@ -183,29 +178,3 @@ def _sum(base: fmpq, terms: Iterable[tuple[int, fmpq]], done: Mapping[int, sp.Ex
 
 def _rational(value: fmpq) -> sp.Rational:
     return sp.Rational(int(value.p), int(value.q))
-
-
-def _select(condition: sp.Expr, a: sp.Expr, b: sp.Expr) -> sp.Expr:
-    """Conditions are numbers in the graph; a comparison is built back where it is one."""
-    if isinstance(condition, sp.Piecewise) and condition.args[0].expr == 1 and condition.args[-1].expr == 0:
-        return sp.Piecewise((a, condition.args[0].cond), (b, True), evaluate=False)
-    return sp.Piecewise((a, condition > 0), (b, True), evaluate=False)
-
-
-def _indicator(condition: sp.Basic) -> sp.Expr:
-    return sp.Piecewise((sp.S.One, condition), (sp.S.Zero, True), evaluate=False)
-
-
-_EXPRESSIONS: Mapping[str, Callable[..., sp.Expr]] = MappingProxyType(
-    {
-        **{op: function for function, op in _UNARY.items()},
-        "mul": sp.Mul,
-        "min": sp.Min,
-        "max": sp.Max,
-        "bell": lambda z: sigmoid(z) * (1 - sigmoid(z)),
-        "lt": lambda a: _indicator(sp.StrictLessThan(a, 0, evaluate=False)),
-        "le": lambda a: _indicator(sp.LessThan(a, 0, evaluate=False)),
-        "select": _select,
-        "pi": lambda: sp.pi,
-    }
-)

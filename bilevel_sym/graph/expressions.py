@@ -16,7 +16,7 @@ from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.exact import rational
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import IN_TEXT
 
 __all__ = [
     "SUPPORTED_FUNCTIONS",
@@ -31,23 +31,7 @@ __all__ = [
 
 SWITCHES = (sp.Abs, sp.sign, sp.Min, sp.Max, sp.Piecewise)
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
-    {
-        sp.exp: "exp",
-        sp.log: "log",
-        sp.sin: "sin",
-        sp.cos: "cos",
-        sp.tan: "tan",
-        sp.tanh: "tanh",
-        sp.sinh: "sinh",
-        sp.cosh: "cosh",
-        sp.atan: "atan",
-        sp.Abs: "abs",
-        sp.Min: "min",
-        sp.Max: "max",
-        softplus: "softplus",
-        sigmoid: "sigmoid",
-        sp.Piecewise: "Piecewise",
-    }
+    {**{record.sympy: name for name, record in IN_TEXT.items()}, sp.Piecewise: "Piecewise"}
 )
 
 MAX_POWER = 10_000

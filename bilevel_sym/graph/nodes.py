@@ -7,24 +7,15 @@ that is not linear takes them as its argument. Equal parts are one node, however
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["ARITY", "ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "total"]
+__all__ = ["ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "total"]
 
-ZERO, ONE, HALF = fmpq(0), fmpq(1), fmpq(1, 2)
-
-# Every operation but "lin" and "var", with its number of arguments; what each means is said by the arithmetics.
-ARITY: Mapping[str, int] = MappingProxyType(
-    {
-        "mul": 2, "ipow": 1, "rpow": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "sinh": 1,
-        "cosh": 1, "atan": 1, "abs": 1, "sign": 1, "softplus": 1, "sigmoid": 1, "bell": 1, "min": 2, "max": 2,
-        "lt": 1, "le": 1, "select": 3, "pi": 0,
-    }
-)  # fmt: skip
+ZERO, ONE = fmpq(0), fmpq(1)
 
 Parameter = tuple[int, ...]  # the exponent of "ipow" (k,) and "rpow" (p, q); empty for the rest
 
@@ -124,6 +115,8 @@ class Graph:
     True
     """
 
+    one = ONE_FORM
+
     def __init__(self, variables: int) -> None:
         self.op: list[str] = ["var"] * variables
         self.args: list[tuple[int, ...]] = [()] * variables
@@ -215,10 +208,9 @@ class Graph:
                 return self.apply("softplus", z)
             case "log" if self.op[node := self.node_of(forms[0])] == "sigmoid":
                 return -self.apply("softplus", -self.form(self.args[node][0]))
-            case "abs" | "sign" | "lt" | "le" if forms[0].is_constant:
-                return _exact(op, forms[0].constant)
-        if op in _AT_ZERO and forms[0].is_constant and not forms[0].constant:
-            return _AT_ZERO[op]
+        folded = OPERATIONS[op].folded
+        if folded is not None and forms[0].is_constant and (value := folded(forms[0].constant)) is not None:
+            return LinearForm(value, {})
         return self._single(self._node(op, tuple(self.node_of(form) for form in forms)))
 
     def power(self, base: LinearForm, p: int, q: int = 1) -> LinearForm:
@@ -379,21 +371,6 @@ def _hashable(value: fmpq) -> object:
 
 def _vanishes(form: LinearForm) -> bool:
     return not form.terms and not form.constant
-
-
-_AT_ZERO: Mapping[str, LinearForm] = MappingProxyType(
-    {
-        **dict.fromkeys(("sin", "tan", "tanh", "sinh", "atan"), ZERO_FORM),
-        **dict.fromkeys(("exp", "cos", "cosh"), ONE_FORM),
-        "sigmoid": LinearForm(HALF, {}),
-    }
-)
-
-
-def _exact(op: str, value: fmpq) -> LinearForm:
-    sign = (value > 0) - (value < 0)
-    results = {"abs": value * sign, "sign": fmpq(sign), "lt": fmpq(int(sign < 0)), "le": fmpq(int(sign <= 0))}
-    return LinearForm(results[op], {})
 
 
 def _rational_power(value: fmpq, p: int) -> fmpq:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevel_sym.arithmetic.compiled.instructions import Encoded
 from bilevel_sym.graph.program import Program
-from bilevel_sym.implicit import lanes, one_point
+from bilevel_sym.implicit import lanes
 from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["Implicit"]
@@ -59,7 +59,7 @@ class Implicit:
         """All of it for one point (x, y), as a batch of one; None where g_yy is not positive definite."""
         d = self._d
         out = np.empty(1 + d + d * d)
-        expand: Any = one_point.expand
+        expand: Any = lanes.expand
         if not expand(*self._codes, self._template, self._table, d, self._n, self._zero, xy, out):
             return None
         return out[:1], out[1 : 1 + d].reshape(1, d), out[1 + d :].reshape(1, d, d)

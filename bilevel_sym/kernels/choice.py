@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.implicit.engine import Engine
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
@@ -24,8 +23,6 @@ __all__ = ["Backend", "choose_batch_invariant_engine", "choose_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
-# nanoseconds a value that the interpreter takes longer than NumPy, measured over 100 nodes and a full batch
-EXCESS: Mapping[str, float] = MappingProxyType({"tan": 9, "sinh": 10, "cosh": 5, "atan": 7, "log": 3, "rpow": 6})
 DERIVATIVES = 3  # how often such a node comes back in gradient and Hessian, roughly
 SAVED = 500.0  # nanoseconds a point that the interpreter saves at n = 1
 SAVED_BY_SOLVES = 5.0  # and for each entry of g_yy
@@ -55,7 +52,7 @@ def choose_batch_invariant_engine(engine: Engine, problem: BilevelProblem) -> En
     """The engine itself if a lane has the same bits in every batch, or else its batch-invariant counterpart.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
-    >>> choose_steady_engine(choose_engine(problem, "tape"), problem).batch-invariant
+    >>> choose_batch_invariant_engine(choose_engine(problem, "tape"), problem).batch_invariant
     True
     """
     if engine.batch_invariant:
@@ -93,5 +90,6 @@ def _can_compile(backend: Backend) -> bool:
 def _pays(model: Model) -> bool:
     """Whether the interpreter is expected to be the faster engine."""
     roots = {node for form in (model.f, model.g) for node in form.terms}
-    excess = sum(EXCESS.get(model.graph.op[node], 0.0) for node in model.graph.reachable(roots))
+    operations = (model.graph.op[node] for node in model.graph.reachable(roots))
+    excess = sum(OPERATIONS[op].excess for op in operations if op in OPERATIONS)
     return DERIVATIVES * excess <= SAVED + SAVED_BY_SOLVES * model.n**2

@@ -88,13 +88,12 @@ def cache_folder() -> Path | None:
 
 def _entrances() -> Iterator[tuple[Any, int]]:
     """What Python calls, and for how many kinds of tables it is compiled."""
-    from bilevel_sym.arithmetic.compiled import interpreter, single
-    from bilevel_sym.implicit import lanes, one_point
+    from bilevel_sym.arithmetic.compiled import interpreter
+    from bilevel_sym.implicit import lanes
     from bilevel_sym.solvers.compiled import trajectories
 
-    yield interpreter.run, 1
-    yield single.run, 1
-    yield one_point.expand, 1
+    yield interpreter.run, 2
+    yield lanes.expand, 1
     yield lanes.eliminate, 1
     yield lanes.assemble, 1
     yield trajectories.advance, 2

@@ -21,6 +21,7 @@ from bilevel_sym.errors import KernelError
 from bilevel_sym.graph.convert import no_value
 from bilevel_sym.graph.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import Expansion
 from bilevel_sym.symbolic.blocks import Blocks
@@ -235,6 +236,13 @@ def _numpy_sigmoid(z: Any) -> Any:
     return np.exp(-np.logaddexp(0.0, -z))
 
 
+# softplus and sigmoid by other formulas than the tape's: this engine is a second route, on purpose
 _NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"softplus": _numpy_softplus, "sigmoid": _numpy_sigmoid, "_smaller": np.minimum, "_larger": np.maximum}
+    {
+        **{name: record.rule("numpy") for name, record in IN_TEXT.items() if not record.is_ufunc},
+        "softplus": _numpy_softplus,
+        "sigmoid": _numpy_sigmoid,
+        "_smaller": np.minimum,
+        "_larger": np.maximum,
+    }
 )

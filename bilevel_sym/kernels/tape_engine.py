@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from bilevel_sym.arithmetic.arrays import ArrayProgram, ArraySession, Encode, steady_calls
+from bilevel_sym.arithmetic.arrays import ArrayProgram, ArraySession, Encode, batch_invariant_calls
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import Expansion, keep_memory
 from bilevel_sym.implicit.model import Model
@@ -40,7 +40,7 @@ class TapeEngine:
         ``batch-invariant``: a lane has the same bits alone and among others.
         """
         self._model, self.batch_invariant = model, batch_invariant
-        self._encode = encode or (steady_calls if batch_invariant else None)
+        self._encode = encode or (batch_invariant_calls if batch_invariant else None)
         # one program for each set of blocks that was ever asked for
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
         self._lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)

@@ -50,7 +50,7 @@ class Remembers(Protocol):
 
 @dataclass(frozen=True)
 class RunMemory:
-    """What an algorithm's run remembers beside the team, for so many trajectories.
+    """What an algorithm's run remembers beside the ensemble, for so many trajectories.
 
     A run says so itself, in ``memory(size)`` and ``recall(arrays)``: nobody else can know.
     """
@@ -152,7 +152,7 @@ class Keeper:
 
     def belongs(self, about: dict[str, Any], recorder: Recorder, steps: int) -> None:
         """Whose run it is; refuses a checkpoint of another one."""
-        self._about, self._ledger = about, recorder
+        self._about, self._recorder = about, recorder
         if self.saved is None:
             return
         there, k = self.saved.about, self.saved.k
@@ -169,7 +169,7 @@ class Keeper:
         if not self.active:
             return 0
         self._parts = {name: part for name, part in parts.items() if part is not None}
-        self._parts["recorder"] = self._ledger
+        self._parts["recorder"] = self._recorder
         if self.saved is None:
             return 0
         k, arrays = self.saved.k, self.saved.arrays
@@ -179,7 +179,7 @@ class Keeper:
                 raise ValueError
             for name, part in self._parts.items():
                 part.recall(_under(f"{name}.", arrays))
-            self._ledger.recall_past(k, _under(PAST, arrays))
+            self._recorder.recall_past(k, _under(PAST, arrays))
         except ValueError:
             raise CheckpointFailure(f"{self._name} does not hold what this run remembers") from None
         self._written, self.saved = k, None
@@ -212,7 +212,7 @@ class Keeper:
         return {f"{name}.{key}": a for name, part in self._parts.items() for key, a in part.memory().items()}
 
     def _past(self, k: int) -> Arrays:
-        return {f"{PAST}{key}": array for key, array in self._ledger.past(k).items()}
+        return {f"{PAST}{key}": array for key, array in self._recorder.past(k).items()}
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:

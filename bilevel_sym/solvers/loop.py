@@ -205,7 +205,7 @@ def _checked(move: object, ensemble: Ensemble) -> Move:
     what = f"x of shape {np.shape(move.x)}" if isinstance(move, Move) else f"a {type(move).__name__}"
     raise InvalidArgument(
         f"the algorithm's move returned {what}, but x of shape {ensemble.x.shape} in a Move is expected",
-        hint="return Move.to(x), where x is (d, lanes) as team.x is",
+        hint="return Move.to(x), where x is (d, lanes) as ensemble.x is",
     )
 
 
@@ -223,7 +223,7 @@ def _retire(ensemble: Ensemble, recorder: Recorder, leaving: Flags, codes: Any) 
 
 
 def _only(estimate: Estimate, staying: Flags, ensemble: Ensemble) -> Estimate:
-    """The estimate in the lanes of those who stay, laid out as the team now is."""
+    """The estimate in the lanes of those who stay, laid out as the ensemble now is."""
     if not ensemble.size:
         return estimate
     lanes = filled(np.flatnonzero(staying)[: ensemble.size])

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain, product
 from math import inf, prod
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import sympy as sp
 from sympy.printing.pycode import PythonCodePrinter
 
 from bilevel_sym.errors import InvalidProblem, TooLarge
 from bilevel_sym.graph.expressions import substitute, symbols_in, tree_size
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ __all__ = ["numpy_source"]
 
 _EMITTED = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
 _TAKEN = frozenset(
-    {*BLOCK_NAMES, *keyword.kwlist, *dir(builtins), "np", "f", "g", "x", "y", "v", "phi", "y_star",
+    {*BLOCK_NAMES, *keyword.kwlist, *dir(builtins), "np", "math", "f", "g", "x", "y", "v", "phi", "y_star",
      "grad_phi", "hess_phi", "solve_v", "closed_form"}
 )  # fmt: skip
 MAX_WRITTEN = 20_000  # symbols and operations: two hundred kilobytes of Python
@@ -54,7 +56,8 @@ def numpy_source(derivation: Derivation) -> str:
     functions.append(_lower_level(derivation, emit))
     title = derivation.name if derivation.name and derivation.name.isidentifier() else "a problem"
     head = f'"""y*(x), Phi(x) and its derivatives for {title}, at one point x; needs NumPy alone."""'
-    return "\n\n\n".join([f"{head}\n\nimport numpy as np", *functions, _UPPER_LEVEL]) + "\n"
+    more = "import math\n\n" if any("math." in function for function in functions) else ""
+    return "\n\n\n".join([f"{head}\n\n{more}import numpy as np", *functions, _UPPER_LEVEL]) + "\n"
 
 
 def _refuse_unknowns(derivation: Derivation) -> None:
@@ -183,29 +186,26 @@ def _middle(low: float, high: float) -> float:
     return low + 1.0 if high == inf else high - 1.0 if low == -inf else (low + high) / 2
 
 
+# what people write, and the inverse functions of closed forms
+_CALLS: Mapping[type[sp.Basic], str] = MappingProxyType(
+    {
+        **{record.sympy: record.source for record in OPERATIONS.values() if record.source},
+        sp.asin: "np.arcsin({})",
+        sp.acos: "np.arccos({})",
+        sp.acosh: "np.arccosh({})",
+        sp.atanh: "np.arctanh({})",
+    }
+)
+
+
 class _Printer(PythonCodePrinter):
     """Exact numbers as the nearest float, conditions as Python's own, functions from NumPy."""
 
-    _names: ClassVar = {
-        "exp": "np.exp", "log": "np.log", "sin": "np.sin", "cos": "np.cos", "tan": "np.tan", "sinh": "np.sinh",
-        "cosh": "np.cosh", "tanh": "np.tanh", "asin": "np.arcsin", "acos": "np.arccos", "atan": "np.arctan",
-        "asinh": "np.arcsinh", "acosh": "np.arccosh", "atanh": "np.arctanh", "sign": "np.sign",
-        "Abs": "abs", "Min": "min", "Max": "max",
-    }  # fmt: skip
-
-    def _call(self, expression: sp.Expr) -> str:
-        arguments = ", ".join(map(self._print, expression.args))
-        return f"{self._names[type(expression).__name__]}({arguments})"
-
-    _print_exp = _print_log = _print_sin = _print_cos = _print_tan = _print_sinh = _call
-    _print_cosh = _print_tanh = _print_atan = _print_asin = _print_acos = _print_asinh = _call
-    _print_acosh = _print_atanh = _print_sign = _print_Abs = _print_Min = _print_Max = _call
-
-    def _print_softplus(self, expression: sp.Expr) -> str:
-        return f"np.logaddexp(0, {self._print(expression.args[0])})"
-
-    def _print_sigmoid(self, expression: sp.Expr) -> str:
-        return f"np.exp(-np.logaddexp(0, {self._print(-expression.args[0])}))"
+    def _print(self, expr: sp.Basic, **options: object) -> str:
+        template = _CALLS.get(type(expr))
+        if template is None:
+            return str(super()._print(expr, **options))
+        return template.format(", ".join(map(self._print, expr.args)))
 
     def _print_Exp1(self, expression: sp.Expr) -> str:
         return "np.e"

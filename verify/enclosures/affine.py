@@ -19,6 +19,8 @@ from bilevel_sym.arithmetic.arrays import dense, nearest
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.graph.autodiff import directional
 from bilevel_sym.graph.nodes import ONE_FORM, Graph, Parameter
+from bilevel_sym.graph.operations import OPERATIONS
+from bilevel_sym.graph.operations.record import Switch
 from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import Matrices, neumann_bound
@@ -29,6 +31,8 @@ _ROUNDING = 4e-15  # a few dozen roundings, relative to the sizes that take part
 _TINY = 1e-300
 SPARSE = 8  # a matrix with fewer entries than one in so many is not multiplied as a whole
 _MORE = 1 + 1e-14
+
+_SWITCHES = frozenset(r.name for r in OPERATIONS.values() if isinstance(r.shape, Switch)) - {"abs"}
 
 Call = Callable[["AffineSession"], None]
 
@@ -174,12 +178,11 @@ class AffineProgram:
         if step.op == "lin":
             return _linear(to, step.rows)
         sources = [np.array(source, dtype=np.intp) for source in step.sources]
-        match step.op:
-            case "mul":
-                return lambda session: session.multiply(to, *sources)
-            case "select" | "min" | "max" | "sign" | "lt" | "le":  # with switches as inputs there is only "select"
-                operation = self.operations[step.op]
-                return lambda session: session.switch(to, step.op, operation, sources)
+        if step.op == "mul":
+            return lambda session: session.multiply(to, *sources)
+        if step.op in _SWITCHES:  # with switches as inputs there is only "select"
+            operation = self.operations[step.op]
+            return lambda session: session.switch(to, step.op, operation, sources)
         curve = self._local(step.op, step.parameter)
         return lambda session: session.bend(to, curve, sources[0])
 

@@ -18,6 +18,7 @@ from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
 from bilevel_sym.graph.autodiff import directional, hessian
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, constant, total
+from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
 from bilevel_sym.implicit.model import Model
@@ -29,7 +30,7 @@ from verify.enclosures.pencil import MOST_PARTS, Pencil
 __all__ = ["Ridges", "ridges_of"]
 
 PIECES, MOST_PIECES, TABLE = 16, 128, 2048  # of the range of u, and how many of all boxes together
-SHARP = frozenset(("exp", "cosh", "sinh", "bell", "sigmoid", "tanh", "softplus", "ipow", "rpow", "log", "atan"))
+SHARP = frozenset({"ipow", "rpow", *(name for name, record in FUNCTIONS.items() if not record.is_periodic)})
 _RIDGE = 1 << 40  # beyond all nodes of a graph: the name of a second derivative along a line
 _MORE = 1 + 1e-14
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import comb, exp, isqrt
+from math import comb, isqrt
 from types import MappingProxyType
 
 import sympy as sp
 
-from bilevel_sym import softplus
+from bilevel_sym.graph.operations import FUNCTIONS
 from verify.strategies.frame import Matrix, Vector, dot
 
 __all__ = ["Ridge", "Sum", "norm", "root"]
@@ -59,22 +59,14 @@ def _powers(T: Fraction, degree: int, scale: int) -> tuple[Fraction, ...]:
     return tuple(values)
 
 
-def _exponential(T: Fraction) -> tuple[Fraction, ...]:
-    return (Fraction(exp(T)) * (1 + Fraction(1, 2**40)),) * 5
-
-
 _ONE = Fraction(1)
 # h, and sup |h^(k)| over |t| <= T for k = 0 to 4
 _FUNCTIONS: Mapping[str, tuple[Callable[[sp.Expr], sp.Expr], Callable[[Fraction], tuple[Fraction, ...]]]] = (
     MappingProxyType(
         {
-            "sin": (sp.sin, lambda T: (_ONE,) * 5),
-            "cos": (sp.cos, lambda T: (_ONE,) * 5),
-            "exp": (sp.exp, _exponential),
+            **{name: (record.sympy, record.bounds) for name, record in FUNCTIONS.items() if record.bounds is not None},
             "cube": (lambda t: t**3, lambda T: _powers(T, 3, 1)),
             "square": (lambda t: t**2, lambda T: _powers(T, 2, 1)),
-            # s = sigmoid: s, s (1 - s), s (1 - s)(1 - 2 s) with its maximum 1/(6 sqrt(3)), and its derivative
-            "softplus": (softplus, lambda T: (T + 1, _ONE, Fraction(1, 4), Fraction(1, 10), Fraction(1, 8))),
         }
     )
 )

@@ -19,6 +19,7 @@ from typing import Any
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.system.notice import tell_once
 
 __all__ = ["folder_of", "is_private", "kept"]
@@ -144,7 +145,9 @@ class _CarefulCache(FunctionCache):
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
-        stamp = self._impl.locator.get_source_stamp()
+        # the codes of operations follow from the records: with another table of them, compiled code means other things
+        compiled = [(name, getattr(record.compiled, "__name__", None)) for name, record in OPERATIONS.items()]
+        stamp = self._impl.locator.get_source_stamp(), tuple(compiled)
         self._cache_file = _CarefulFile(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -13,7 +13,7 @@ from flint import fmpq
 from numpy.typing import NDArray
 
 from bilevel_sym.arithmetic.arrays import dense, nearest
-from bilevel_sym.arithmetic.compiled import interpreter, single, vectors
+from bilevel_sym.arithmetic.compiled import elementwise, interpreter, vectors
 from bilevel_sym.graph.nodes import Parameter
 from bilevel_sym.graph.program import Row, Step
 from bilevel_sym.typing import Floats
@@ -55,7 +55,7 @@ class Encoded:
     def __call__(self, work: Floats) -> None:
         """Perform the stage on every lane."""
         if work.shape[1] == 1:
-            single.run(*self.alone, work.reshape(-1))
+            interpreter.run(*self.alone, work.reshape(-1))
         elif work.shape[1] >= vectors.WIDTH:
             interpreter.run(*self.code, work)
         else:
@@ -93,7 +93,7 @@ def group_of(step: Step) -> Group:
 
 
 def encode(groups: Iterable[Group], *, alone: bool = False) -> Code:
-    """Groups as the three arrays that ``interpreter`` reads, or, for one point alone, those that ``single`` reads.
+    """Groups as the three arrays that ``interpreter`` reads; for one point ``alone``, with blocks of entries.
 
     >>> table, places, _ = encode([Group("mul", (), (3,), ((1, 2),))])
     >>> places.tolist()
@@ -108,7 +108,7 @@ def encode(groups: Iterable[Group], *, alone: bool = False) -> Code:
         else:
             p, q = (*group.parameter, 0, 0)[:2]
             entries = [(to, *reads) for to, reads in zip(group.to, group.reads, strict=True)]
-            writer.add(interpreter.CODES[group.op], p, q, entries)
+            writer.add(elementwise.CODES[group.op], p, q, entries)
     return writer.code
 
 
@@ -142,7 +142,7 @@ class _Writer:
             self._coefficients.extend(c for row in weights for c in row)
             return
         firsts = [*range(0, len(entries) - wide, wide), len(entries) - wide]
-        code = op + (interpreter.EIGHTS if wide == 8 else interpreter.FOURS)
+        code = op + (elementwise.EIGHTS if wide == 8 else elementwise.FOURS)
         self._table.append((code, len(firsts), start, p, q, offset))
         columns = [column for k in firsts for column in zip(*entries[k : k + wide], strict=True)]
         lists: list[int] = []
@@ -160,16 +160,16 @@ class _Writer:
         turned = np.zeros((len(columns), filled))
         turned[:, : len(to)] = matrix.T
         place, offset = len(self._places), len(self._coefficients)
-        self._table.append((interpreter.DENSE, len(to), place, len(columns), filled, offset))
+        self._table.append((elementwise.DENSE, len(to), place, len(columns), filled, offset))
         self._places.extend((*columns, *to))
         self._coefficients.extend(turned.ravel().tolist())
 
 
 def _in_blocks(op: int, p: int, q: int) -> bool:
     """Whether one point takes several entries of the kind at a time: not those of the C library, nor long sums."""
-    if op in (interpreter.LIN, interpreter.PLAIN, interpreter.SUM):
+    if op in (elementwise.LIN, elementwise.PLAIN, elementwise.SUM):
         return max(p, q) < LONG
-    return op <= interpreter.LE and not (op == interpreter.RPOW and q != 2)
+    return op <= elementwise.LAST_VECTOR and not (op == elementwise.RPOW and q != 2)
 
 
 def _encode_rows(rows: Mapping[int, Row], writer: _Writer) -> None:
@@ -181,7 +181,7 @@ def _encode_rows(rows: Mapping[int, Row], writer: _Writer) -> None:
     for terms, group in groupby(sorted(others, key=lambda to: (len(rows[to]), to)), key=lambda to: len(rows[to])):
         members = list(group)
         entries = [(to, *(place for place, _ in rows[to])) for to in members]
-        writer.add(interpreter.LIN, terms, 0, entries, [[nearest(c) for _, c in rows[to]] for to in members])
+        writer.add(elementwise.LIN, terms, 0, entries, [[nearest(c) for _, c in rows[to]] for to in members])
 
 
 def _encode_sums(sums: Mapping[int, Sum], writer: _Writer) -> None:
@@ -197,7 +197,7 @@ def _encode_sums(sums: Mapping[int, Sum], writer: _Writer) -> None:
             products, row = sums[to]
             entries.append((to, *(place for pair, _ in products for place in pair), *(place for place, _ in row)))
             weights.append([nearest(c) for _, c in (row if plain else (*products, *row))])
-        writer.add(interpreter.PLAIN if plain else interpreter.SUM, terms, factors, entries, weights)
+        writer.add(elementwise.PLAIN if plain else elementwise.SUM, terms, factors, entries, weights)
 
 
 def _alike(rows: Mapping[int, Row]) -> tuple[list[list[int]], list[int]]:

@@ -1,9 +1,10 @@
 """The compiled interpreter: a loop over groups of like instructions, each performed on all lanes of a table.
 
-Everything here is numba's dialect: scalars, arrays, loops. What an instruction means is said by ``arrays``, and the
-tests hold the two together. The arithmetic takes a number or a vector of lanes (``vectors``) and is the same, rounding
-by rounding, for both: a lane has the same bits alone (``single``) and among any others. exp, log1p and tanh are
-written out, to about one unit in the last place; what is left to the C library goes through it lane by lane.
+Everything here is numba's dialect: scalars, arrays, loops. What an operation means is said by its record, and the
+tests hold the two together. A table has the values of many lanes, (places, lanes), or of one point, (places,). The
+arithmetic is the same for both, rounding by rounding (``elementwise``): a lane has the same bits alone and among any
+others. For one point vectors of like entries take the place of lanes, where that helps (``single``): a group
+whose code has EIGHTS or FOURS added counts blocks of eight or four entries.
 
 A program is three arrays. A row of ``groups`` is (code, count, start, p, q, offset): ``count`` like entries, whose
 places stand one after the other in ``places`` from ``start`` on, destination first; p and q are parameters of the
@@ -19,220 +20,32 @@ operation.
 
 from __future__ import annotations
 
-import math
-from types import MappingProxyType
-from typing import Any
-
 import numba
 
-from bilevel_sym.arithmetic.compiled.cache import kept
-from bilevel_sym.arithmetic.compiled.vectors import (
-    ROUNDER,
-    WIDTH,
-    at,
-    choose_equal,
-    choose_le,
-    choose_less,
-    choose_nan,
-    fma,
-    get,
-    power_of_two,
-    put,
-    root,
-    size,
-    with_sign,
+from bilevel_sym.arithmetic.compiled.elementwise import (
+    DENSE,
+    EIGHTS,
+    FOURS,
+    LAST_VECTOR,
+    LIN,
+    MAX,
+    PLAIN,
+    RPOW,
+    SELECT,
+    SUM,
+    binary,
+    highest_bit,
+    inlined,
+    library,
+    select,
+    strict,
+    unary,
+    whole_power,
 )
+from bilevel_sym.arithmetic.compiled.single import dense_rows, perform_blocks
+from bilevel_sym.arithmetic.compiled.vectors import WIDTH, at, fma, get, lanes_of, load4, load8, put, root
 
-__all__ = ["CODES", "run"]
-
-# operation codes; the library's own functions stand last
-CODES = MappingProxyType(
-    {
-        op: code
-        for code, op in enumerate(
-            ("lin", "plain", "sum", "dense", "mul", "min", "max", "select", "ipow", "rpow", "exp", "softplus",
-             "sigmoid", "bell", "tanh", "abs", "sign", "lt", "le", "log", "sin", "cos", "tan", "sinh", "cosh", "atan")
-        )
-    }
-)  # fmt: skip
-(LIN, PLAIN, SUM, DENSE, MUL, MIN, MAX, SELECT, IPOW, RPOW, EXP, SOFTPLUS, SIGMOID, BELL, TANH, ABS, SIGN, LT, LE, LOG,
- SIN, COS, TAN, SINH, COSH, ATAN) = range(26)  # fmt: skip
-
-# in programs for one point: added to the code of a group whose entries go by eights or by fours; see ``single``
-EIGHTS, FOURS = 32, 64
-
-LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
-
-
-# for what need not be the same in all lanes and alone
-def jit(function: Any) -> Any:
-    return kept(numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})(function))
-
-
-# for what must be: the optimiser may not change a rounding. Nothing is allocated there, and counting the references to
-# arrays, which numba does wherever a function branches, would cost more than the arithmetic
-_STRICT: Any = MappingProxyType({"nogil": True, "error_model": "numpy", "_nrt": False})
-
-
-def strict(function: Any) -> Any:
-    return kept(numba.njit(**_STRICT)(function))
-
-
-inlined = numba.njit(forceinline=True, **_STRICT)
-# part of its caller from the start: a function that holds the interpreter is not compiled, with it, by itself
-spliced = numba.njit(inline="always", **_STRICT)
-
-
-# ---- arithmetic on a number or on a vector of lanes ------------------------------------------------------
-
-
-@inlined
-def _exp_minus_one(r):
-    """exp(r) - 1 for |r| <= ln(2)/2, by its series."""
-    p = fma(r, 1.6059043836821613e-10, 2.08767569878681e-09)
-    p = fma(p, r, 2.505210838544172e-08)
-    p = fma(p, r, 2.755731922398589e-07)
-    p = fma(p, r, 2.7557319223985893e-06)
-    p = fma(p, r, 2.48015873015873e-05)
-    p = fma(p, r, 1.984126984126984e-04)
-    p = fma(p, r, 1.388888888888889e-03)
-    p = fma(p, r, 8.333333333333333e-03)
-    p = fma(p, r, 4.1666666666666664e-02)
-    p = fma(p, r, 1.6666666666666666e-01)
-    p = fma(p, r, 0.5)
-    return fma(r * r, p, r)
-
-
-@inlined
-def _reduced(t):
-    """(k, r) with t = k ln 2 + r, k whole and |r| about ln(2)/2 at most."""
-    whole = fma(t, LOG2E, ROUNDER) - ROUNDER
-    return whole, fma(whole, -LN2_LOW, fma(whole, -LN2_HIGH, t))
-
-
-@strict
-def exp(z):
-    """The exponential function."""
-    # beyond this it is 0 or inf whatever the lane
-    t = choose_less(z, 710.0, z, 710.0)
-    whole, r = _reduced(choose_less(-746.0, t, t, -746.0))
-    # 2**whole in two factors: results below the normal range lose digits, not everything
-    half = fma(whole, 0.5, ROUNDER) - ROUNDER
-    value = (1.0 + _exp_minus_one(r)) * power_of_two(half) * power_of_two(whole - half)
-    return choose_nan(z, z, value)
-
-
-@inlined
-def _log1p_unit(e):
-    """log(1 + e) for 0 <= e <= 1: 2 atanh(e/(2 + e)), by its series."""
-    s = e / (2.0 + e)
-    q = s * s
-    p = fma(q, 1.0 / 35.0, 1.0 / 33.0)
-    p = fma(p, q, 1.0 / 31.0)
-    p = fma(p, q, 1.0 / 29.0)
-    p = fma(p, q, 1.0 / 27.0)
-    p = fma(p, q, 1.0 / 25.0)
-    p = fma(p, q, 1.0 / 23.0)
-    p = fma(p, q, 1.0 / 21.0)
-    p = fma(p, q, 1.0 / 19.0)
-    p = fma(p, q, 1.0 / 17.0)
-    p = fma(p, q, 1.0 / 15.0)
-    p = fma(p, q, 1.0 / 13.0)
-    p = fma(p, q, 1.0 / 11.0)
-    p = fma(p, q, 1.0 / 9.0)
-    p = fma(p, q, 1.0 / 7.0)
-    p = fma(p, q, 1.0 / 5.0)
-    p = fma(p, q, 1.0 / 3.0)
-    return fma(2.0 * s * q, p, 2.0 * s)
-
-
-@inlined
-def _tanh(z):
-    """tanh t = -m/(2 + m) with m = exp(-2 |t|) - 1, which keeps its digits near zero."""
-    t = -2.0 * size(z)
-    whole, r = _reduced(choose_less(-60.0, t, t, -60.0))
-    power = power_of_two(whole)
-    m = fma(power, _exp_minus_one(r), power - 1.0)
-    return choose_nan(z, z, with_sign(m / (2.0 + m), z))
-
-
-@strict
-def unary(op, z):
-    """exp, softplus, sigmoid, bell, tanh, abs, sign, lt or le."""
-    if op <= BELL:
-        small = exp(z if op == EXP else -1.0 * size(z))
-        if op == EXP:
-            return small
-        if op == SOFTPLUS:
-            return choose_less(0.0, z, z, 0.0) + _log1p_unit(small)
-        if op == SIGMOID:
-            return choose_le(0.0, z, 1.0, small) / (1.0 + small)
-        return small / ((1.0 + small) * (1.0 + small))
-    if op == TANH:
-        return _tanh(z)
-    if op == ABS:
-        return size(z)
-    if op == SIGN:
-        return choose_less(0.0, z, 1.0, choose_less(z, 0.0, -1.0, z))
-    if op == LT:
-        return choose_nan(z, z, choose_less(z, 0.0, 1.0, 0.0))
-    return choose_nan(z, z, choose_le(z, 0.0, 1.0, 0.0))
-
-
-@inlined
-def binary(op, a, b):
-    """Product, or the smaller or larger of two; NaN in either argument is the answer."""
-    if op == MUL:
-        return a * b
-    chosen = choose_less(a, b, a, b) if op == MIN else choose_less(a, b, b, a)
-    return choose_nan(a, a, choose_nan(b, b, chosen))
-
-
-@inlined
-def select(c, a, b):
-    """A where the condition c holds, b where it does not."""
-    return choose_nan(c, c, choose_equal(c, 0.0, b, a))
-
-
-@inlined
-def highest_bit(exponent):
-    """The position of the highest bit of |exponent|."""
-    top = 0
-    while (abs(exponent) >> (top + 1)) > 0:
-        top += 1
-    return top
-
-
-@inlined
-def whole_power(z, exponent, top):
-    """By squaring, as ``arrays`` does; ``top`` is the highest bit of the exponent."""
-    result = z
-    for k in range(top - 1, -1, -1):
-        result = result * result
-        if (abs(exponent) >> k) & 1:
-            result = result * z
-    return 1.0 / result if exponent < 0 else result
-
-
-@strict
-def library(op, z):
-    """What the C library computes, for one number."""
-    if op == LOG:
-        return math.log(z)
-    if op == SIN:
-        return math.sin(z)
-    if op == COS:
-        return math.cos(z)
-    if op == TAN:
-        return math.tan(z)
-    if op == SINH:
-        return math.sinh(z)
-    if op == COSH:
-        return math.cosh(z)
-    return math.atan(z)
-
-
-# ---- lanes -----------------------------------------------------------------------------------------------
+__all__ = ["run"]
 
 
 @inlined
@@ -315,7 +128,7 @@ def sum_of_products(table, places, first, coefficients, offset, terms, products,
 @strict
 def _dense(table, places, start, rows, terms, filled, coefficients, offset):
     """A product with a matrix, four rows at a time, so that what is read once serves four sums."""
-    lanes = WIDTH if table.ndim == 3 else table.shape[1]
+    lanes = lanes_of(table)
     for row in range(0, rows, 4):
         for part in range((lanes + WIDTH - 1) // WIDTH):
             m = min(part * WIDTH, lanes - WIDTH)
@@ -347,7 +160,7 @@ def _dense(table, places, start, rows, terms, filled, coefficients, offset):
 @strict
 def _powers(op, table, places, start, count, p, q):
     """Powers with whole exponents p, or p/q."""
-    lanes = WIDTH if table.ndim == 3 else table.shape[1]
+    lanes = lanes_of(table)
     flat = table.reshape(-1)
     top = highest_bit(p)
     for k in range(start, start + 2 * count, 2):
@@ -364,17 +177,26 @@ def _powers(op, table, places, start, count, p, q):
 
 @strict
 def run(groups, places, coefficients, table):
-    """Perform a program on all lanes of ``table``, (places, lanes); WIDTH lanes or more, or (places, 1, WIDTH).
+    """Perform a program on a table: (places, lanes) with WIDTH lanes or more, (places, 1, WIDTH), or (places,).
 
     The last vector of a row overlaps with the one before where WIDTH does not divide the lanes: a lane that is computed
     twice is the same twice.
     """
-    lanes = WIDTH if table.ndim == 3 else table.shape[1]
+    lanes = lanes_of(table)
     flat = table.reshape(-1)
     parts = (lanes + WIDTH - 1) // WIDTH
     for g in range(groups.shape[0]):
         op, count, start = groups[g, 0], groups[g, 1], groups[g, 2]
         p, q, offset = groups[g, 3], groups[g, 4], groups[g, 5]
+        if table.ndim == 1:
+            if op >= FOURS:
+                like = load4(coefficients, 0)
+                perform_blocks(like, 4, op - FOURS, count, start, p, q, offset, places, coefficients, table)
+                continue
+            if op >= EIGHTS:
+                like = load8(coefficients, 0)
+                perform_blocks(like, 8, op - EIGHTS, count, start, p, q, offset, places, coefficients, table)
+                continue
         if op == LIN:
             for k in range(count):
                 first = start + k * (p + 1)
@@ -397,30 +219,25 @@ def run(groups, places, coefficients, table):
                     total = sum_of_products(table, places, first + 1, coefficients, e, p, q, m, False)
                     put(table, at(places, first), m, total)
         elif op == DENSE:
-            _dense(table, places, start, count, p, q, coefficients, offset)
+            if table.ndim == 1:
+                dense_rows(table, places, start, count, p, q, coefficients, offset)
+            else:
+                _dense(table, places, start, count, p, q, coefficients, offset)
         elif op <= MAX:
             for k in range(start, start + 3 * count, 3):
                 for part in range(parts):
                     m = min(part * WIDTH, lanes - WIDTH)
-                    put(
-                        table,
-                        at(places, k),
-                        m,
-                        binary(op, get(table, at(places, k + 1), m), get(table, at(places, k + 2), m)),
-                    )
+                    a, b = get(table, at(places, k + 1), m), get(table, at(places, k + 2), m)
+                    put(table, at(places, k), m, binary(op, a, b))
         elif op == SELECT:
             for k in range(start, start + 4 * count, 4):
                 for part in range(parts):
                     m = min(part * WIDTH, lanes - WIDTH)
-                    c, a, b = (
-                        get(table, at(places, k + 1), m),
-                        get(table, at(places, k + 2), m),
-                        get(table, at(places, k + 3), m),
-                    )
-                    put(table, at(places, k), m, select(c, a, b))
+                    c, a = get(table, at(places, k + 1), m), get(table, at(places, k + 2), m)
+                    put(table, at(places, k), m, select(c, a, get(table, at(places, k + 3), m)))
         elif op <= RPOW:
             _powers(op, table, places, start, count, p, q)
-        elif op <= LE:
+        elif op <= LAST_VECTOR:
             for k in range(start, start + 2 * count, 2):
                 for part in range(parts):
                     m = min(part * WIDTH, lanes - WIDTH)

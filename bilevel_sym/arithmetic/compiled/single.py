@@ -1,30 +1,22 @@
-"""The compiled interpreter for one point: no lanes; where that helps, vectors of like entries in place of lanes.
+"""What the compiled interpreter does for one point in place of lanes: vectors of like entries, rounding by rounding.
 
-The arithmetic is that of ``interpreter``, rounding by rounding.
+The arithmetic is that of ``interpreter`` for many lanes.
 """
 
 from __future__ import annotations
 
-from bilevel_sym.arithmetic.compiled.interpreter import (
-    DENSE,
-    EIGHTS,
-    FOURS,
+from bilevel_sym.arithmetic.compiled.elementwise import (
     IPOW,
-    LE,
-    LIN,
     MAX,
     PLAIN,
     RPOW,
     SELECT,
     SUM,
     binary,
-    combination,
     highest_bit,
     inlined,
-    library,
     select,
     strict,
-    sum_of_products,
     unary,
     whole_power,
 )
@@ -32,22 +24,20 @@ from bilevel_sym.arithmetic.compiled.vectors import (
     at,
     fma,
     gather_like,
-    load4,
     load8,
     load16,
     load32,
     load_like,
-    put,
     root,
     scatter,
     store,
 )
 
-__all__ = ["run"]
+__all__ = ["dense_rows", "perform_blocks"]
 
 
 @strict
-def _dense(values, places, start, rows, terms, filled, coefficients, offset):
+def dense_rows(values, places, start, rows, terms, filled, coefficients, offset):
     """A product with a matrix, as many rows at a time as are worth it: each row's sum in the order of its terms."""
     row = 0
     while row < rows:
@@ -111,8 +101,12 @@ def _block_sum(like, values, places, start, first, coefficients, offset, terms, 
 
 
 @strict
-def _blocks(like, wide, op, count, start, p, q, offset, places, coefficients, values):
-    """Blocks of ``wide`` entries at a time; for each the destinations, then the arguments, a column each."""
+def perform_blocks(like, wide, op, count, start, p, q, offset, places, coefficients, values):
+    """Blocks of ``wide`` entries at a time; for each the destinations, then the arguments, a column each.
+
+    A column is the first of places in a row, or minus one minus the position, after ``start``, of a list of places.
+    Coefficients stand in columns likewise. The last block may overlap with the one before.
+    """
     if op <= SUM:
         columns = 1 + p + 2 * q
     elif op <= MAX:
@@ -143,59 +137,3 @@ def _blocks(like, wide, op, count, start, p, q, offset, places, coefficients, va
             store(values, to, result)
         else:
             scatter(values, places, start - 1 - to, wide, result)
-
-
-@strict
-def run(groups, places, coefficients, values):
-    """Perform a program on one column of values; see ``interpreter`` for programs.
-
-    A group whose code has EIGHTS or FOURS added counts blocks of eight or four entries: each column of a block (the
-    destinations, the first arguments, ...) is the first of places in a row, or minus one minus the position, after
-    ``start``, of a list of places. Coefficients stand in columns likewise. The last block may overlap with the one
-    before.
-    """
-    for g in range(groups.shape[0]):
-        op, count, start = groups[g, 0], groups[g, 1], groups[g, 2]
-        p, q, offset = groups[g, 3], groups[g, 4], groups[g, 5]
-        if op >= FOURS:
-            _blocks(load4(coefficients, 0), 4, op - FOURS, count, start, p, q, offset, places, coefficients, values)
-        elif op >= EIGHTS:
-            _blocks(load8(coefficients, 0), 8, op - EIGHTS, count, start, p, q, offset, places, coefficients, values)
-        elif op == LIN:
-            for k in range(count):
-                first = start + k * (p + 1)
-                total = combination(values, places, first + 1, coefficients, offset + k * p, p, 0)
-                put(values, at(places, first), 0, total)
-        elif op == PLAIN:
-            for k in range(count):
-                first = start + k * (p + 2 * q + 1)
-                total = sum_of_products(values, places, first + 1, coefficients, offset + k * p, p, q, 0, True)
-                put(values, at(places, first), 0, total)
-        elif op == SUM:
-            for k in range(count):
-                first, e = start + k * (p + 2 * q + 1), offset + k * (p + q)
-                total = sum_of_products(values, places, first + 1, coefficients, e, p, q, 0, False)
-                put(values, at(places, first), 0, total)
-        elif op == DENSE:
-            _dense(values, places, start, count, p, q, coefficients, offset)
-        elif op <= MAX:
-            for k in range(start, start + 3 * count, 3):
-                put(values, at(places, k), 0, binary(op, at(values, at(places, k + 1)), at(values, at(places, k + 2))))
-        elif op == SELECT:
-            for k in range(start, start + 4 * count, 4):
-                yes, no = at(values, at(places, k + 2)), at(values, at(places, k + 3))
-                put(values, at(places, k), 0, select(at(values, at(places, k + 1)), yes, no))
-        elif op <= RPOW:
-            top = highest_bit(p)
-            for k in range(start, start + 2 * count, 2):
-                z = at(values, at(places, k + 1))
-                if op == RPOW and q != 2:
-                    put(values, at(places, k), 0, z ** (p / q))
-                else:
-                    put(values, at(places, k), 0, whole_power(root(z) if op == RPOW else z, p, top))
-        elif op <= LE:
-            for k in range(start, start + 2 * count, 2):
-                put(values, at(places, k), 0, unary(op, at(values, at(places, k + 1))))
-        else:
-            for k in range(start, start + 2 * count, 2):
-                put(values, at(places, k), 0, library(op, at(values, at(places, k + 1))))

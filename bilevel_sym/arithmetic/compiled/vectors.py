@@ -17,8 +17,8 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 __all__ = [
     "ROUNDER", "WIDTH", "any_above", "at", "choose_equal", "choose_le", "choose_less", "choose_nan", "fma",
-    "gather_like", "get", "load4", "load8", "load16", "load32", "load_like", "power_of_two", "put", "root", "scatter",
-    "size", "store", "with_sign", "zero",
+    "gather_like", "get", "lanes_of", "load4", "load8", "load16", "load32", "load_like", "power_of_two", "put", "root",
+    "scatter", "size", "store", "with_sign", "zero",
 ]  # fmt: skip
 
 WIDTH = 32  # lanes of a vector of lanes
@@ -227,6 +227,18 @@ def _row_index(context, builder, sig, args):
     table = context.make_array(sig.args[0])(context, builder, args[0])
     lanes = builder.extract_value(table.shape, 1)
     return builder.add(builder.mul(place, lanes), lane)
+
+
+@intrinsic
+def lanes_of(typing, table):
+    """How many lanes a table has; the compiler knows it of a table (places,), one, and of (places, 1, WIDTH)."""
+
+    def generate(context, builder, sig, args):
+        if table.ndim == 2:
+            return builder.extract_value(context.make_array(table)(context, builder, args[0]).shape, 1)
+        return ir.Constant(context.get_value_type(types.intp), 1 if table.ndim == 1 else WIDTH)
+
+    return types.intp(table), generate
 
 
 @intrinsic

@@ -16,11 +16,12 @@ from flint import fmpq
 
 from bilevel_sym.arithmetic.pieces.contact import LIMIT
 from bilevel_sym.graph.nodes import Graph, LinearForm
+from bilevel_sym.graph.operations import FUNCTIONS
 
 __all__ = ["composed"]
 
 # Smooth on all of R. Not those with poles or an end of their domain, which may lie on the edge.
-SMOOTH = frozenset(("mul", "exp", "sin", "cos", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "bell"))
+SMOOTH = frozenset({"mul", *(name for name, record in FUNCTIONS.items() if not record.is_partial)})
 
 Test = Callable[[LinearForm], int]
 

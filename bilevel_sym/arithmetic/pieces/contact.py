@@ -18,13 +18,13 @@ from bilevel_sym.arithmetic.pieces.signs import is_number, sign_of
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.autodiff import directional
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.rewriting import again, as_it_is, rewritten
 
 __all__ = ["LIMIT", "contact", "has_poles", "is_partial"]
 
 LIMIT = 5  # no question asks for more: fourth derivatives, their existence, and one to spare
 MAX_NODES = 20_000  # below a difference whose derivatives are taken
-SINGULAR = ("rpow", "log", "tan")
 
 
 def contact(graph: Graph, difference: LinearForm, edge: LinearForm) -> int:
@@ -55,7 +55,8 @@ def is_partial(graph: Graph, node: int) -> bool:
     >>> [is_partial(graph, graph.node_of(graph.power(graph.variables[0], k))) for k in (2, -2)]
     [False, True]
     """
-    return graph.op[node] in SINGULAR or (graph.op[node] == "ipow" and graph.parameter[node][0] < 0)
+    op = graph.op[node]
+    return (op in OPERATIONS and OPERATIONS[op].is_partial) or (op == "ipow" and graph.parameter[node][0] < 0)
 
 
 def _no_number(graph: Graph, form: LinearForm) -> bool:
@@ -189,17 +190,12 @@ def _refuse_singular(graph: Graph, node: int, there: Mapping[int, LinearForm]) -
 
 
 def _evaluated(graph: Graph, form: LinearForm) -> LinearForm:
-    """bell(0) = 1/4, and sine and cosine of multiples of pi/2."""
+    """Sine and cosine of multiples of pi/2."""
     if len(form.terms) != 1 or form.constant:
         return form
     ((node, c),) = form.terms.items()
     op = graph.op[node]
-    if op not in ("sin", "cos", "bell"):
-        return form
-    argument = graph.form(graph.args[node][0])
-    if op == "bell":
-        return constant(1, 4).scaled(c) if argument.is_constant and not argument.constant else form
-    turns = _half_turns(graph, argument)
+    turns = _half_turns(graph, graph.form(graph.args[node][0])) if op in ("sin", "cos") else None
     if turns is None:
         return form
     value = (0, 1, 0, -1)[(turns + (op == "cos")) % 4]

@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from bilevel_sym.graph.operations import FUNCTIONS
+from bilevel_sym.graph.operations.record import Operation
+
 __all__ = ["ESTIMATES", "LARGEST", "Refusal", "check_range", "power"]
 
 LARGEST = 1e300
-_LARGEST_ANGLE = 1e9  # beyond it a float says little about the sine
-_LARGEST_EXPONENT = 690.0  # exp(690) is about 1e300
 
 
 class Refusal(Exception):
@@ -59,55 +60,19 @@ def power(base: float, exponent: float, *, integer: bool) -> float:
     return value if base == 0 else check_range(value)
 
 
-def _exp(z: float) -> float:
-    if abs(z) > _LARGEST_EXPONENT:
-        raise Refusal(f"exp of a number near {z:.3g} is too {'large' if z > 0 else 'small'}")
-    return math.exp(z)
-
-
-def _log(z: float) -> float:
-    if z <= 0:
-        raise Refusal("the logarithm of zero or a negative number", "only real numbers are accepted")
-    return math.log(z)
-
-
-def _angle(function: Callable[[float], float]) -> Callable[[float], float]:
+def _estimate(record: Operation) -> Callable[[float], float]:
     def estimate(z: float) -> float:
-        if abs(z) > _LARGEST_ANGLE:
-            raise Refusal(f"this angle is larger than {_LARGEST_ANGLE:.0e}", "take off multiples of 2*pi")
-        return function(z)
+        if z <= record.domain:
+            raise Refusal("the logarithm of zero or a negative number", "only real numbers are accepted")
+        if abs(z) > record.largest and record.is_periodic:
+            raise Refusal(f"this angle is larger than {record.largest:.0e}", "take off multiples of 2*pi")
+        if abs(z) > record.largest:
+            raise Refusal(f"exp of a number near {z:.3g} is too {'large' if z > 0 else 'small'}")
+        return float(record.rule("numpy")(z))
 
     return estimate
 
 
-def _cosh(z: float) -> float:
-    return (_exp(z) + _exp(-z)) / 2
-
-
-def _sinh(z: float) -> float:
-    return (_exp(z) - _exp(-z)) / 2
-
-
-def _sigmoid(z: float) -> float:
-    return 1 / (1 + _exp(-z))
-
-
-def _softplus(z: float) -> float:
-    return max(z, 0.0) + math.log1p(_exp(-abs(z)))
-
-
 ESTIMATES: Mapping[str, Callable[[float], float]] = MappingProxyType(
-    {
-        "exp": _exp,
-        "log": _log,
-        "sin": _angle(math.sin),
-        "cos": _angle(math.cos),
-        "tan": _angle(math.tan),
-        "sinh": _sinh,
-        "cosh": _cosh,
-        "tanh": math.tanh,
-        "atan": math.atan,
-        "softplus": _softplus,
-        "sigmoid": _sigmoid,
-    }
+    {name: _estimate(record) for name, record in FUNCTIONS.items()}
 )

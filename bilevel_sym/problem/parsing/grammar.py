@@ -21,7 +21,7 @@ from typing import ParamSpec, TypeVar
 import sympy as sp
 
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.problem.parsing.comparisons import Builder
 from bilevel_sym.problem.parsing.estimates import Refusal
 from bilevel_sym.problem.parsing.guarded import Value
@@ -39,24 +39,7 @@ MAX_ARGUMENTS = 50
 MAX_PIECES = 50
 
 FUNCTIONS: Mapping[str, Callable[..., sp.Expr]] = MappingProxyType(
-    {
-        "exp": sp.exp,
-        "log": sp.log,
-        "sqrt": sp.sqrt,
-        "sin": sp.sin,
-        "cos": sp.cos,
-        "tan": sp.tan,
-        "tanh": sp.tanh,
-        "sinh": sp.sinh,
-        "cosh": sp.cosh,
-        "atan": sp.atan,
-        "abs": sp.Abs,
-        "min": sp.Min,
-        "max": sp.Max,
-        "softplus": softplus,
-        "sigmoid": sigmoid,
-        "Piecewise": sp.Piecewise,
-    }
+    {**{name: record.sympy for name, record in IN_TEXT.items()}, "sqrt": sp.sqrt, "Piecewise": sp.Piecewise}
 )
 """The functions of the grammar, and what each means in SymPy."""
 

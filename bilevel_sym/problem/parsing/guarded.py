@@ -15,7 +15,8 @@ from typing import NamedTuple
 import sympy as sp
 
 from bilevel_sym.graph.exact import decimal_rational
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import FUNCTIONS
+from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.problem.parsing.estimates import ESTIMATES, Refusal, check_range, power
 from bilevel_sym.problem.parsing.limits import (
     MAX_BITS,
@@ -35,23 +36,8 @@ _MAX_SIGNED_HEIGHT = 32
 _ASK_EXPONENT = 100  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
 _CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
 
-# SymPy's class, and what it does to an argument in which it sees nothing to simplify.
-_UNARY: Mapping[str, tuple[type[sp.Function], str]] = MappingProxyType(
-    {
-        "exp": (sp.exp, "keep"),
-        "log": (sp.log, "keep sums"),
-        "sin": (sp.sin, "odd"),
-        "cos": (sp.cos, "even"),
-        "tan": (sp.tan, "odd"),
-        "sinh": (sp.sinh, "odd"),
-        "cosh": (sp.cosh, "even"),
-        "tanh": (sp.tanh, "odd"),
-        "atan": (sp.atan, "odd"),
-        "softplus": (softplus, "keep"),
-        "sigmoid": (sigmoid, "keep"),
-    }
-)
-_INVERSES = ("log", "atan")  # exp(log x) and tan(atan x) simplify: their values are not plain
+# exp(log x) and tan(atan x) simplify: their values are not plain
+_INVERSES = frozenset(name for name, record in FUNCTIONS.items() if record.undoes)
 _NOT_FINITE = (type(sp.zoo), type(sp.nan), type(sp.oo), type(-sp.oo), type(sp.I))
 
 
@@ -168,7 +154,7 @@ class Arithmetic:
     def call(self, name: str, a: Value) -> Value:
         """A function of one argument, by its name in the grammar."""
         number = None if a.number is None else ESTIMATES[name](a.number)
-        function, habit = _UNARY[name]
+        function, habit = FUNCTIONS[name].sympy, _habit(FUNCTIONS[name])
         unseen = a.number is None and a.plain and (habit != "keep sums" or a.expr.is_Add)
         check_askable(a.expr)  # SymPy asks for the sign of a: now, or whenever somebody uses the result
         expr = _apply_unseen(function, habit, a.expr) if unseen else self._apply(function, a)
@@ -283,6 +269,11 @@ def _power_estimate(a: Value, b: Value) -> float | None:
     if a.number <= 0:
         raise Refusal("the base of a variable power must be positive", "only real numbers are accepted")
     return None
+
+
+def _habit(record: Operation) -> str:
+    """What SymPy does to an argument in which it sees nothing to simplify."""
+    return "keep sums" if record.name == "log" else record.parity or "keep"
 
 
 def _apply_unseen(function: type[sp.Function], habit: str, argument: sp.Expr) -> sp.Expr:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.operations import IN_TEXT
 
 __all__ = ["CONSTANTS", "EXTREMA", "RESERVED", "UNARY_NAMES", "check_name", "suggestion"]
 
-UNARY_NAMES = ("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "abs", "softplus", "sigmoid")
-EXTREMA = ("min", "max")
+UNARY_NAMES = ("sqrt", *(name for name, record in IN_TEXT.items() if record.arity == 1))
+EXTREMA = tuple(name for name, record in IN_TEXT.items() if record.arity == 2)
 CONSTANTS = ("pi", "E")
 RESERVED = frozenset({*UNARY_NAMES, *EXTREMA, *CONSTANTS, "Piecewise", *keyword.kwlist})
 
@@ -23,11 +24,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 # What people write from habit; the spelling is too far from ours for a search by likeness.
 _HABITS: Mapping[str, str] = MappingProxyType(
     {
-        "ln": "log",
-        "arctan": "atan",
-        "fabs": "abs",
+        **{habit: name for name, record in IN_TEXT.items() for habit in record.habits},
         "e": "E",
-        "logistic": "sigmoid",
         "Heaviside": "Piecewise((0, x < 0), (1, True))",
         "pow": "a**b",
         "power": "a**b",

@@ -14,8 +14,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from bilevel_sym.arithmetic.compiled import interpreter, single
-from bilevel_sym.arithmetic.compiled.interpreter import inlined, spliced, strict
+from bilevel_sym.arithmetic.compiled.elementwise import inlined, spliced, strict
+from bilevel_sym.arithmetic.compiled.interpreter import run
 from bilevel_sym.arithmetic.compiled.vectors import (
     any_above,
     at,
@@ -67,10 +67,7 @@ OWN_ROWS = 14
 @strict
 def _perform(tape, phase, table):
     part = tape.groups[at(tape.bounds, phase) : at(tape.bounds, phase + 1)]
-    if table.ndim == 1:
-        single.run(part, tape.places, tape.coefficients, table)
-    else:
-        interpreter.run(part, tape.places, tape.coefficients, table)
+    run(part, tape.places, tape.coefficients, table)
 
 
 @strict

@@ -18,7 +18,7 @@ from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.problem.box import Box
 
 __all__ = ["BITS", "Ball", "Domain", "Point", "enclosure", "exact_ball"]
@@ -37,15 +37,12 @@ _FRACTIONS = ((1, 2), (1, 3), (5, 6), (1, 7), (9, 10), (2, 5), (3, 4), (1, 16), 
               (6, 7), (1, 30))  # fmt: skip
 _STRIDES = (1, 3, 5, 9, 11, 13)  # coprime to 14, so that no two variables take the values in the same order
 
+# what people write, and the inverse functions of closed forms
 _FUNCTIONS: Mapping[type[sp.Basic], Callable[[Ball], Ball]] = MappingProxyType(
     {
-        sp.exp: flint.arb.exp, sp.log: flint.arb.log,
-        sp.sin: flint.arb.sin, sp.cos: flint.arb.cos, sp.tan: flint.arb.tan,
-        sp.asin: flint.arb.asin, sp.acos: flint.arb.acos, sp.atan: flint.arb.atan,
-        sp.sinh: flint.arb.sinh, sp.cosh: flint.arb.cosh, sp.tanh: flint.arb.tanh,
-        sp.asinh: flint.arb.asinh, sp.acosh: flint.arb.acosh, sp.atanh: flint.arb.atanh,
-        sp.Abs: abs, sp.sign: flint.arb.sgn,
-        sigmoid: lambda z: 1 / (1 + (-z).exp()), softplus: lambda z: (1 + z.exp()).log(),
+        **{record.sympy: record.rule("ball") for record in OPERATIONS.values() if record.source and record.arity == 1},
+        sp.asin: flint.arb.asin, sp.acos: flint.arb.acos, sp.acosh: flint.arb.acosh, sp.atanh: flint.arb.atanh,
+        sp.sign: flint.arb.sgn,
     }
 )  # fmt: skip
 

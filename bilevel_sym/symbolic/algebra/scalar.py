@@ -7,7 +7,7 @@ real root; which of them are real, and which one is meant, is decided elsewhere,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,7 +17,7 @@ from types import MappingProxyType
 import sympy as sp
 
 from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.symbolic.algebra.field import Field, TooLarge, normal_form, shortest
 from bilevel_sym.symbolic.algebra.vanishing import elementary, exponentiated
 from bilevel_sym.symbolic.calculus import derivative
@@ -30,22 +30,7 @@ MAX_DEGREE = 64  # beyond it only what is inverted step by step is solved
 MAX_COEFFICIENT_NODES = 150  # under a root sign: SymPy asks for the sign of each radicand, term by term
 MAX_ROOTS = 12  # formulas for one unknown; more would mean nested cases that nobody can read
 
-_INVERSES: Mapping[type[sp.Basic], Callable[[sp.Expr], tuple[sp.Expr, ...]]] = MappingProxyType(
-    {
-        sp.exp: lambda r: () if r.is_zero else (sp.log(r),),
-        sp.log: lambda r: (sp.exp(r),),
-        sp.sinh: lambda r: (sp.asinh(r),),
-        sp.cosh: lambda r: (sp.acosh(r), -sp.acosh(r)),
-        sp.tanh: lambda r: (sp.atanh(r),),
-        sp.atan: lambda r: (sp.tan(r),),
-        sp.sin: lambda r: (sp.asin(r),),
-        sp.cos: lambda r: (sp.acos(r),),
-        sp.tan: lambda r: (sp.atan(r),),
-        sigmoid: lambda r: (sp.log(normal_form(r / (1 - r))),),
-        softplus: lambda r: (sp.log(sp.exp(r) - 1),),
-    }
-)
-_PERIODIC = (sp.sin, sp.cos, sp.tan)
+_FUNCTIONS = MappingProxyType({record.sympy: record for record in FUNCTIONS.values() if record.inverse is not None})
 _DEGREES = MappingProxyType({1: "linear", 2: "quadratic", 3: "cubic (radicals)"})
 
 
@@ -139,12 +124,14 @@ def _invert(left: sp.Expr, right: sp.Expr, y: sp.Symbol) -> list[Root]:
         return _invert_arithmetic(left, right, y)
     if isinstance(left, sp.Pow):
         return _invert_power(left, right, y)
-    if left.func not in _INVERSES:
+    if left.func not in _FUNCTIONS:
         raise Unsolved(f"contains {left.func}, which this solver does not invert", left - right)
-    found = [root for r in _INVERSES[left.func](right) for root in _invert(left.args[0], r, y)]
-    if isinstance(left, sp.atan):
+    record = _FUNCTIONS[left.func]
+    values = record.rule("inverse")(right, normal_form)
+    found = [root for r in values for root in _invert(left.args[0], r, y)]
+    if record.undoes and FUNCTIONS[record.undoes].is_periodic:
         found = _in_range(found, left, right)
-    return [replace(root, local=root.local or isinstance(left, _PERIODIC)) for root in found]
+    return [replace(root, local=root.local or record.is_periodic) for root in found]
 
 
 def _in_range(found: list[Root], kernel: sp.Expr, value: sp.Expr) -> list[Root]:

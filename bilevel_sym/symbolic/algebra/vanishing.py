@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from math import lcm
+from types import MappingProxyType
 
 import sympy as sp
 
 from bilevel_sym.graph.expressions import postorder, substitute
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.symbolic.algebra.field import Field
 from bilevel_sym.symbolic.simplify import expanded_terms
 
 __all__ = ["elementary", "exponentiated", "vanishes"]
 
 MAX_ARGUMENT_TERMS = 40  # of the expanded argument of exp: exp(a + b) is taken as exp(a)*exp(b)
+_IN_EXP = frozenset(record.sympy for record in FUNCTIONS.values() if record.in_exp)
+_UNDOES = MappingProxyType(
+    {
+        record.sympy: FUNCTIONS[record.undoes].sympy
+        for record in FUNCTIONS.values()
+        if record.undoes is not None and not FUNCTIONS[record.undoes].is_periodic
+    }
+)
 MAX_CASES = 16  # pieces of all the Piecewise in a proof
 
 
@@ -76,11 +85,14 @@ def elementary(expression: sp.Expr) -> sp.Expr:
     """Hyperbolic functions, sigmoid and softplus written with exp and log, and arguments of exp expanded.
 
     >>> x = sp.Symbol("x", real=True)
-    >>> elementary(sp.cosh(x) + sigmoid(x))
-    exp(x)/2 + exp(-x)/2 + 1/(1 + exp(-x))
+    >>> elementary(sp.cosh(x))
+    exp(x)/2 + exp(-x)/2
     """
     new: dict[int, sp.Basic] = {}
     for node in postorder(expression):
+        if node.func in _UNDOES and isinstance(node.args[0], _UNDOES[node.func]):
+            new[id(node)] = new[id(node.args[0].args[0])]  # everything is real here
+            continue
         args = [new[id(child)] for child in node.args]
         changed = any(a is not b for a, b in zip(args, node.args, strict=True))
         new[id(node)] = _with_exp(node.func(*args) if changed else node)
@@ -88,7 +100,7 @@ def elementary(expression: sp.Expr) -> sp.Expr:
 
 
 def _with_exp(node: sp.Basic) -> sp.Basic:
-    if isinstance(node, (sp.sinh, sp.cosh, sp.tanh, sigmoid, softplus)):
+    if node.func in _IN_EXP:
         node = node.rewrite(sp.exp, deep=False)
     elif isinstance(node, sp.exp) and expanded_terms(node.args[0]) <= MAX_ARGUMENT_TERMS:
         node = sp.exp(sp.expand_mul(node.args[0]))

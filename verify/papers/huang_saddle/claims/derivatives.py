@@ -18,11 +18,11 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
+    constant_hessian,
     ends_of,
     exact,
     is_zero,
     of_phi,
-    steady_hessian,
 )
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived
 from verify.papers.huang_saddle.measures.derivatives.responses import responses
@@ -198,5 +198,5 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     yield of_phi_best(
         study, "lemC.1", "rho_phi", lambda c: MinimaxConstants.rho_phi(cast(Any, c), variant=study.variant),
         lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
-        still=steady_hessian, proof=("minimax hess", "lipschitz"),
+        still=constant_hessian, proof=("minimax hess", "lipschitz"),
     )  # fmt: skip

@@ -18,14 +18,14 @@ from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
     by_sample,
     by_structure,
+    constant_hessian,
+    constant_response,
     exact,
     is_constant,
     is_zero,
     lipschitz,
     no_curvature,
     settled,
-    steady_hessian,
-    steady_response,
     u,
 )
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived
@@ -62,7 +62,7 @@ def hess_lipschitz(study: Study) -> CheckResult:
     """
     return of_phi_best(
         study, "hess-Lipschitz", "rho_phi", lambda c: c.rho_phi(variant=study.variant),
-        lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=steady_hessian,
+        lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=constant_hessian,
         proof=("hess", "lipschitz"),
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def y_grad_diff(study: Study) -> CheckResult:
     """
     return lipschitz(
         study, "eq:y-grad-diff", lambda s: s.dy_dx, lambda c: c.rho / c.mu * u(c) ** 2,
-        still=steady_response, proof="dy_dx", what="dy_dx",
+        still=constant_response, proof="dy_dx", what="dy_dx",
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def term_2(study: Study) -> CheckResult:
     factor = 2 if study.variant == "printed" else 1
     return lipschitz(
         study, "unlabelled:term-II", Responses.cross, lambda c: factor * c.kappa * c.rho * (u(c) + u(c) ** 2),
-        still=lambda t: is_zero(t, "f_xy") or is_zero(t, "g_xy") or (is_constant(t, "f_xy") and steady_response(t)),
+        still=lambda t: is_zero(t, "f_xy") or is_zero(t, "g_xy") or (is_constant(t, "f_xy") and constant_response(t)),
         proof="(II)", part="(II)", what="dy_dx f_yx",
     )  # fmt: skip
 
@@ -270,7 +270,7 @@ def jacobian_third_product(study: Study) -> CheckResult:
     return lipschitz(
         study, "unlabelled:jacobian-third-product", _times_third,
         lambda c: c.kappa * c.nu * u(c) + factor * c.rho**2 / c.mu * u(c) ** 2,
-        still=lambda t: is_zero(t, "g_xyy") or is_zero(t, "g_xy") or (is_constant(t, "g_xyy") and steady_response(t)),
+        still=lambda t: is_zero(t, "g_xyy") or is_zero(t, "g_xy") or (is_constant(t, "g_xyy") and constant_response(t)),
         proof="dy_dx g_yxy", what="dy_dx g_yxy",
     )  # fmt: skip
 
@@ -290,7 +290,7 @@ def term_pgp(study: Study) -> CheckResult:
     return lipschitz(
         study, "eq:term-pgp", lambda s: s.between("g_yyy"),
         lambda c: 2 * c.kappa * c.rho**2 / c.mu * u(c) ** 2 + c.nu * c.kappa**2 * u(c),
-        still=lambda t: is_zero(t, "g_yyy") or is_zero(t, "g_xy") or (is_constant(t, "g_yyy") and steady_response(t)),
+        still=lambda t: is_zero(t, "g_yyy") or is_zero(t, "g_xy") or (is_constant(t, "g_yyy") and constant_response(t)),
         proof="dy_dx g_yyy dy_dx'", what="dy_dx g_yyy dy_dx'",
     )  # fmt: skip
 
@@ -324,7 +324,7 @@ def y_hess_lipschitz(study: Study) -> CheckResult:
 def _steady_second(tape: Model) -> bool:
     """Whether d2y_dx2 is the same everywhere."""
     third = ("g_xxy", "g_xyy", "g_yyy")
-    return no_curvature(tape) or (is_constant(tape, "g_yy", *third) and steady_response(tape))
+    return no_curvature(tape) or (is_constant(tape, "g_yy", *third) and constant_response(tape))
 
 
 @claim("unlabelled:term-III", also=("eq:termIII",))
@@ -376,6 +376,6 @@ def term_4(study: Study) -> CheckResult:
     return lipschitz(
         study, "unlabelled:term-IV", lambda s: s.between("f_yy"),
         lambda c: c.rho * c.kappa**2 * (2 * u(c) ** 2 + u(c)),
-        still=lambda t: is_zero(t, "f_yy") or is_zero(t, "g_xy") or (is_constant(t, "f_yy") and steady_response(t)),
+        still=lambda t: is_zero(t, "f_yy") or is_zero(t, "g_xy") or (is_constant(t, "f_yy") and constant_response(t)),
         proof="(IV)", part="(IV)", what="dy_dx f_yy dy_dx'",
     )  # fmt: skip

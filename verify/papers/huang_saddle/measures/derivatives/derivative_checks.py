@@ -27,8 +27,23 @@ from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = [
-    "Bound", "Still", "bracket_of", "by_bracket", "by_sample", "by_structure", "ends_of", "exact", "is_constant",
-    "is_zero", "lipschitz", "no_curvature", "of_phi", "settled", "steady_hessian", "steady_response", "u",
+    "Bound",
+    "Still",
+    "bracket_of",
+    "by_bracket",
+    "by_sample",
+    "by_structure",
+    "constant_hessian",
+    "constant_response",
+    "ends_of",
+    "exact",
+    "is_constant",
+    "is_zero",
+    "lipschitz",
+    "no_curvature",
+    "of_phi",
+    "settled",
+    "u",
 ]  # fmt: skip
 
 
@@ -97,7 +112,7 @@ def is_zero(tape: Model, *names: str) -> bool:
     return all(form.is_constant and form.constant == 0 for name in names for form in tape.block(name)[1])
 
 
-def steady_response(tape: Model) -> bool:
+def constant_response(tape: Model) -> bool:
     """Whether dy_dx is the same everywhere."""
     return is_zero(tape, "g_xy") or is_constant(tape, "g_xy", "g_yy")
 
@@ -107,9 +122,9 @@ def no_curvature(tape: Model) -> bool:
     return is_zero(tape, "g_xxy", "g_xyy", "g_yyy") or is_zero(tape, "g_xy")
 
 
-def steady_hessian(tape: Model) -> bool:
+def constant_hessian(tape: Model) -> bool:
     """Whether Hess Phi is the same everywhere: f quadratic, and y* affine."""
-    return is_constant(tape, "f_xx", "f_xy", "f_yy") and steady_response(tape) and no_curvature(tape)
+    return is_constant(tape, "f_xx", "f_xy", "f_yy") and constant_response(tape) and no_curvature(tape)
 
 
 # ---- verdicts --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,138 @@
+"""softplus and sigmoid, and its derivative, bell(z) = sigmoid(z) sigmoid(-z): exponentials that do not overflow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import sympy as sp
+from flint import fmpq
+
+from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations.exponentials import LARGEST_EXPONENT
+from bilevel_sym.graph.operations.record import Even, Monotone, Operation, at_zero, opened
+
+__all__ = ["RECORDS"]
+
+_FAR = 1000  # beyond it exp(-abs(z)) is nothing beside 1, and exp(abs(z)) may overflow
+
+
+# ---- floats: exp sees no positive argument ------------------------------------------------------------------
+
+
+def _float_softplus(z: Any, library: Any = np) -> Any:
+    return np.asarray(np.maximum(z, 0.0) + library.log1p(library.exp(-np.abs(z))))
+
+
+def _float_sigmoid(z: Any, library: Any = np) -> Any:
+    small = library.exp(-np.abs(z))
+    return np.asarray(np.where(z < 0, small, 1.0) / (1.0 + small))
+
+
+def _float_bell(z: Any, library: Any = np) -> Any:
+    small = library.exp(-np.abs(z))
+    return np.asarray(small / np.square(1.0 + small))
+
+
+# ---- mpmath: its exponents have no end ----------------------------------------------------------------------
+
+
+def _digits_softplus(z: Any) -> Any:
+    """log1p keeps the digits that log(1 + tiny) loses."""
+    return max(0, z) + mpmath.log1p(mpmath.exp(-abs(z)))
+
+
+def _digits_sigmoid(z: Any) -> Any:
+    e = mpmath.exp(-abs(z))
+    return (e if z < 0 else 1) / (1 + e)
+
+
+def _digits_bell(z: Any) -> Any:
+    e = mpmath.exp(-abs(z))
+    return e / (1 + e) ** 2
+
+
+# ---- balls: one occurrence of z where that matters, so that a narrow ball stays narrow ------------------------
+
+
+def _ball_softplus(z: Any) -> Any:
+    return z + (-z).exp().log1p() if z > _FAR else z.exp().log1p()
+
+
+def _ball_sigmoid(z: Any) -> Any:
+    if z < -_FAR:
+        e = z.exp()
+        return e / (1 + e)
+    return 1 / (1 + (-z).exp())
+
+
+def _ball_bell(z: Any) -> Any:
+    """1 / (4 cosh(z/2)**2)."""
+    if abs(z) > _FAR:
+        e = (-abs(z)).exp()
+        return e / ((1 + e) * (1 + e))
+    c = (z / 2).cosh()
+    return 1 / (4 * c * c)
+
+
+def _series_bell(z: Any) -> Any:
+    s = 1 / (1 + (-z).exp())
+    return s * (1 - s)
+
+
+RECORDS = (
+    Operation(
+        name="softplus",
+        sympy=softplus,
+        in_text=True,
+        shape=Monotone(0.0, np.inf),
+        largest=LARGEST_EXPONENT,
+        derivative=lambda graph, z, itself: graph.apply("sigmoid", z),
+        numpy=_float_softplus,
+        composed=True,
+        mpmath=_digits_softplus,
+        ball=_ball_softplus,
+        series=lambda z: (1 + z.exp()).log(),
+        source="np.logaddexp(0, {})",
+        inverse=lambda r, _: (sp.log(sp.exp(r) - 1),),
+        in_exp=True,
+        # s = sigmoid: s, s (1 - s), s (1 - s)(1 - 2 s) with its maximum 1/(6 sqrt(3)), and its derivative
+        bounds=lambda T: (T + 1, Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8)),
+    ),
+    Operation(
+        name="sigmoid",
+        sympy=sigmoid,
+        in_text=True,
+        habits=("logistic",),
+        shape=Monotone(0.0, 1.0),
+        largest=LARGEST_EXPONENT,
+        derivative=lambda graph, z, itself: graph.apply("bell", z),
+        folded=at_zero(1, 2),
+        numpy=_float_sigmoid,
+        composed=True,
+        mpmath=_digits_sigmoid,
+        ball=_ball_sigmoid,
+        series=lambda z: 1 / (1 + (-z).exp()),
+        source="np.exp(-np.logaddexp(0, -({})))",
+        inverse=lambda r, shorten: (sp.log(shorten(r / (1 - r))),),
+        in_exp=True,
+        bounds=lambda T: (Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8), Fraction(13, 100)),
+    ),
+    Operation(
+        name="bell",
+        sympy=lambda z: sigmoid(z) * (1 - sigmoid(z)),
+        shape=Even(0.0, 0.25, rising=False),
+        # bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
+        derivative=lambda graph, z, itself: (
+            -graph.mul(itself, graph.apply("tanh", opened(graph, z).scaled(fmpq(1, 2))))
+        ),
+        folded=at_zero(1, 4),
+        numpy=_float_bell,
+        composed=True,
+        mpmath=_digits_bell,
+        ball=_ball_bell,
+        series=_series_bell,
+    ),
+)
