@@ -398,6 +398,14 @@ def test_kinds_of_arrays_are_named_once() -> None:
     assert set(places) <= own
 
 
+def test_one_module_sets_precision() -> None:
+    guards = r"\.(prec|dps) = |work(prec|dps)\("
+    setting = {path.relative_to(ROOT).as_posix() for path in sources() if re.search(guards, path.read_text())}
+    # the independent checker shares no code
+    assert setting == {"bilevel_sym/arithmetic/precision.py", "verify/certificates/recheck.py"}
+    assert re.search(guards, "with mpmath.workdps(30):")
+
+
 def test_one_module_writes_files() -> None:
     assert writers(ROOT) == []
 

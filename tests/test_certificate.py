@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -24,10 +25,11 @@ from test_lower_level import points_in_box
 from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
 from bilevel_sym.arithmetic.ball import Ball
 from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.certify import krawczyk
 from bilevel_sym.certify.certificate import PointCertificate
-from bilevel_sym.certify.krawczyk import LowerLevel
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem
 from bilevel_sym.graph.exact import rational
+from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.symbolic.calculus import derivative
 
 x, y = sp.symbols("x y", real=True)
@@ -437,6 +439,24 @@ def test_precision_of_mpmath_and_flint_is_left_alone() -> None:
             assert (mpmath.mp.prec, flint.ctx.prec) == (bits, bits + 1)
 
 
+def test_threads_do_not_take_each_others_precision() -> None:
+    before, inside, seen = mpmath.mp.prec, threading.Event(), list[int]()
+
+    def other() -> None:
+        inside.wait()
+        with mpmath_precision(300):  # waits until the other guard is left
+            seen.append(mpmath.mp.prec)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with mpmath_precision(200):
+        inside.set()
+        thread.join(0.05)
+        assert (seen, mpmath.mp.prec) == ([], 200)
+    thread.join()
+    assert (seen, mpmath.mp.prec) == ([300], before)
+
+
 def test_certificates_are_frozen() -> None:
     certificate = evaluate(PLANE, [1, 2])
     with pytest.raises(AttributeError):
@@ -468,12 +488,12 @@ def test_float_kernels_agree_with_the_certificate_to_twelve_digits(name: str) ->
 
 
 def test_no_certificate_without_krawczyks_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    krawczyk = LowerLevel._krawczyk
+    image_of = krawczyk._image
 
-    def elsewhere(self: Any, *arguments: Any) -> list[Any]:
-        return [image + 1 for image in krawczyk(self, *arguments)]
+    def elsewhere(*arguments: Any) -> list[Any]:
+        return [image + 1 for image in image_of(*arguments)]
 
-    monkeypatch.setattr(LowerLevel, "_krawczyk", elsewhere)
+    monkeypatch.setattr(krawczyk, "_image", elsewhere)
     with pytest.raises(CertificateFailure, match="Krawczyk"):
         evaluate(PLANE, [1, 2])
 

@@ -88,13 +88,13 @@ def test_what_is_not_decided_is_assumed_and_says_so(g: str, ends: tuple[object, 
 
 def test_the_work_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A form that vanishes on a whole line: more and more pieces stay open, and the budget ends it."""
-    looked, over_box = list[int](), LowerLevel.hessian_over
+    looked, over_box = list[int](), LowerLevel.jacobian_over
 
     def counted(self: LowerLevel, box: Any) -> Any:
         looked.append(1)
         return over_box(self, box)
 
-    monkeypatch.setattr(LowerLevel, "hessian_over", counted)
+    monkeypatch.setattr(LowerLevel, "jacobian_over", counted)
     certificate = evaluate(over("(y1 - y2)**4 + (y1 + y2)**2/2 + y1 - y2 - x*y1", (-1, 3), (-1, 2)), [1], digits=5)
     assert certificate.convexity == ASSUMED
     assert "pieces" in certificate.why

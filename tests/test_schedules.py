@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, fields
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -967,3 +967,17 @@ def test_the_lemma_on_ineon_as_it_stands_in_float64() -> None:
         assert u @ hessian @ u <= -math.sqrt(s.rho_phi * s.eps) / (40 * s.iota)
         ends = SADDLE.kernels.phi(np.array([s.step * u, -s.step * u]))
         assert ends.min() - SADDLE.kernels.phi([0.0, 0.0]) <= -s.decrease
+
+
+@pytest.mark.parametrize(("theorem", "constants"), THEOREMS)
+def test_every_schedule_takes_a_goal_or_its_fields(theorem: Callable[..., Any], constants: Any) -> None:
+    goal = Goal(**ASKED, gap=1e-9, episodes=2)
+    found = quietly(theorem, constants, goal)
+    assert found == quietly(theorem, constants, **ASKED, gap=1e-9, episodes=2)
+    assert found != quietly(theorem, constants, replace(goal, eps=0.2))
+    with pytest.raises(InvalidArgument, match="a Goal, or its fields"):
+        theorem(constants, goal, eps=0.1)
+    with pytest.raises(InvalidArgument, match="a Goal, or its fields"):
+        theorem(constants, 0.1)
+    with pytest.raises(TypeError, match="epsilon"):
+        theorem(constants, epsilon=0.1, **ASKED)

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.certify import krawczyk
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.kernels import Kernels
 from verify.bracket import Bracket
-from verify.points.balls import _System, eigenvalue_balls, refine
+from verify.points.balls import _Stationarity, eigenvalue_balls, refine
 from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.exact import exact_point, inertia, simplest
 from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
@@ -324,13 +325,10 @@ def test_the_jacobian_of_the_system_is_that_of_its_equations() -> None:
     truth = np.array(system.jacobian([*x, *y, *v]).subs(at).evalf(30), dtype=float)
     with precision(200):
         balls = [arb(k + 2) / 7 for k in range(8)]
-        machine = _System(problem, 200)
-        blocks = machine.blocks(balls)
-        assert blocks is not None
-        jacobian = np.array([[float(e) for e in row] for row in machine.jacobian(blocks).table()])
-        value = np.array([float(e) for e in machine.value(blocks, balls).entries()])
+        found = _Stationarity(problem).derivatives(balls)
+        value, jacobian = (np.array([[float(e) for e in row] for row in part.table()]) for part in found)
     np.testing.assert_allclose(jacobian, truth, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(value, np.array(system.subs(at).evalf(30), dtype=float).ravel(), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(value, np.array(system.subs(at).evalf(30), dtype=float), rtol=1e-13, atol=1e-13)
 
 
 @settings(FEW)
@@ -480,9 +478,7 @@ def test_a_hull_sees_the_zero_of_every_branch(flipped: bool) -> None:
 def test_the_proof_fails_where_there_is_no_root_although_newton_comes_near() -> None:
     problem = BilevelProblem("x**3/3 + x*1e-30 + y**2", "y**2/2", "x", "y")  # Phi' = x^2 + 1e-30
     with precision(200):
-        machine = _System(problem, 200)
-        z = [arb(1e-10), arb(0), arb(0)]
-        blocks = machine.blocks(z)
-        assert blocks is not None
-        inverse = machine.jacobian(blocks).inv()
-        assert machine._proved(z, inverse, (inverse * machine.value(blocks, z)).entries()) is None
+        system, z = _Stationarity(problem), [arb(1e-10), arb(0), arb(0)]
+        value, jacobian = system.derivatives(z)
+        inverse = jacobian.inv()
+        assert krawczyk._proved(system, z, inverse, (inverse * value).entries()) == "not proved"

@@ -10,40 +10,17 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from threading import RLock
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import flint
 from flint import arb, fmpq
 
 from bilevel_sym.graph import operations as records
 from bilevel_sym.graph.operations.ball_ranges import UNIT, over_balls
+from bilevel_sym.graph.precision import precision
 
 __all__ = ["OPEN", "OPERATIONS", "SMOOTH", "UNIT", "constant", "precision"]
-
-_CONTEXT = RLock()  # flint's precision belongs to the whole process: one thread at a time
-
-
-@contextmanager
-def precision(bits: int) -> Iterator[None]:
-    """Work with so many bits inside the block; the old precision comes back whatever happens.
-
-    >>> with precision(100):
-    ...     flint.ctx.prec
-    100
-    >>> flint.ctx.prec
-    53
-    """
-    with _CONTEXT:
-        before = flint.ctx.prec
-        flint.ctx.prec = bits
-        try:
-            yield
-        finally:
-            flint.ctx.prec = before
 
 
 def constant(p: int, q: int) -> Any:

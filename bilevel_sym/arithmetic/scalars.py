@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath
-
 from bilevel_sym.arithmetic import balls, multiprecision
+from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.graph.program import Program, Step
 
 __all__ = ["BALLS", "DIGITS", "OPEN_BALLS", "SMOOTH_BALLS", "Arithmetic", "ScalarProgram", "constant_values"]
@@ -27,7 +26,7 @@ class Arithmetic:
 BALLS = Arithmetic(balls.OPERATIONS, balls.constant, balls.precision)
 SMOOTH_BALLS = Arithmetic(balls.SMOOTH, balls.constant, balls.precision)
 OPEN_BALLS = Arithmetic(balls.OPEN, balls.constant, balls.precision)
-DIGITS = Arithmetic(multiprecision.OPERATIONS, multiprecision.constant, mpmath.workprec)
+DIGITS = Arithmetic(multiprecision.OPERATIONS, multiprecision.constant, mpmath_precision)
 
 Values = list[Any]
 Call = Callable[[Values], None]

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import flint
 import numpy as np
 import sympy as sp
-from flint import arb, arb_mat
+from flint import arb
 
 from bilevel_sym.arithmetic.ball import Ball
 from bilevel_sym.arithmetic.scalars import BALLS
 from bilevel_sym.certify.convexity import Convexity, convexity_at
-from bilevel_sym.certify.krawczyk import LowerLevel
+from bilevel_sym.certify.krawczyk import BallBlocks, LowerLevel
 from bilevel_sym.certify.saved_certificate import decimal_ball, write_certificate
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.graph.assumptions import check_values
@@ -321,25 +320,10 @@ def _enclose(problem: BilevelProblem, point: Sequence[sp.Rational], start: Seque
 
 def _outputs(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> Enclosure:
     """The formulas of ``implicit`` in balls."""
-    d, n = problem.d, problem.n
-    program = problem.tape.in_balls(EXPANSION, int(flint.ctx.prec))
-    values = program.start()
-    program.put(values, 0, [*x, *y])
-
-    def block(name: str, rows: int, columns: int) -> arb_mat:
-        return arb_mat(rows, columns, program.output(values, name))
-
-    g_xy, g_yy = block("g_xy", d, n), block("g_yy", n, n)
-    v = g_yy.solve(block("f_y", n, 1))
-    response = -g_yy.solve(g_xy.transpose())
-    program.put(values, 1, v.entries())
-    grad = block("f_x", d, 1) - g_xy * v
-    half = block("L_xy", d, n) + response.transpose() * block("L_yy", n, n) / 2
-    cross = half * response
-    hess = block("L_xx", d, d) + cross + cross.transpose()
-    (phi,) = program.output(values, "f")
-    rows = tuple(tuple(Ball(hess[i, j]) for j in range(d)) for i in range(d))
-    return tuple(map(Ball, y)), Ball(phi), tuple(map(Ball, grad.entries())), rows
+    blocks = BallBlocks(problem, EXPANSION, [*x, *y])
+    at = blocks.formulas
+    rows = tuple(tuple(map(Ball, row)) for row in at.hess.table())
+    return tuple(map(Ball, y)), Ball(blocks.take("f")[0, 0]), tuple(map(Ball, at.grad.entries())), rows
 
 
 def _defined(enclosure: Enclosure) -> bool:

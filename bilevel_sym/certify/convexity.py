@@ -98,7 +98,7 @@ class _Search:
 
     def _is_convex(self, y: Sequence[Any]) -> bool:
         """Whether g_yy is proved to be positive definite over a piece."""
-        g_yy = self._lower.hessian_over(y)
+        g_yy = self._lower.jacobian_over(y)
         if g_yy is None:
             return False
         return _surely_positive(g_yy) or (
@@ -117,7 +117,7 @@ class _Search:
 
     def _refuted(self, y: Sequence[fmpq]) -> tuple[Convexity, str] | None:
         """What follows from a direction of negative curvature at a point, if there is one."""
-        g_yy = self._lower.hessian_over([arb(value) for value in y])
+        g_yy = self._lower.jacobian_over([arb(value) for value in y])
         if g_yy is None:
             return None
         curvature = _least_curvature(g_yy)

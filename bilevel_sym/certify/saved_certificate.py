@@ -15,6 +15,7 @@ from typing import Any
 import flint
 from flint import arb
 
+from bilevel_sym.graph.precision import precision
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.writing import write
 
@@ -67,13 +68,9 @@ def decimal_ball(ball: Any, digits: int) -> list[str]:
     >>> decimal_ball(arb(1) / 3, 6), decimal_ball(arb(0), 6)
     (['0.333333', '7.00E-7'], ['0', '1E-12'])
     """
-    before = flint.ctx.prec
-    try:
-        flint.ctx.prec = max(before, 4 * digits + 64)
+    with precision(max(flint.ctx.prec, 4 * digits + 64)):
         middle = "0" if ball.contains(0) else ball.mid().str(digits, radius=False)
         mantissa, exponent = (ball - arb(middle)).abs_upper().man_exp()
-    finally:
-        flint.ctx.prec = before
     context = decimal.Context(prec=40, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
     radius = context.multiply(decimal.Decimal(int(mantissa)), context.power(2, int(exponent)))
     size = decimal.Decimal(middle)

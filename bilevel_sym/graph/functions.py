@@ -12,6 +12,8 @@ from typing import Any
 import mpmath
 import sympy as sp
 
+from bilevel_sym.graph.precision import mpmath_precision
+
 __all__ = ["sigmoid", "softplus"]
 
 
@@ -85,5 +87,5 @@ def _evaluated(argument: sp.Expr, prec: int, function: Callable[[Any], Any]) -> 
     number = argument.evalf(mpmath.libmp.prec_to_dps(prec + 20))
     if not number.is_Float and not number.is_Integer:
         return None
-    with mpmath.workprec(prec + 20):
+    with mpmath_precision(prec + 20):
         return sp.Float._new(function(number._to_mpmath(prec + 20))._mpf_, prec)

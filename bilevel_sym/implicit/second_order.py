@@ -1,4 +1,4 @@
-"""Phi, its gradient and Hessian at y = y*(x), by the formulas that need no second derivative of y*.
+"""Phi, its gradient, Hessian and third derivatives at y = y*(x), by the formulas that need no second derivative of y*.
 
 With v = g_yy^-1 f_y, the Lagrangian L = f - v^T grad_y g (v held constant) and Z = [I; dy_dx^T]:
 
@@ -6,9 +6,23 @@ With v = g_yy^-1 f_y, the Lagrangian L = f - v^T grad_y g (v held constant) and 
     D^3 Phi[a, b, c] = D^3 L[Za, Zb, Zc] - (v'a)^T D^2(grad_y g)[Zb, Zc] - the same for b and for c
 
 where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second derivative of y* enters.
+
+``ImplicitFormulas`` is the one writing of the first two and of v', over an ``Algebra``: float64 in batches (here),
+balls (``krawczyk.BALL_MATRICES``), SymPy (``formulas.SYMBOLIC``), rational numbers (``verify.points.exact``), interval
+matrices and affine forms (``verify.enclosures``, ``verify.points.boxes``). Three others are independent of it on
+purpose: compiled code, which skips what is known to be zero (``tape/lanes``, ``tape/single``); the contractions
+D^2 L[Z, Z] and D^3 L[Z, Z, Z] node by node on the graph, which are narrower over boxes
+(``verify.enclosures.phi_formulas``); and the paper's terms one by one (``formulas.hessian_terms``,
+``verify.points.derivatives_at``).
 """
 
 from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,37 +30,159 @@ from bilevel_sym.arithmetic.linear_algebra import Factored
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, over_points
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["ADJOINT", "GRADIENT", "RESPONSE", "THIRD", "adjoint", "expansion", "gradient", "response", "third"]
+__all__ = [
+    "ADJOINT", "GRADIENT", "RESPONSE", "THIRD", "Algebra", "ImplicitFormulas", "adjoint", "expansion", "gradient",
+    "gradient_of", "hessian_of", "response", "third",
+]  # fmt: skip
 
 ADJOINT = ("f_y", "g_yy")
 RESPONSE = ("g_xy", "g_yy")
 GRADIENT = ("f", "f_x", "f_y", "g_xy", "g_yy")
 THIRD = ("f", "f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
 
-
-def adjoint(session: Session, xy: Floats) -> tuple[Floats]:
-    """v = g_yy^-1 f_y."""
-    session.put(0, xy)
-    return (Factored(session.take("g_yy")).solve(session.take("f_y")[:, :, None])[:, :, 0],)
+M = TypeVar("M", bound=Any)  # matrices of one arithmetic, or lanes of them, with + and -
 
 
-def response(session: Session, xy: Floats) -> tuple[Floats]:
-    """dy_dx = -g_xy g_yy^-1, (lanes, d, n).
+def _as_it_is(matrix: M) -> M:
+    return matrix
 
-    Paper: Equation 1.4 [solve-partial-y*-partial-x]
+
+@dataclass(frozen=True)
+class Algebra(Generic[M]):
+    """What the formulas ask of an arithmetic of matrices.
+
+    solver: takes A to the function that takes B to A^-1 B, so that A is factored once
+    times: the product of two matrices
+    transposed: the transposed matrix
+    symmetric: what is symmetric, made so to the last bit where the arithmetic rounds
+
+    >>> floats = Algebra(lambda a: lambda b: np.linalg.solve(a, b))
+    >>> floats.solver(np.array([[2.0]]))(np.array([[6.0]]))
+    array([[3.]])
     """
-    session.put(0, xy)
-    return (-Factored(session.take("g_yy")).solve(session.take("g_xy").transpose(0, 2, 1)).transpose(0, 2, 1),)
+
+    solver: Callable[[M], Callable[[M], M]]
+    times: Callable[[M, M], M] = operator.matmul
+    transposed: Callable[[M], M] = operator.attrgetter("T")
+    symmetric: Callable[[M], M] = _as_it_is
 
 
-def gradient(session: Session, xy: Floats, *, batch_invariant: bool = False) -> tuple[Floats, Floats]:
-    """(Phi, grad Phi) = (f, f_x - g_xy v); y in ``xy`` is taken for y*(x). ``batch-invariant``: see ``Factored``.
+@dataclass(frozen=True, eq=False)
+class ImplicitFormulas(Generic[M]):
+    """v, dy_dx and the derivatives of Phi from the blocks of f and g at y = y*(x), each computed when asked for.
+
+    ``take`` gives a block by its name, vectors as columns; those of L once ``hold`` has been given v.
+
+    >>> blocks = {"f_x": [[1.0]], "f_y": [[4.0]], "g_xy": [[-3.0]], "g_yy": [[2.0]]}
+    >>> blocks |= {"L_xx": [[1.0]], "L_xy": [[2.0]], "L_yy": [[4.0]]}
+    >>> at = ImplicitFormulas(Algebra(lambda a: lambda b: np.linalg.solve(a, b)), lambda name: np.array(blocks[name]))
+    >>> at.v.item(), at.response.item(), at.grad.item(), at.hess.item()
+    (2.0, 1.5, 7.0, 16.0)
+    """
+
+    algebra: Algebra[M]
+    take: Callable[[str], M]
+    hold: Callable[[M], object] | None = None
+
+    @cached_property
+    def _solve(self) -> Callable[[M], M]:
+        return self.algebra.solver(self.take("g_yy"))
+
+    @cached_property
+    def v(self) -> M:
+        """g_yy^-1 f_y, a column."""
+        return self._solve(self.take("f_y"))
+
+    @cached_property
+    def response(self) -> M:
+        """dy_dx^T = -g_yy^-1 g_yx, n x d.
+
+        Paper: Equation 1.4 [solve-partial-y*-partial-x]
+        """
+        response: M = -self._solve(self.algebra.transposed(self.take("g_xy")))
+        return response
+
+    @cached_property
+    def grad(self) -> M:
+        """The gradient of Phi, a column."""
+        return gradient_of(self.algebra, self.take, self.v)
+
+    @cached_property
+    def hess(self) -> M:
+        """The Hessian of Phi."""
+        return hessian_of(self.algebra, self._held, self.response)
+
+    @cached_property
+    def v_moves(self) -> M:
+        """v' = g_yy^-1 (L_yx + L_yy dy_dx^T), n x d."""
+        curved = self.algebra.times(self._held("L_yy"), self.response)
+        return self._solve(self.algebra.transposed(self._held("L_xy")) + curved)
+
+    @cached_property
+    def _held(self) -> Callable[[str], M]:
+        if self.hold is not None:
+            self.hold(self.v)
+        return self.take
+
+
+def gradient_of(algebra: Algebra[M], take: Callable[[str], M], v: M) -> M:
+    """grad Phi = f_x - g_xy v.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
     """
+    grad: M = take("f_x") - algebra.times(take("g_xy"), v)
+    return grad
+
+
+def hessian_of(algebra: Algebra[M], take: Callable[[str], M], response: M) -> M:
+    """Hess Phi = L_xx + C + C^T + dy_dx L_yy dy_dx^T with C = L_xy dy_dx^T, which is Z^T (Hess L) Z."""
+    cross = algebra.times(take("L_xy"), response)
+    quadratic = algebra.times(algebra.times(algebra.transposed(response), take("L_yy")), response)
+    hess: M = cross + algebra.transposed(cross) + take("L_xx") + algebra.symmetric(quadratic)
+    return hess
+
+
+# ---- float64, in batches ----------------------------------------------------------------------------------
+
+
+def _transposed(matrices: Floats) -> Floats:
+    return matrices.transpose(0, 2, 1)
+
+
+def _symmetric(matrices: Floats) -> Floats:
+    return np.asarray(0.5 * (matrices + _transposed(matrices)))
+
+
+def _at(session: Session, xy: Floats, *, batch_invariant: bool = False) -> ImplicitFormulas[Floats]:
+    """The formulas at rows (x, y), in lanes; y is taken for y*(x). ``batch-invariant``: see ``Factored``."""
     session.put(0, xy)
-    v = Factored(session.take("g_yy"), batch_invariant=batch_invariant).solve(session.take("f_y")[:, :, None])
-    return session.take("f"), session.take("f_x") - (session.take("g_xy") @ v)[:, :, 0]
+
+    def take(name: str) -> Floats:
+        block = session.take(name)
+        return block[:, :, None] if block.ndim == 2 else block
+
+    algebra: Algebra[Floats] = Algebra(
+        lambda matrices: Factored(matrices, batch_invariant=batch_invariant).solve,
+        transposed=_transposed,
+        symmetric=_symmetric,
+    )
+    return ImplicitFormulas(algebra, take, lambda v: session.put(1, v[:, :, 0]))
+
+
+def adjoint(session: Session, xy: Floats) -> tuple[Floats]:
+    """v at rows (x, y), (lanes, n)."""
+    return (_at(session, xy).v[:, :, 0],)
+
+
+def response(session: Session, xy: Floats) -> tuple[Floats]:
+    """dy_dx at rows (x, y), (lanes, d, n)."""
+    return (_transposed(_at(session, xy).response),)
+
+
+def gradient(session: Session, xy: Floats, *, batch_invariant: bool = False) -> tuple[Floats, Floats]:
+    """(Phi, grad Phi) at rows (x, y). ``batch-invariant``: see ``Factored``."""
+    grad = _at(session, xy, batch_invariant=batch_invariant).grad[:, :, 0]
+    return session.take("f"), grad
 
 
 def expansion(engine: Engine, xy: Floats) -> Expansion:
@@ -55,26 +191,9 @@ def expansion(engine: Engine, xy: Floats) -> Expansion:
 
 
 def _expansion(session: Session, xy: Floats) -> tuple[Floats, Floats, Floats]:
-    g_xy, _, v, response = _to_second_order(session, xy)
-    half = response.transpose(0, 2, 1) @ session.take("L_yy")
-    half *= 0.5
-    half += session.take("L_xy")
-    cross = half @ response
-    hess = cross + cross.transpose(0, 2, 1)
-    hess += session.take("L_xx")
-    return session.take("f"), session.take("f_x") - (g_xy @ v)[:, :, 0], hess
-
-
-def _to_second_order(session: Session, xy: Floats) -> tuple[Floats, Factored, Floats, Floats]:
-    """Bring a session as far as the Hessian of L: g_xy, g_yy factored, v (lanes, n, 1) and dy_dx^T."""
-    session.put(0, xy)
-    g_xy = session.take("g_xy")
-    lower = Factored(session.take("g_yy"))
-    v = lower.solve(session.take("f_y")[:, :, None])
-    response = lower.solve(g_xy.transpose(0, 2, 1))
-    np.negative(response, out=response)
-    session.put(1, v[:, :, 0])
-    return g_xy, lower, v, response
+    at = _at(session, xy)
+    grad, hess = at.grad[:, :, 0], at.hess
+    return session.take("f"), grad, hess
 
 
 def third(session: Session, wide: Session, xy: Floats) -> Floats:
@@ -82,18 +201,16 @@ def third(session: Session, wide: Session, xy: Floats) -> Floats:
 
     ``session`` has one lane a point; ``wide`` has one lane for each point and pair of directions (b, c), b <= c.
     """
-    lanes = len(xy)
-    _, lower, v, response = _to_second_order(session, xy)
-    v_moves = lower.solve(session.take("L_xy").transpose(0, 2, 1) + session.take("L_yy") @ response)
-    d = response.shape[2]
+    lanes, at = len(xy), _at(session, xy)
+    v, v_moves, d = at.v[:, :, 0], at.v_moves, at.response.shape[2]
     b, c = np.triu_indices(d)
-    z = np.concatenate([np.broadcast_to(np.eye(d), (lanes, d, d)), response], axis=1).transpose(0, 2, 1)
-    for stage, values in enumerate((xy, v[:, :, 0])):
+    z = _transposed(np.concatenate([np.broadcast_to(np.eye(d), (lanes, d, d)), at.response], axis=1))
+    for stage, values in enumerate((xy, v)):
         wide.put(stage, np.repeat(values, len(b), axis=0))
     wide.put(2, np.concatenate([z[:, b], z[:, c]], axis=2).reshape(lanes * len(b), 2 * xy.shape[1]))
     q = wide.take("q").reshape(lanes, len(b), xy.shape[1])
     r = wide.take("r").reshape(lanes, len(b), v.shape[1])
-    straight, held = _unfold(q @ z.transpose(0, 2, 1), b, c), _unfold(r @ v_moves, b, c)
+    straight, held = _unfold(q @ _transposed(z), b, c), _unfold(r @ v_moves, b, c)
     # where f is not defined, neither are its derivatives, whatever their formulas say
     return _symmetrised(straight / 3.0 - held) + 0.0 * session.take("f")[:, None, None, None]
 

@@ -59,6 +59,4 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
 
 def _answers(kernels: Kernels, x: Floats) -> list[tuple[Floats, Floats]]:
     """y* and its derivative, both (n,), at each row of x."""
-    y = kernels.y_star(x)
-    slopes = -np.linalg.solve(kernels.g_yy(x, y), kernels.g_xy(x, y).swapaxes(1, 2))[..., 0]
-    return list(zip(y, slopes, strict=True))
+    return list(zip(kernels.y_star(x), kernels.dy_dx(x)[:, 0], strict=True))

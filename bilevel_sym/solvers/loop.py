@@ -22,7 +22,7 @@ from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers.algorithm import Algorithm, Ends, Ensemble, Flags, Move, Run
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identity, saved_seeds
-from bilevel_sym.solvers.compiled.run import CompiledRun, why_not_compiled
+from bilevel_sym.solvers.compiled.run import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import SMALL, norms
@@ -115,8 +115,8 @@ def solve(
     watch = Stopwatch()
     kernels = compile_kernels(problem, backend=backend)
     compiled = CompiledRun.of(algorithm, kernels)
-    why = why_not_compiled(algorithm, kernels)
-    stats = Stats(kernels.engine, "plain" if compiled is None else "compiled", why, watch.elapsed)
+    why = compiled if isinstance(compiled, str) else ""
+    stats = Stats(kernels.engine, "plain" if why else "compiled", why, watch.elapsed)
     run = algorithm.start(problem, kernels)
     rule = _rule(stop, algorithm, kernels, size)
     recorder = Recorder(kernels, x, y, steps, record == "all")
@@ -126,12 +126,12 @@ def solve(
         if isinstance(rule, _Checked):
             remembered["rule"] = rule
         if keeper.active:
-            starts, is_compiled = {"x0": x, "y0": y, "v0": v}, compiled is not None
+            starts, is_compiled = {"x0": x, "y0": y, "v0": v}, not why
             about = identity(kernels, algorithm, starts, seeds, stop, record, compiled=is_compiled)
             keeper.belongs(about, recorder, steps)
         with ProgressBar("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):
             try:
-                if compiled is not None:
+                if isinstance(compiled, CompiledRun):
                     compiled.run(x, y, v, streams, recorder, steps, rule, meter, keeper, remembered)
                 else:
                     ensemble = Ensemble.gather(x, y, v, run.clock, streams)

@@ -11,7 +11,8 @@ import sympy as sp
 
 from bilevel_sym.errors import NoClosedForm, TooLarge
 from bilevel_sym.graph.expressions import postorder, symbols_in, tree_size
-from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N
+from bilevel_sym.implicit.second_order import gradient_of, hessian_of
+from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, SYMBOLIC
 
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
@@ -59,12 +60,11 @@ def matrix_formulas(d: int, n: int) -> dict[sp.MatrixSymbol, sp.MatrixExpr]:
         return sp.MatrixSymbol(name, rows, cols)
 
     v, dy_dx = sp.MatrixSymbol("v", n, 1), sp.MatrixSymbol("dy_dx", d, n)
-    L_xx, L_xy, L_yy = block("L_xx"), block("L_xy"), block("L_yy")
     return {
         v: block("g_yy").I * block("f_y"),
         dy_dx: -block("g_xy") * block("g_yy").I,
-        sp.MatrixSymbol("grad_phi", d, 1): block("f_x") - block("g_xy") * v,
-        sp.MatrixSymbol("hess_phi", d, d): L_xx + dy_dx * L_xy.T + L_xy * dy_dx.T + dy_dx * L_yy * dy_dx.T,
+        sp.MatrixSymbol("grad_phi", d, 1): gradient_of(SYMBOLIC, block, v),
+        sp.MatrixSymbol("hess_phi", d, d): hessian_of(SYMBOLIC, block, dy_dx.T),
     }
 
 

@@ -3,6 +3,8 @@
 Axes are named in order: g_xy is d x n, dy_dx is d x n (rows are x, the paper's convention), three-index blocks are
 SymPy arrays. Each function takes the blocks as a function of their names, and asks for those that it needs. The
 same functions serve concrete problems, undefined f and g, and the textbook equations.
+
+The paper's terms, one by one, are independent of ``implicit`` on purpose; ``lagrangian_hessian`` is its formula.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 import sympy as sp
 
+from bilevel_sym.implicit.second_order import Algebra, hessian_of
+
 __all__ = [
     "MAX_EXPLICIT_N",
+    "SYMBOLIC",
     "Array",
     "BlockOf",
     "Entries",
@@ -38,6 +43,7 @@ Array: TypeAlias = sp.ImmutableDenseNDimArray
 Variant = Literal["corrected", "printed"]
 Entries: TypeAlias = Mapping[tuple[int, ...], sp.Expr]  # what does not vanish of an array
 BlockOf = Callable[[str], Any]  # "g_xy" -> a matrix, "g_xxy" -> an array
+SYMBOLIC: Algebra[Matrix] = Algebra(lambda matrix: inverse(matrix).__mul__)
 
 
 def inverse(matrix: Matrix) -> Matrix:
@@ -200,8 +206,7 @@ def lagrangian_hessian(block: BlockOf, dy_dx: Matrix) -> Matrix:
     >>> lagrangian_hessian(lambda name: Matrix([[1]]), Matrix([[2]]))
     Matrix([[9]])
     """
-    cross = dy_dx * block("L_xy").T
-    return block("L_xx") + cross + cross.T + dy_dx * block("L_yy") * dy_dx.T
+    return hessian_of(SYMBOLIC, block, dy_dx.T)
 
 
 def array(d: int, n: int, entry: Callable[[int, int, int], sp.Expr]) -> Array:

@@ -193,7 +193,9 @@ class PhiBoxes:
     def _krawczyk(self, lower: Floats, upper: Floats, proved: bool) -> Start:
         """Krawczyk's test for e in y*(x) = y + W (x - c) + e, W = dy_dx^T in the middle: e is of second order.
 
-        For every x in X the map e -> e - R g_y(x, y + W (x - c) + e) goes into the interior of |e| <= E.
+        For every x in X the map e -> e - R g_y(x, y + W (x - c) + e) goes into the interior of |e| <= E. It is another
+        test than that of ``krawczyk``: x runs over a box too, the unknown is e, and of its image only the magnitude is
+        computed, lane by lane in float64.
         """
         middle = np.clip(0.5 * lower + 0.5 * upper, lower, upper)
         reach = np.maximum(upper - middle, middle - lower) * _UP

@@ -11,7 +11,8 @@ derivative of L by that node. Then D^3 L[Za, Zb, Zc] is the sum, over the three 
     bar (phi''' u_a u_b/3 + phi'' u_ab) u_c  for nodes phi(u),     bar (q_ab r_c + r_ab q_c)  for products q r
 
 which is a product of two matrices: rows (ab), columns c, summed over the nodes. That costs a fraction of all third
-derivatives one by one.
+derivatives one by one. This writing of Hess Phi is independent of ``implicit.second_order`` on purpose: in intervals,
+products of whole blocks with W would be wider.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class HessianTerms(NamedTuple):
 
 
 def hessian_terms(problem: BilevelProblem, x: Floats) -> HessianTerms:
-    """The terms of Hess Phi at x.
+    """The terms of Hess Phi at x, independent of ``implicit.second_order`` on purpose: candidates are other programs.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> [float(term.item()) for term in hessian_terms(problem, np.array([3.0]))]

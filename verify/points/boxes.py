@@ -9,6 +9,7 @@ that piece is reached; finitely many closed cones that cover the space include o
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -17,7 +18,9 @@ import sympy as sp
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.certify.krawczyk import krawczyk_image
 from bilevel_sym.implicit.engine import EXPANSION
+from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.interval_matrix import Matrices
@@ -34,6 +37,7 @@ HULL = MappingProxyType(
 )
 SWITCHES = (sp.Piecewise, sp.Abs, sp.Max, sp.Min, sp.sign)
 ARITHMETIC = frozenset(("lin", "mul", "ipow", "abs", "sign", "min", "max", "lt", "le", "select"))
+INTERVAL_MATRICES: Algebra[Matrices] = Algebra(attrgetter("solve"))
 _MORE = 1 + 1e-14
 
 
@@ -48,7 +52,7 @@ def excluded(found: PhiEnclosure) -> Mask:
 
 
 def newton_image(found: PhiEnclosure) -> tuple[Floats, Floats]:
-    """Krawczyk's image c - R grad(c) + (I - R H)(X - c), (lanes, d) each end: every zero in the box is in it.
+    """Krawczyk's image of each box for the system grad Phi = 0, (lanes, d) each end: every zero in the box is in it.
 
     If it lies in the interior of the box, there is one zero, and no other. Infinite where nothing is known.
 
@@ -61,8 +65,8 @@ def newton_image(found: PhiEnclosure) -> tuple[Floats, Floats]:
         centre, reach = found.middle[:, :, None], found.reach[:, :, None]
         inverse = Matrices.around(_inverse(found.hess.middle))
         eye = Matrices.around(np.broadcast_to(np.eye(centre.shape[1]), found.hess.middle.shape))
-        step = Matrices.around(centre) - inverse @ found.grad_middle
-        image = step + (eye - inverse @ found.hess) @ Matrices(np.zeros_like(reach), reach)
+        correction, away = inverse @ found.grad_middle, Matrices(np.zeros_like(reach), reach)
+        image = krawczyk_image(INTERVAL_MATRICES, eye, Matrices.around(centre), inverse, correction, found.hess, away)
         lower, upper = image.lower[:, :, 0], image.upper[:, :, 0]
     known = found.ok[:, None] & np.isfinite(lower) & np.isfinite(upper)
     return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
@@ -129,12 +133,15 @@ class Boxes:
         with np.errstate(all="ignore"):
             ok, low, high = self._hull_of_y(lower, upper, y)
             ends = np.hstack([lower, low]), np.hstack([upper, high])
-            f_x, f_y, g_xy, g_yy = _taken(self._hulls[1], GRADIENT, ends)
-            grad = f_x - g_xy @ g_yy.solve(f_y)
-            return np.asarray(ok & _away_from_zero(grad) & (g_yy.smallest_eigenvalue_lower() > 0))
+            blocks = dict(zip(GRADIENT, _taken(self._hulls[1], GRADIENT, ends), strict=True))
+            grad = ImplicitFormulas(INTERVAL_MATRICES, blocks.__getitem__).grad
+            return np.asarray(ok & _away_from_zero(grad) & (blocks["g_yy"].smallest_eigenvalue_lower() > 0))
 
     def _hull_of_y(self, lower: Floats, upper: Floats, y: Floats) -> tuple[Mask, Floats, Floats]:
-        """y* over all branches: Krawczyk's test in y alone, for each x on its own."""
+        """y* over all branches: Krawczyk's test in y alone, for each x on its own.
+
+        As in ``PhiBoxes``, of the image only its magnitude around y is computed, many boxes at a time.
+        """
         _, g_y, _, g_yy = _taken(self._hulls[0], LOWER, (np.hstack([lower, y]), np.hstack([upper, y])))
         inverse = Matrices.around(_inverse(g_yy.middle))
         eye = Matrices.around(np.broadcast_to(np.eye(self.n), g_yy.middle.shape))

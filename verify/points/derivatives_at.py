@@ -1,6 +1,7 @@
 """Derivatives of y* and Phi from the blocks of f and g at points of the lower-level solution, in float64.
 
-This is the term-by-term route of the paper; the kernels go by the Lagrangian, which has fewer terms.
+This is the term-by-term route of the paper, independent of ``implicit.second_order`` on purpose: that goes by the
+Lagrangian, which has fewer terms.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from operator import attrgetter
 
 import sympy as sp
 from flint import arb, fmpq
@@ -14,6 +15,7 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
+from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
 
 __all__ = ["ExactPoint", "exact_point", "inertia", "simplest"]
 
@@ -21,6 +23,7 @@ BITS = 200
 CLOSE = Fraction(1, 10**10)  # how far float64 may be from a y* that is a simple number
 FIRST = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "f_xx")
 SECOND = ("L_xx", "L_xy", "L_yy")
+RATIONAL_MATRICES: Algebra[sp.Matrix] = Algebra(attrgetter("LUsolve"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +53,14 @@ def exact_point(problem: BilevelProblem, x: Sequence[sp.Rational]) -> ExactPoint
     b = _blocks(problem, FIRST, v, at)
     if b is None or any(b["g_y"]) or inertia(b["g_yy"]) != (problem.n, 0, 0):
         return None
-    solution = b["g_yy"].LUsolve(b["f_y"])
-    if any(b["f_x"] - b["g_xy"] * solution) or not _smooth(problem, [*x, *y], list(solution)):
+    here = ImplicitFormulas(RATIONAL_MATRICES, b.__getitem__)
+    if any(here.grad) or not _smooth(problem, [*x, *y], list(here.v)):
         return None
-    second = _blocks(problem, SECOND, v, at | dict(zip(v, solution, strict=True)))
+    second = _blocks(problem, SECOND, v, at | dict(zip(v, here.v, strict=True)))
     if second is None:
         return None
     b |= second
-    response = -b["g_yy"].LUsolve(b["g_xy"].T)
-    cross = b["L_xy"] * response
-    hess = b["L_xx"] + cross + cross.T + response.T * b["L_yy"] * response
-    return ExactPoint(tuple(x), tuple(y), tuple(solution), hess, b["f_xx"])
+    return ExactPoint(tuple(x), tuple(y), tuple(here.v), here.hess, b["f_xx"])
 
 
 def inertia(matrix: sp.Matrix) -> tuple[int, int, int]:

@@ -29,7 +29,6 @@ from verify.enclosures.cover import Cover
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
-from verify.enclosures.readiness import compile_first
 from verify.regularity.certified import constants
 
 __all__ = ["Smoothness", "smoothness"]
@@ -133,7 +132,6 @@ def smoothness(
     exact, region, given = _checked(problem, box, rtol)
     watch, budget, room = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds)), bytes_of(memory)
     PhiMemory.of(exact).require(room, budget.work, WORK, third=True)
-    compile_first(exact, 0.5 * (region.lower + region.upper))
     boxes = PhiBoxes(exact, room)
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}

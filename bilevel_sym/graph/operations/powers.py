@@ -11,6 +11,7 @@ from flint import arb, fmpq
 
 from bilevel_sym.graph.operations.ball_ranges import NAN, even, monotone, positive
 from bilevel_sym.graph.operations.record import Operation, Own
+from bilevel_sym.graph.precision import mpmath_precision
 
 __all__ = ["RECORDS"]
 
@@ -52,7 +53,7 @@ def _digits_rpow(a: Any, p: int, q: int) -> Any:
     """a**(p/q) as the power of a root: p/q itself would be rounded, and a large logarithm would show it."""
     if a < 0 or (p < 0 and a == 0):
         return mpmath.nan
-    with mpmath.workprec(mpmath.mp.prec + _GUARD + abs(p).bit_length()):
+    with mpmath_precision(mpmath.mp.prec + _GUARD + abs(p).bit_length()):
         power = mpmath.root(a, q) ** p
     return +power
 

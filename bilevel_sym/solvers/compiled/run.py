@@ -30,7 +30,7 @@ from bilevel_sym.typing import Floats, Indices
 if TYPE_CHECKING:
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Record, Rule
 
-__all__ = ["CompiledRun", "why_not_compiled"]
+__all__ = ["CompiledRun"]
 
 SLICE = 20_000_000  # operations for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
 NOISE = 8  # perturbations that can be drawn beforehand
@@ -69,29 +69,6 @@ class _Standing:
             array[...] = memory[name]
 
 
-def why_not_compiled(algorithm: object, kernels: Kernels) -> str:
-    """What keeps an algorithm from being run by compiled code from beginning to end; empty if nothing does.
-
-    >>> from bilevel_sym import BilevelProblem, Exact, compile_kernels
-    >>> kernels = compile_kernels(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), backend="tape")
-    >>> why_not_compiled(Descent(Exact(), eta=0.1), kernels)
-    'the engine is numpy'
-    """
-    if kernels.engine != "compiled":
-        return f"the engine is {kernels.engine}"
-    if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
-        return f"the algorithm is {type(algorithm).__name__}, and Descent and Perturbed are compiled"
-    if isinstance(algorithm, Descent) and algorithm.escape is not None:
-        return f"it escapes by {type(algorithm.escape).__name__}, which is not compiled"
-    if type(_estimator(algorithm)) not in (AID, GDmax):
-        return f"the estimator is {type(_estimator(algorithm)).__name__}, and AID and GDmax are compiled"
-    return ""
-
-
-def _estimator(algorithm: object) -> object:
-    return algorithm.estimates if isinstance(algorithm, Perturbed) else getattr(algorithm, "estimator", None)
-
-
 @dataclass(frozen=True)
 class CompiledRun:
     """An algorithm that compiled code can run from beginning to end."""
@@ -101,17 +78,24 @@ class CompiledRun:
     algorithm: Descent | Perturbed
 
     @classmethod
-    def of(cls, algorithm: object, kernels: Kernels) -> CompiledRun | None:
-        """The run, if there is one for this algorithm on these kernels.
+    def of(cls, algorithm: object, kernels: Kernels) -> CompiledRun | str:
+        """The run of this algorithm on these kernels; or, where there is none, what keeps it from being compiled.
 
-        >>> from bilevel_sym import BilevelProblem, Exact
-        >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
-        >>> CompiledRun.of(Descent(Exact(), eta=0.1), problem.kernels) is None
-        True
+        >>> from bilevel_sym import BilevelProblem, Exact, compile_kernels
+        >>> kernels = compile_kernels(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), backend="tape")
+        >>> CompiledRun.of(Descent(Exact(), eta=0.1), kernels)
+        'the engine is numpy'
         """
-        if why_not_compiled(algorithm, kernels):
-            return None
-        return cls(kernels, _estimator(algorithm), algorithm)  # type: ignore[arg-type]
+        if kernels.engine != "compiled":
+            return f"the engine is {kernels.engine}"
+        if type(algorithm) not in (Descent, Perturbed):  # compiled code knows nothing of what children do otherwise
+            return f"the algorithm is {type(algorithm).__name__}, and Descent and Perturbed are compiled"
+        if isinstance(algorithm, Descent) and algorithm.escape is not None:
+            return f"it escapes by {type(algorithm.escape).__name__}, which is not compiled"
+        estimator: Any = algorithm.estimates if isinstance(algorithm, Perturbed) else algorithm.estimator  # type: ignore[attr-defined]
+        if type(estimator) not in (AID, GDmax):
+            return f"the estimator is {type(estimator).__name__}, and AID and GDmax are compiled"
+        return cls(kernels, estimator, algorithm)  # type: ignore[arg-type]
 
     def run(
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], recorder: Recorder, steps: int,

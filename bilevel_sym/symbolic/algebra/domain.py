@@ -19,6 +19,7 @@ from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
 from bilevel_sym.graph.operations import OPERATIONS
+from bilevel_sym.graph.precision import precision
 from bilevel_sym.problem.box import Box
 
 __all__ = ["BITS", "Ball", "Domain", "Point", "enclosure", "exact_ball"]
@@ -181,7 +182,7 @@ class Domain:
         return False
 
     def _bounded(self, expression: sp.Expr, low: sp.Expr, high: sp.Expr, piece: Mapping[sp.Symbol, Any]) -> bool:
-        with flint.ctx.workprec(BITS):
+        with precision(BITS):
             value = enclosure(expression, self._explained({s: _hull(*ends) for s, ends in piece.items()}))
             return bool(value >= enclosure(low, {}) and (high == sp.oo or value < enclosure(high, {})))
 

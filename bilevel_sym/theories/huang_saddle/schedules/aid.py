@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
@@ -11,11 +11,12 @@ from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.theories.huang_saddle.schedules.escape import PERTURBED, Count, Escape, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
-from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, positive_accuracy, warn_about
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, common_fields, positive_accuracy, warn_about
 
 if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, Perturbed
+
+from bilevel_sym.theories.statement import Variant
 
 __all__ = [
     "PRINTED_N",
@@ -61,15 +62,11 @@ class PerturbedAIDSchedule(Schedule):
 
 def perturbed_aid(
     constants: Constants,
+    goal: Goal | None = None,
     *,
-    eps: Any,
-    delta: Any,
-    d: int,
-    initial_error: Any = 1,
-    gap: Any = 1,
-    episodes: int | None = None,
     smoothness: Any = None,
     variant: Variant = "corrected",
+    **fields: Any,
 ) -> PerturbedAIDSchedule:
     """The parameters with which perturbed AID visits an eps-local minimum within K iterations, but for delta.
 
@@ -77,10 +74,13 @@ def perturbed_aid(
     delta/episodes >= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota); D and N the smallest with
     error <= min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps; K = 2 gap (T + 1)/F + 25 L_phi gap/(3 eps^2).
 
-    ``initial_error`` bounds |y0 - y*(x0)| + |v0 - v*(x0)|, ``gap`` bounds Phi(x0) - inf Phi. ``episodes`` escapes
-    together succeed with probability 1 - delta: by default 2 gap/F, as many as the gap allows, where F depends on iota
-    and so iota on itself; ``episodes=1`` is for a single escape. ``smoothness``, as ``verify.smoothness(problem)`` has
-    it, gives smaller L_phi and rho_phi than the formulas in the constants do.
+    constants: bounds on f, g and their derivatives
+    goal: what is asked for, see ``Goal``; or its ``fields`` as keywords
+    smoothness: as ``verify.smoothness(problem)`` has it, for smaller L_phi and rho_phi than the formulas in constants
+    variant: "corrected", "printed" or "sharp"
+
+    The ``episodes`` of the goal succeed together with probability 1 - delta: by default 2 gap/F, as many as the gap
+    allows, where F depends on iota and so iota on itself; ``episodes=1`` is for a single escape.
 
     Paper: Theorem 2.5 [thm:aid]; Equation 3.2 [eq:para_minimax]; Equation B.44 [eq:aid-ND]
     Assumes: Assumption 2.1 [assu:bilevel] wherever the iterates go; Phi bounded below.
@@ -100,7 +100,7 @@ def perturbed_aid(
     >>> round(whole.iota, 1), whole.episodes == int(2 / whole.F_escape)
     (60.5, True)
     """
-    goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
+    goal = goal_of(goal, fields)
     floats = floats_of(constants, Constants, variant)
     smoothness = smoothness_of(constants, variant, smoothness)
     goal, escape = perturbed_escape(smoothness, goal, variant)
@@ -114,18 +114,12 @@ def perturbed_aid(
         accuracy=accuracy,
     )
     schedule = PerturbedAIDSchedule(
-        eps=goal.eps,
-        delta=goal.delta,
-        d=goal.d,
-        **asdict(smoothness),
-        **asdict(escape),
+        **common_fields(goal, smoothness, escape, variant),
         tau=1 / floats.ell,
         accuracy=accuracy,
         D=D,
         N=N,
         K=descent_iterations(smoothness.L_phi, goal, escape, decrease=escape.F_escape / 2, variant=variant),
-        episodes=goal.episodes or 1,
-        variant=variant,
     )
     others = [PRINTED_N] if variant == "printed" else []
     warn_about(schedule, escape, goal, gradient=bound, others=others)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 
-from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness, require_chance
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.statement import Variant
 
 __all__ = ["NEON", "PERTURBED", "Count", "Escape", "Pace", "escape_of", "smallest_iota"]
@@ -75,9 +75,7 @@ class Count:
         """
         if goal.episodes is not None:
             return goal
-        settled = replace(goal, episodes=int(self.at(iota)))
-        require_chance(settled)
-        return settled
+        return goal.with_episodes(int(self.at(iota)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.theories.huang_saddle.constants import MinimaxConstants
 from bilevel_sym.theories.huang_saddle.schedules.aid import descent_iterations, perturbed_accuracy, perturbed_escape
-from bilevel_sym.theories.huang_saddle.schedules.goal import floats_of, goal_of, smoothness_of
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, floats_of, goal_of, smoothness_of
 from bilevel_sym.theories.huang_saddle.schedules.inner import descent_rate, least_steps
-from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, warn_about
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, common_fields, warn_about
 
 if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, Perturbed
+
+from bilevel_sym.theories.statement import Variant
 
 __all__ = ["PerturbedGDmaxSchedule", "perturbed_gdmax"]
 
@@ -48,15 +49,11 @@ class PerturbedGDmaxSchedule(Schedule):
 
 def perturbed_gdmax(
     constants: MinimaxConstants,
+    goal: Goal | None = None,
     *,
-    eps: Any,
-    delta: Any,
-    d: int,
-    initial_error: Any = 1,
-    gap: Any = 1,
-    episodes: int | None = None,
     smoothness: Any = None,
     variant: Variant = "corrected",
+    **fields: Any,
 ) -> PerturbedGDmaxSchedule:
     """The parameters with which perturbed GDmax visits an eps-local minimum of max_y f within K iterations.
 
@@ -64,8 +61,8 @@ def perturbed_gdmax(
     D the smallest with ell (initial_error + 2 eta kappa M_x) (1 - 1/kappa)^(D/2) at most
     min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps, and with (1 - 1/kappa)^(D/2) <= 1/2.
 
-    ``initial_error`` bounds |y0 - y*(x0)|, ``gap`` bounds Phi(x0) - inf Phi; for ``episodes`` and ``smoothness`` see
-    ``perturbed_aid``.
+    Arguments as for ``perturbed_aid``, but that the constants are ``MinimaxConstants``, and that ``initial_error`` of
+    the goal need only bound |y0 - y*(x0)|.
 
     Paper: Theorem 3.7 [thm:minimax]; Equation 3.2 [eq:para_minimax]; Equation C.13 [eq:gdmax-D]
     Assumes: Assumption 3.5 [assu:minimax] wherever the iterates go; |f_x| <= M_x there.
@@ -79,7 +76,7 @@ def perturbed_gdmax(
     >>> schedule.D, schedule.T_escape, schedule.L_phi
     (82, 83, 6.0)
     """
-    goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
+    goal = goal_of(goal, fields)
     floats = floats_of(constants, MinimaxConstants, variant)
     smoothness = smoothness_of(constants, variant, smoothness)
     goal, escape = perturbed_escape(smoothness, goal, variant)
@@ -97,17 +94,11 @@ def perturbed_gdmax(
     error = floats.gdmax_error(0, eta=escape.eta, initial_error=goal.initial_error, gradient_bound=bound)
     rate = descent_rate(floats.mu, floats.ell)
     schedule = PerturbedGDmaxSchedule(
-        eps=goal.eps,
-        delta=goal.delta,
-        d=goal.d,
-        **asdict(smoothness),
-        **asdict(escape),
+        **common_fields(goal, smoothness, escape, variant),
         tau=1 / floats.ell,
         accuracy=accuracy,
         D=max(least_steps(error, accuracy, rate, per_step=_HALF), least_steps(1.0, 0.5, rate, per_step=_HALF)),
         K=descent_iterations(smoothness.L_phi, goal, escape, decrease=escape.F_escape / 2, variant=variant),
-        episodes=goal.episodes or 1,
-        variant=variant,
     )
     warn_about(schedule, escape, goal, gradient=gradient, others=others)
     return schedule

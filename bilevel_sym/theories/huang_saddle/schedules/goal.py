@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, get_args
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.estimators.checks import count
+from bilevel_sym.estimators.checks import settle_counts
 from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
 from bilevel_sym.theories.statement import Variant
 
-__all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "require_chance", "smoothness_of"]
+__all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "smoothness_of"]
 
 # Between these sizes no formula of a theorem leaves float64; a problem beyond them wants other units.
 _SMALLEST, _LARGEST = 1e-30, 1e30
@@ -21,30 +23,82 @@ _LEAST_CHANCE = 1e-300
 AnyConstants = TypeVar("AnyConstants", Constants, MinimaxConstants)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """What a schedule is for: an eps-local minimum in dimension d, with probability 1 - delta.
 
-    ``episodes`` of None are as many as ``gap`` allows, which depends on iota: ``escape.Count`` says how.
-    ``initial_error`` bounds |y^0 - y*(x_0)| + |v^0 - v*_0|.
+    eps: the accuracy of Definition [def:local-min]
+    delta: the probability of failure
+    d: the dimension of x
+    initial_error: bounds |y0 - y*(x0)| + |v0 - v*(x0)|
+    gap: bounds Phi(x0) - inf Phi
+    episodes: how many escapes share delta; None: as many as ``gap`` allows, which depends on iota
+
+    Numbers of any kind become floats. Every schedule takes a goal, or its fields as keywords:
+
+    >>> from bilevel_sym import Constants, schedules
+    >>> c, goal = Constants(mu=1, ell=1, rho=1, nu=1, M=1), Goal(eps=0.1, delta=0.1, d=2, gap=1e-9, episodes=1)
+    >>> schedules.perturbed_aid(c, goal).T_escape, schedules.ineon(c, goal).T_escape
+    (72, 86)
+    >>> schedules.perturbed_aid(c, eps=0.1, delta=0.1, d=2, gap=1e-9, episodes=1) == schedules.perturbed_aid(c, goal)
+    True
+    >>> Goal(eps=1, delta=1.5, d=3)
+    Traceback (most recent call last):
+      ...
+    bilevel_sym.errors.InvalidArgument: delta is a probability and must lie in (0, 1), but is 1.5
+    try: delta=0.1
 
     Paper: Equation B.20 [def-hatDelta-AID]
-
-    >>> goal_of(eps=0.1, delta=0.2, d=3, initial_error=1, gap=1, episodes=2).episode_delta
-    0.1
     """
 
     eps: float
     delta: float
     d: int
-    initial_error: float
-    gap: float
-    episodes: int | None
+    initial_error: float = 1.0
+    gap: float = 1.0
+    episodes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("eps", "delta", "initial_error", "gap"):
+            object.__setattr__(self, name, float_of(getattr(self, name), name))
+        settle_counts(self, "d", *(["episodes"] if self.episodes is not None else []))
+        if not self.eps > 0:
+            raise InvalidArgument(f"eps is an accuracy and must be positive, but is {self.eps}", hint="eps=0.01")
+        if not 0 < self.delta < 1:
+            raise InvalidArgument(
+                f"delta is a probability and must lie in (0, 1), but is {self.delta}", hint="delta=0.1"
+            )
+        self._require_chance()
+        if not self.initial_error >= 0:
+            raise InvalidArgument(
+                f"initial_error is a distance and cannot be {self.initial_error}", hint="|y0 - y*(x0)| + |v0 - v*(x0)|"
+            )
+        if not self.gap > 0:
+            raise InvalidArgument(f"gap must be positive, but is {self.gap}", hint="a bound on Phi(x0) - inf Phi")
 
     @property
     def episode_delta(self) -> float:
         """The failure probability that each of the episodes may use up; all of it where they are not counted yet."""
         return self.delta / (self.episodes or 1)
+
+    def with_episodes(self, episodes: int) -> Goal:
+        """The same with so many episodes, be they more than anybody would ask for.
+
+        >>> Goal(eps=0.1, delta=0.2, d=3).with_episodes(2).episode_delta
+        0.1
+        """
+        goal = copy(self)
+        object.__setattr__(goal, "episodes", episodes)
+        goal._require_chance()
+        return goal
+
+    def _require_chance(self) -> None:
+        """Refuse so many episodes that none of them is left a chance to fail."""
+        if self.episode_delta < _LEAST_CHANCE:
+            raise InvalidArgument(
+                f"delta/episodes = {self.episode_delta:.3g} is no probability that anybody could tell from 0",
+                hint="a larger delta, or fewer episodes",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,47 +119,17 @@ class Smoothness:
         return math.sqrt(self.rho_phi) * math.sqrt(eps)
 
 
-def goal_of(*, eps: Any, delta: Any, d: Any, initial_error: Any, gap: Any, episodes: Any) -> Goal:
-    """A checked ``Goal``; numbers of any kind become floats.
+def goal_of(goal: object, fields: Mapping[str, Any]) -> Goal:
+    """The goal that a theorem was given, or the one that its keywords make.
 
-    >>> goal_of(eps=1, delta=1.5, d=3, initial_error=1, gap=1, episodes=1)
-    Traceback (most recent call last):
-      ...
-    bilevel_sym.errors.InvalidArgument: delta is a probability and must lie in (0, 1), but is 1.5
-    try: delta=0.1
+    >>> goal_of(None, {"eps": 1, "delta": 0.1, "d": 3}).gap
+    1.0
     """
-    goal = Goal(
-        eps=float_of(eps, "eps"),
-        delta=float_of(delta, "delta"),
-        d=count("d", d),
-        initial_error=float_of(initial_error, "initial_error"),
-        gap=float_of(gap, "gap"),
-        episodes=None if episodes is None else count("episodes", episodes),
-    )
-    if not goal.eps > 0:
-        raise InvalidArgument(f"eps is an accuracy and must be positive, but is {goal.eps}", hint="eps=0.01")
-    if not 0 < goal.delta < 1:
-        raise InvalidArgument(f"delta is a probability and must lie in (0, 1), but is {goal.delta}", hint="delta=0.1")
-    require_chance(goal)
-    if not goal.initial_error >= 0:
-        raise InvalidArgument(
-            f"initial_error is a distance and cannot be {goal.initial_error}", hint="|y0 - y*(x0)| + |v0 - v*(x0)|"
-        )
-    if not goal.gap > 0:
-        raise InvalidArgument(f"gap must be positive, but is {goal.gap}", hint="a bound on Phi(x0) - inf Phi")
+    if goal is None:
+        return Goal(**fields)
+    if not isinstance(goal, Goal) or fields:
+        raise InvalidArgument("give a Goal, or its fields as keywords", hint="Goal(eps=0.1, delta=0.1, d=2)")
     return goal
-
-
-def require_chance(goal: Goal) -> None:
-    """Refuse so many episodes that none of them is left a chance to fail.
-
-    >>> require_chance(Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1.0, episodes=10**6))
-    """
-    if goal.episode_delta < _LEAST_CHANCE:
-        raise InvalidArgument(
-            f"delta/episodes = {goal.episode_delta:.3g} is no probability that anybody could tell from 0",
-            hint="a larger delta, or fewer episodes",
-        )
 
 
 def floats_of(constants: object, kind: type[AnyConstants], variant: Variant) -> AnyConstants:

@@ -12,11 +12,12 @@ from bilevel_sym.theories.huang_saddle.schedules.aid import PRINTED_N, descent_i
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, Count, Escape, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness, floats_of, goal_of, smoothness_of
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
-from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, positive_accuracy, warn_about
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, common_fields, positive_accuracy, warn_about
 
 if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, INeon
+
+from bilevel_sym.theories.statement import Variant
 
 __all__ = ["INeonSchedule", "NeonEstimate", "curvature_step", "ineon", "neon_escape", "neon_estimate"]
 
@@ -81,14 +82,10 @@ class INeonSchedule(Schedule):
 
 def ineon(
     constants: Constants,
+    goal: Goal | None = None,
     *,
-    eps: Any,
-    delta: Any,
-    d: int,
-    initial_error: Any = 1,
-    gap: Any = 1,
-    episodes: int | None = 1,
     variant: Variant = "corrected",
+    **fields: Any,
 ) -> INeonSchedule:
     """The parameters with which iNEON finds negative curvature sqrt(rho_phi eps)/(40 iota) at a saddle point.
 
@@ -98,8 +95,8 @@ def ineon(
 
     K bounds the iterations of descent that steps sqrt(eps/rho_phi)/(40 iota) along such a direction, which lowers Phi
     by 1/(3 40^3 iota^3) sqrt(eps^3/rho_phi): the paper's argument for the stochastic case with the lemma's own
-    curvature. Arguments as for ``perturbed_aid``, but that the lemma is about one call, and so is delta;
-    ``episodes=None`` is for as many calls as the gap allows.
+    curvature. Arguments as for ``perturbed_aid``, but that the lemma is about one call, and so is delta: without a
+    ``Goal``, ``episodes`` is 1; ``episodes=None`` is for as many calls as the gap allows.
 
     Paper: Lemma 4.1 [lem:neon]; Equation 4.3 [eq:para_neon]; Equation 4.4 [eq:para_neon-2]
     Paper: Equation D.4 [eq:aid-ND-neon]
@@ -114,7 +111,7 @@ def ineon(
     >>> schedule.D, schedule.N
     (103, 20)
     """
-    goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
+    goal = goal_of(goal, fields if goal else {"episodes": 1} | fields)
     floats = floats_of(constants, Constants, variant)
     smoothness = smoothness_of(constants, variant)
     half = 1 if variant == "printed" else 2  # choosing the side by estimates may cost half of the decrease
@@ -124,18 +121,12 @@ def ineon(
     step, decrease = curvature_step(smoothness, goal, 1 / (40 * escape.iota))
     estimate = neon_estimate(floats, smoothness, goal, escape, decrease=decrease, variant=variant)
     schedule = INeonSchedule(
-        eps=goal.eps,
-        delta=goal.delta,
-        d=goal.d,
-        **asdict(smoothness),
-        **asdict(escape),
+        **common_fields(goal, smoothness, escape, variant),
         **asdict(estimate),
         tau=1 / floats.ell,
         step=step,
         decrease=decrease,
         K=descent_iterations(smoothness.L_phi, goal, escape, decrease=decrease / half, variant=variant),
-        episodes=goal.episodes or 1,
-        variant=variant,
     )
     others = [PRINTED_N] if variant == "printed" else []
     warn_about(schedule, escape, goal, gradient=floats.hypergradient_bound, others=others)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.theories.huang_saddle.schedules.escape import Escape
-from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 
 if TYPE_CHECKING:
     from bilevel_sym.estimators.hypergradient import Estimator
     from bilevel_sym.solvers import Descent, INeon, Perturbed
 
-__all__ = ["Schedule", "ScheduleWarning", "positive_accuracy", "warn_about"]
+from bilevel_sym.theories.statement import Variant
+
+__all__ = ["Schedule", "ScheduleWarning", "common_fields", "positive_accuracy", "warn_about"]
 
 _ROUNDING = 2.0**-53
 _MAX_RUN = 1e9
@@ -85,6 +86,18 @@ class Schedule:
             estimator, self.eta, self.eps, self.r, self.T_escape, self.F_escape, self.rho_phi, step,
             as_printed=self.variant == "printed",
         )  # fmt: skip
+
+
+def common_fields(goal: Goal, smoothness: Smoothness, escape: Escape, variant: Variant) -> dict[str, Any]:
+    """What all schedules take over from the goal, from the smoothness of Phi and from the escapes.
+
+    goal: with its number of episodes
+    smoothness: L_phi and rho_phi
+    escape: the scales of an escape
+    variant: of the formulas
+    """
+    asked = {"eps": goal.eps, "delta": goal.delta, "d": goal.d, "episodes": goal.episodes or 1, "variant": variant}
+    return asked | asdict(smoothness) | asdict(escape)
 
 
 def positive_accuracy(accuracy: float, iota: float) -> float:

@@ -24,11 +24,12 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import (
 )
 from bilevel_sym.theories.huang_saddle.schedules.inner import descent_rate, least_steps, sgd_rate
 from bilevel_sym.theories.huang_saddle.schedules.neon import curvature_step, neon_escape, neon_estimate
-from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, warn_about
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, common_fields, warn_about
 
 if TYPE_CHECKING:
     from bilevel_sym.solvers import INeon, StocBiO
+
+from bilevel_sym.theories.statement import Variant
 
 __all__ = ["StocBiOSchedule", "StocBiOSteps", "stocbio", "stocbio_steps"]
 
@@ -148,16 +149,12 @@ class StocBiOSchedule(Schedule):
 
 def stocbio(
     constants: Constants,
+    goal: Goal | None = None,
     *,
-    eps: Any,
-    delta: Any,
-    d: int,
     n: int | None = None,
-    initial_error: Any = 1,
-    gap: Any = 1,
-    episodes: int | None = None,
     M_g: Any = None,
     variant: Variant = "corrected",
+    **fields: Any,
 ) -> StocBiOSchedule:
     """The parameters with which stocBiO with iNEON visits an eps-local minimum within K iterations.
 
@@ -167,9 +164,14 @@ def stocbio(
     step = sqrt(eps/rho_phi)/(80 iota), which lowers Phi by F = sqrt(eps^3/rho_phi)/(3 80^3 iota^3) in expectation;
     K = 2 gap (T + 1)/F + 50 L_phi gap/eps^2.
 
-    ``n`` is the dimension of y; the larger of d and n counts in the batch sizes. ``M_g`` bounds samples of g_y; by
-    default it is M. ``episodes`` counts the loops in which the gradient test and iNEON must come out right: by default
-    as many as the gap allows, 2 gap/F + 50 L_phi gap/eps^2. Other arguments as for ``perturbed_aid``.
+    constants: bounds on f, g and their derivatives, with sigma
+    goal: what is asked for, see ``Goal``; or its ``fields`` as keywords
+    n: the dimension of y; the larger of d and n counts in the batch sizes
+    M_g: bounds samples of g_y; by default it is M
+    variant: "corrected", "printed" or "sharp"
+
+    The ``episodes`` of the goal are the loops in which the gradient test and iNEON must come out right: by default as
+    many as the gap allows, 2 gap/F + 50 L_phi gap/eps^2.
 
     Paper: Theorem 4.5 [thm:stocneon]; Lemma D.4 [lem:batch-hess-err]; Lemma D.5 [lem:batch-grad-err]
     Paper: Lemma D.6 [lem:saddle-decrease]
@@ -188,7 +190,7 @@ def stocbio(
     >>> schedule.alpha, schedule.eta_neumann, schedule.B
     (1.0, 1.0, 8391709291334)
     """
-    goal = goal_of(eps=eps, delta=delta, d=d, initial_error=initial_error, gap=gap, episodes=episodes)
+    goal = goal_of(goal, fields)
     dimension = goal.d if n is None else max(goal.d, count("n", n))
     floats = floats_of(constants, Constants, variant)
     if floats.sigma is None:
@@ -220,11 +222,7 @@ def stocbio(
         variant=variant,
     )
     schedule = StocBiOSchedule(
-        eps=goal.eps,
-        delta=goal.delta,
-        d=goal.d,
-        **asdict(smoothness),
-        **asdict(escape),
+        **common_fields(goal, smoothness, escape, variant),
         tau=1 / floats.ell,
         accuracy=estimate.accuracy,
         accuracy_y=estimate.accuracy_y,
@@ -238,8 +236,6 @@ def stocbio(
         step=step,
         decrease=decrease,
         K=episodes_bound(large_gradients, goal, escape, decrease=net, variant=variant),
-        episodes=goal.episodes or 1,
-        variant=variant,
     )
     others = [*([PRINTED_N] if printed else []), *_batches_out_of_reach(schedule)]
     warn_about(schedule, escape, goal, gradient=floats.hypergradient_bound, others=others)

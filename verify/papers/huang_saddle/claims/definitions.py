@@ -15,6 +15,7 @@ from bilevel_sym import AID, GDmax
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.graph.exact import rational
+from bilevel_sym.graph.precision import mpmath_digits
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.corollaries import calls_of
 from verify.papers.huang_saddle.claims.tube import what_jumps
@@ -108,7 +109,7 @@ def _smallest_eigenvalue(study: Study, point: Mapping[str, float]) -> float | No
         return None
     exact = {s: rational(point[s.name]) for s in symbols}
     hessian = sp.hessian(study.exact.g, study.exact.y).subs(exact)
-    with mpmath.workdps(30):
+    with mpmath_digits(30):
         entries = [[mpmath.mpf(sp.N(entry, 30)) for entry in hessian.row(k)] for k in range(hessian.rows)]
         return float(min(mpmath.eigsy(mpmath.matrix(entries), eigvals_only=True)))
 

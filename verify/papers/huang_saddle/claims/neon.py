@@ -15,6 +15,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.oracle import ExactOracle
+from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
 from bilevel_sym.typing import Floats
@@ -199,7 +200,7 @@ def _shifted(x: Floats, step: float, u: Floats) -> list[Fraction]:
 def _mean_fall(study: Study, ends: list[list[Fraction]]) -> Bracket:
     """Phi in the middle minus the mean of Phi at both ends, enclosed."""
     plus, middle, minus = (evaluate(study.exact, x, digits=DIGITS).phi for x in ends)
-    with mpmath.workdps(2 * DIGITS):
+    with mpmath_digits(2 * DIGITS):
         fall = middle.mid - (plus.mid + minus.mid) / 2
         about = middle.rad + (plus.rad + minus.rad) / 2
         return Bracket(_down(fall - about), -_down(-(fall + about)))

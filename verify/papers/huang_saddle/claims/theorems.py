@@ -77,10 +77,7 @@ def _goals(c: Constants | MinimaxConstants, study: Study) -> Iterator[Goal]:
 def _quietly(make: Callable[..., Any], c: Any, goal: Goal, study: Study, **more: Any) -> Any:
     """The schedule, without its warnings of what cannot be run: nothing of it is run here."""
     with warnings.catch_warnings(action="ignore"):
-        return make(
-            c, eps=goal.eps, delta=goal.delta, d=goal.d, initial_error=goal.initial_error, gap=goal.gap,
-            episodes=goal.episodes, variant=study.variant, **more,
-        )  # fmt: skip
+        return make(c, goal, variant=study.variant, **more)
 
 
 def _step(label: str, study: Study, eta: float) -> CheckResult:

@@ -21,6 +21,7 @@ import sympy as sp
 
 from bilevel_sym import Constants, MinimaxConstants
 from bilevel_sym.theories.huang_saddle.schedules import (
+    Goal,
     Schedule,
     StocBiOSchedule,
     perturbed_aid,
@@ -253,14 +254,9 @@ def _schedule(theorem: str, kappa: float, eps: float) -> tuple[Any, dict[sp.Symb
     eps = min(
         eps, eps * float(of_phi.L_phi()) ** 2 / float(of_phi.rho_phi())
     )  # so that there is something to escape from
-    asked: Any = {"eps": eps, "delta": DELTA, "d": D, "initial_error": 1.0, "gap": GAP}
+    make: Any = {"aid": perturbed_aid, "gdmax": perturbed_gdmax}.get(theorem, stocbio)
     with warnings.catch_warnings(action="ignore"):
-        if theorem == "aid":
-            schedule: Any = perturbed_aid(c, **asked)
-        elif theorem == "gdmax":
-            schedule = perturbed_gdmax(of_phi, **asked)
-        else:
-            schedule = stocbio(c, **asked)
+        schedule = make(of_phi, Goal(eps=eps, delta=DELTA, d=D, gap=GAP))
     units = dict.fromkeys((ELL, RHO, NU, M, SIGMA), 1.0)
     values = units | {T: math.sqrt(kappa), S_EPS: 1 / math.sqrt(eps), IOTA: schedule.iota}
     return schedule, values | _logarithms(theorem, c, schedule)

@@ -15,8 +15,10 @@ from flint import arb, arb_mat
 
 from bilevel_sym import BilevelProblem, evaluate
 from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.certify.krawczyk import BallBlocks
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
+from bilevel_sym.implicit.engine import EXPANSION
 from verify.enclosures.interval_matrix import Matrices
 from verify.points.balls import BITS, eigenvalue_balls
 from verify.points.exact import exact_point
@@ -25,7 +27,7 @@ from verify.study import Study
 
 __all__ = ["Site", "around_nash", "sites", "strict_minimum_in_x"]
 
-NAMES = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
+OF_F = ("f_xx", "f_xy", "f_yy")
 ORDERS = 8  # derivatives that are looked at where the second one vanishes
 OTHERS = 6
 DIGITS = 40
@@ -123,7 +125,7 @@ def _site(
         inverse = b["f_yy"].solve(b["f_xy"].transpose())
         coupling = -(b["f_xy"] * inverse)
         schur = b["f_xx"] + coupling
-        hess = _hessian(b)
+        hess = b["hess"]
         square = problem.d == problem.n
         printed = b["f_xx"] - b["f_xy"] * b["f_yy"].solve(b["f_xy"]) if square else None
         vanishes = True if point is not None else _vanishes(b["f_x"])
@@ -146,27 +148,10 @@ def _site(
 
 
 def _blocks(problem: BilevelProblem, balls: Sequence[Any]) -> dict[str, arb_mat] | None:
-    program = problem.tape.in_balls(NAMES, BITS)
-    values = program.start()
-    program.put(values, 0, list(balls))
-    sizes = {"x": problem.d, "y": problem.n}
-    found: dict[str, arb_mat] = {}
-    for name in NAMES:
-        if name == "L_xx":
-            program.put(values, 1, found["g_yy"].solve(found["f_y"]).entries())
-        rows, columns = (*(sizes[axis] for axis in name[2:]), 1)[:2]
-        entries = program.output(values, name)
-        if not all(entry.is_finite() for entry in entries):
-            return None
-        found[name] = arb_mat(rows, columns, entries)
-    return found
-
-
-def _hessian(b: dict[str, arb_mat]) -> arb_mat:
-    """Z^T D^2 L Z, the bilevel formula."""
-    response = -b["g_yy"].solve(b["g_xy"].transpose())
-    cross = b["L_xy"] * response
-    return b["L_xx"] + cross + cross.transpose() + response.transpose() * b["L_yy"] * response
+    """The blocks of f, and Hess Phi by the bilevel formula as "hess"; None where something is not finite."""
+    blocks = BallBlocks(problem, (*OF_F, *EXPANSION), balls)
+    found = {name: blocks.take(name) for name in ("f_x", *OF_F)} | {"hess": blocks.formulas.hess}
+    return found if all(entry.is_finite() for block in found.values() for entry in block.entries()) else None
 
 
 def _agree(a: arb_mat, b: arb_mat, *terms: arb_mat) -> bool | None:

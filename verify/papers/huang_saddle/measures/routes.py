@@ -17,6 +17,7 @@ import sympy as sp
 from bilevel_sym import Exact, PointCertificate, evaluate
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
@@ -148,7 +149,7 @@ def _third(study: Study, point: Floats) -> Floats | None:
         )
     except BilevelError:
         return None
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         width = 2 * mpmath.mpf(int(step.p)) / int(step.q)
         rows = [
             [(p.mid - q.mid) / width for p, q in zip(r, s, strict=True)] for r, s in zip(ahead, behind, strict=True)

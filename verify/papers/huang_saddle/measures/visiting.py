@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from bilevel_sym import Constants, LocalMinimum, MinimaxConstants, Solution, Sta
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.theories.huang_saddle.schedules import (
+    Goal,
     PerturbedAIDSchedule,
     PerturbedGDmaxSchedule,
     perturbed_aid,
@@ -169,14 +169,13 @@ def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0:
     """The theorem's, as it ships, for the smoothness that is certified of Phi itself."""
     low, high = study.x_ends
     reach = float(np.linalg.norm(np.maximum(start.x - low, high - start.x), axis=1).max())
-    asked: dict[str, Any] = {
-        "eps": start.eps, "delta": DELTA, "d": study.exact.d, "initial_error": _distance(study, start.x, y0),
-        "gap": float(c.hypergradient_bound) * reach or 1.0, "smoothness": smooth, "variant": study.variant,
-    }  # fmt: skip
+    distance, gap = _distance(study, start.x, y0), float(c.hypergradient_bound) * reach or 1.0
+    goal = Goal(eps=start.eps, delta=DELTA, d=study.exact.d, initial_error=distance, gap=gap)
     with warnings.catch_warnings(action="ignore"):
         if study.problem.kind == "minimax":
-            return perturbed_gdmax(MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M), **asked)
-        return perturbed_aid(c, **asked)
+            of_max = MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M)
+            return perturbed_gdmax(of_max, goal, smoothness=smooth, variant=study.variant)
+        return perturbed_aid(c, goal, smoothness=smooth, variant=study.variant)
 
 
 def _run(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int) -> Solution:
@@ -188,8 +187,7 @@ def _run(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int
 def _distance(study: Study, x: Floats, y0: Floats) -> float:
     """|y0 - y*| + |v0 - v*| at most, for v0 = 0, with room for rounding."""
     kernels = study.kernels
-    y = kernels.y_star(x)
-    v = np.linalg.solve(kernels.g_yy(x, y), kernels.f_y(x, y)[..., None])[..., 0]
+    y, v = kernels.y_star(x), kernels.v_star(x)
     return float((np.linalg.norm(y - y0, axis=1) + np.linalg.norm(v, axis=1)).max()) * (1 + 1e-9) + 1e-12
 
 

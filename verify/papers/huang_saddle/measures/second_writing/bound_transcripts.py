@@ -10,6 +10,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from bilevel_sym import Constants
+from bilevel_sym.graph.precision import mpmath_digits
 from verify.papers.huang_saddle.measures.agreement import Agreement
 from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.runs import halving
@@ -35,7 +36,7 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_bounds(Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0))) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         mu, ell, rho, M = (mpf(float(value)) for value in (c.mu, c.ell, c.rho, c.M))
         kappa = ell / mu
         keeps, root = 1 - 1 / kappa, mpmath.sqrt(kappa)

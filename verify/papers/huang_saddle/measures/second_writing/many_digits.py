@@ -15,13 +15,12 @@ from flint import arb, arb_mat
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.arithmetic.scalars import ScalarProgram
+from bilevel_sym.certify.krawczyk import BALL_MATRICES, BallBlocks, LowerLevel, middles, newton
+from bilevel_sym.implicit.second_order import GRADIENT, gradient_of
 
 __all__ = ["BITS", "Long", "LongEstimate", "norm"]
 
 BITS = 256
-LEVEL = ("g_y", "g_yy")
-SYSTEM = ("f", "f_x", "f_y", "g_xy", "g_yy")
-
 Vector = list[Any]
 
 
@@ -62,14 +61,6 @@ class Long:
         return self.problem.tape.in_balls(("g_y",), BITS)
 
     @cached_property
-    def _level(self) -> ScalarProgram:
-        return self.problem.tape.in_balls(LEVEL, BITS)
-
-    @cached_property
-    def _system(self) -> ScalarProgram:
-        return self.problem.tape.in_balls(SYSTEM, BITS)
-
-    @cached_property
     def operations_a_step(self) -> int:
         """What one gradient of g costs."""
         return self.problem.tape.program(("g_y",)).size
@@ -85,45 +76,20 @@ class Long:
     def estimate(self, x: Vector, y: Vector, v: Vector, *, D: int, N: int, tau: Any) -> LongEstimate:
         """AID from y and v: D steps of descent, N of conjugate gradients."""
         y = self.descended(x, y, D, tau)
-        table = self._table(self._system, x, y)
-        matrix, right = self._matrix(table), self._system.output(table, "f_y")
-        v = _conjugate(matrix, right, v, N)
-        return LongEstimate(self._gradient(table, v), y, v)
+        take = self.blocks(x, y).take
+        v = _conjugate(take("g_yy").table(), take("f_y").entries(), v, N)
+        grad = gradient_of(BALL_MATRICES, take, arb_mat(len(v), 1, v))
+        return LongEstimate(middles(grad).entries(), y, v)
 
     def exact(self, x: Vector, y: Vector) -> LongEstimate:
         """y* by Newton's method from a good start, v* and grad Phi."""
-        n = self.problem.n
-        for _ in range(12):
-            table = self._table(self._level, x, y)
-            slope = self._level.output(table, "g_y")
-            move = arb_mat(n, n, self._level.output(table, "g_yy")).solve(arb_mat(n, 1, slope)).entries()
-            y = [_middle(a - b) for a, b in zip(y, move, strict=True)]
-            if norm(move) <= arb(2) ** (40 - BITS) * (1 + norm(y)):
-                break
-        table = self._table(self._system, x, y)
-        right = arb_mat(n, 1, self._system.output(table, "f_y"))
-        v = [_middle(a) for a in arb_mat(n, n, self._system.output(table, "g_yy")).solve(right).entries()]
-        return LongEstimate(self._gradient(table, v), y, v)
+        y, _, _ = newton(LowerLevel(self.problem, x), list(y))
+        at = self.blocks(x, y).formulas
+        return LongEstimate(middles(at.grad).entries(), y, middles(at.v).entries())
 
-    def system(self, x: Vector, y: Vector) -> dict[str, Vector]:
-        """f, f_x, f_y, g_xy and g_yy at a point, each as the list of its entries."""
-        table = self._table(self._system, x, y)
-        return {name: list(self._system.output(table, name)) for name in SYSTEM}
-
-    @staticmethod
-    def _table(program: ScalarProgram, x: Vector, y: Vector) -> list[Any]:
-        table = program.start()
-        program.put(table, 0, [*x, *y])
-        return table
-
-    def _matrix(self, table: Sequence[Any]) -> list[Vector]:
-        n, flat = self.problem.n, self._system.output(table, "g_yy")
-        return [flat[i * n : (i + 1) * n] for i in range(n)]
-
-    def _gradient(self, table: Sequence[Any], v: Vector) -> Vector:
-        n, mixed = self.problem.n, self._system.output(table, "g_xy")
-        direct = self._system.output(table, "f_x")
-        return [_middle(a - _dot(mixed[i * n : (i + 1) * n], v)) for i, a in enumerate(direct)]
+    def blocks(self, x: Vector, y: Vector) -> BallBlocks:
+        """f, f_x, f_y, g_xy and g_yy at a point."""
+        return BallBlocks(self.problem, GRADIENT, [*x, *y])
 
 
 def norm(vector: Sequence[Any]) -> Any:

@@ -15,6 +15,8 @@ import numpy as np
 from flint import arb, arb_mat
 
 from bilevel_sym import BilevelProblem
+from bilevel_sym.certify.krawczyk import BallBlocks, identity
+from bilevel_sym.implicit.second_order import GRADIENT
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.second_writing.many_digits import Long, Vector
@@ -107,16 +109,15 @@ class Plain:
         found = self._long.estimate(x, y, v, D=D, N=N, tau=arb(tau))
         if self.problem.n > N:
             return self._estimate(x, found.y, found.v)
-        return self._estimate(x, found.y, self._at(x, found.y).solution())
+        return self._estimate(x, found.y, self._at(x, found.y).formulas.v.entries())
 
     def neumann(self, x: Vector, y: Vector, *, D: int, tau: float, Q: int, eta: float) -> PlainEstimate:
         """v = g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y, which is the sum of the series."""
         y = self._long.descended(x, y, D, arb(tau))
-        at = self._at(x, y)
-        n = self.problem.n
-        factor = arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)]) - at.g_yy * arb(eta)
-        rest = at.f_y - factor ** (Q + 1) * at.f_y
-        return self._estimate(x, y, at.g_yy.solve(rest).entries())
+        at, n = self._at(x, y), self.problem.n
+        g_yy, f_y = at.take("g_yy"), at.take("f_y")
+        rest = f_y - (identity(n) - g_yy * arb(eta)) ** (Q + 1) * f_y
+        return self._estimate(x, y, g_yy.solve(rest).entries())
 
     def itd(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
         """f(x, y^D(x)), differentiated: dy^(t+1)/dx = dy^t/dx - tau (g_xy + dy^t/dx g_yy), carried forward."""
@@ -124,69 +125,34 @@ class Plain:
         response = arb_mat(d, n)
         for _ in range(D):
             at = self._at(x, y)
-            response = response - (at.g_xy + response * at.g_yy) * arb(tau)
+            response = response - (at.take("g_xy") + response * at.take("g_yy")) * arb(tau)
             y = self._long.descended(x, y, 1, arb(tau))
         at = self._at(x, y)
-        grad = (at.f_x + response * at.f_y).entries()
+        grad = (at.take("f_x") + response * at.take("f_y")).entries()
         return self._packed(at, grad, y, [arb(0)] * n)
 
     def gdmax(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
         """f_x after D steps."""
         y = self._long.descended(x, y, D, arb(tau))
         at = self._at(x, y)
-        return self._packed(at, at.f_x.entries(), y, [arb(0)] * self.problem.n)
+        return self._packed(at, at.take("f_x").entries(), y, [arb(0)] * self.problem.n)
 
-    def _at(self, x: Vector, y: Vector) -> _Blocks:
-        system = self._long.system(x, y)
-        return _Blocks(system, self.problem.d, self.problem.n)
+    def _at(self, x: Vector, y: Vector) -> BallBlocks:
+        return self._long.blocks(x, y)
 
     def _estimate(self, x: Vector, y: Vector, v: Vector) -> PlainEstimate:
         at = self._at(x, y)
-        grad = (at.f_x - at.g_xy * arb_mat(self.problem.n, 1, v)).entries()
+        grad = (at.take("f_x") - at.take("g_xy") * arb_mat(self.problem.n, 1, v)).entries()
         return self._packed(at, grad, y, v)
 
-    def _packed(self, at: _Blocks, grad: Vector, y: Vector, v: Vector) -> PlainEstimate:
+    def _packed(self, at: BallBlocks, grad: Vector, y: Vector, v: Vector) -> PlainEstimate:
         arrays = [np.array([float(entry) for entry in part]) for part in (grad, y, v)]
-        return PlainEstimate(arrays[0], float(at.f), arrays[1], arrays[2], at.sensitivity)
+        return PlainEstimate(arrays[0], float(at.take("f")[0, 0]), arrays[1], arrays[2], _sensitivity(at))
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """The blocks of f and g at a point as matrices of balls."""
-
-    system: dict[str, Vector]
-    d: int
-    n: int
-
-    @property
-    def f(self) -> Any:
-        return self.system["f"][0]
-
-    @property
-    def f_x(self) -> arb_mat:
-        return arb_mat(self.d, 1, self.system["f_x"])
-
-    @property
-    def f_y(self) -> arb_mat:
-        return arb_mat(self.n, 1, self.system["f_y"])
-
-    @property
-    def g_xy(self) -> arb_mat:
-        return arb_mat(self.d, self.n, self.system["g_xy"])
-
-    @property
-    def g_yy(self) -> arb_mat:
-        return arb_mat(self.n, self.n, self.system["g_yy"])
-
-    def solution(self) -> Vector:
-        """g_yy^-1 f_y, by elimination."""
-        found: Vector = self.g_yy.solve(self.f_y).entries()
-        return found
-
-    @property
-    def sensitivity(self) -> float:
-        """How far a rounding of y or of a block can carry: the blocks' sizes times the condition of g_yy."""
-        matrix = np.array([float(entry) for entry in self.system["g_yy"]]).reshape(self.n, self.n)
-        values = np.abs(np.linalg.eigvalsh(matrix))
-        size = max(float(np.abs([float(entry) for entry in part]).max()) for part in self.system.values())
-        return (1 + size) * float(values.max() / max(values.min(), UNIT)) ** 2
+def _sensitivity(at: BallBlocks) -> float:
+    """How far a rounding of y or of a block can carry: the blocks' sizes times the condition of g_yy."""
+    matrix = np.array([[float(entry) for entry in row] for row in at.take("g_yy").table()])
+    values = np.abs(np.linalg.eigvalsh(matrix))
+    size = max(abs(float(entry)) for name in GRADIENT for entry in at.take(name).entries())
+    return (1 + size) * float(values.max() / max(values.min(), UNIT)) ** 2

@@ -10,6 +10,7 @@ from typing import Any
 import mpmath
 
 from bilevel_sym import Constants, MinimaxConstants
+from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.theories.huang_saddle.schedules import ineon, perturbed_aid, perturbed_gdmax, stocbio
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Escape, escape_of
@@ -31,37 +32,36 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
     >>> max(item.ratio for item in of_schedules(c, m)) <= 1
     True
     """
-    asked: dict[str, Any] = {"eps": 0.5, "delta": 0.1, "d": 3, "initial_error": 1.5, "gap": 2.0, "episodes": 1}
-    goal = Goal(**asked)
-    with warnings.catch_warnings(action="ignore"), mpmath.workdps(DIGITS):  # they cannot be run, which is no fault
+    goal = Goal(eps=0.5, delta=0.1, d=3, initial_error=1.5, gap=2.0, episodes=1)
+    with warnings.catch_warnings(action="ignore"), mpmath_digits(DIGITS):  # they cannot be run, which is no fault
         variants: tuple[Variant, ...] = ("corrected", "printed")
         for variant in variants:
             smooth = _smoothness(c, variant)
-            aid, neon = perturbed_aid(c, **asked, variant=variant), ineon(c, **asked, variant=variant)
-            gdmax = perturbed_gdmax(minimax, **asked, variant=variant)
+            aid, neon = perturbed_aid(c, goal, variant=variant), ineon(c, goal, variant=variant)
+            gdmax = perturbed_gdmax(minimax, goal, variant=variant)
             yield from compared_items(_of_aid(c, smooth, goal, aid), f"perturbed_aid, {variant}, for {c}")
             yield from compared_items(_of_neon(c, smooth, goal, neon), f"ineon, {variant}, for {c}")
             of_max = _smoothness(minimax, variant)
             yield from compared_items(_of_gdmax(minimax, of_max, goal, gdmax), f"perturbed_gdmax, {variant}, {minimax}")
             if c.sigma is not None:
-                found = stocbio(c, **asked, variant=variant)
+                found = stocbio(c, goal, variant=variant)
                 yield from compared_items(_of_stocbio(c, smooth, goal, found), f"stocbio, {variant}, for {c}")
         # with y_0 = y*, and hardly a gradient, what the first move adds to the error is all there is
-        solved, flat = asked | {"initial_error": 0.0}, replace(c, M=1e-12)
-        of_flat = _of_neon(flat, _smoothness(flat, "corrected"), Goal(**solved), ineon(flat, **solved))
+        solved, flat = replace(goal, initial_error=0.0), replace(c, M=1e-12)
+        of_flat = _of_neon(flat, _smoothness(flat, "corrected"), solved, ineon(flat, solved))
         yield from compared_items(of_flat, f"ineon from y* for {flat}")
-        whole = asked | {"episodes": None}
-        yield from compared_items(_of_all(c, goal, perturbed_aid(c, **whole)), f"all escapes of perturbed_aid for {c}")
-        of_neon = _of_all(c, goal, ineon(c, **whole), part=3 * 40**3, time=NEON.time)
+        whole = replace(goal, episodes=None)
+        yield from compared_items(_of_all(c, goal, perturbed_aid(c, whole)), f"all escapes of perturbed_aid for {c}")
+        of_neon = _of_all(c, goal, ineon(c, whole), part=3 * 40**3, time=NEON.time)
         yield from compared_items(of_neon, f"all escapes of ineon for {c}")
-        all_gdmax = perturbed_gdmax(minimax, **whole)
+        all_gdmax = perturbed_gdmax(minimax, whole)
         yield from compared_items(_of_all(minimax, goal, all_gdmax), f"all escapes of perturbed_gdmax for {minimax}")
         unknown = MinimaxConstants(minimax.mu, minimax.ell, minimax.rho)
-        gdmax = perturbed_gdmax(unknown, **asked)
+        gdmax = perturbed_gdmax(unknown, goal)
         yield from compared_items(_of_gdmax(unknown, _smoothness(unknown, "corrected"), goal, gdmax), f"{unknown}")
         # so large a kappa that D tells the gap from the gap and F
-        slow, near = MinimaxConstants(minimax.mu, minimax.mu * 2**14, minimax.rho), solved | {"gap": 1e-12}
-        of_slow = _of_gdmax(slow, _smoothness(slow, "corrected"), Goal(**near), perturbed_gdmax(slow, **near))
+        slow, near = MinimaxConstants(minimax.mu, minimax.mu * 2**14, minimax.rho), replace(solved, gap=1e-12)
+        of_slow = _of_gdmax(slow, _smoothness(slow, "corrected"), near, perturbed_gdmax(slow, near))
         yield from compared_items(of_slow, f"{slow}, with hardly a gap")
 
 

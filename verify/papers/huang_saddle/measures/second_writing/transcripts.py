@@ -14,6 +14,7 @@ from typing import Any
 import mpmath
 
 from bilevel_sym import Constants, MinimaxConstants, neumann_batch_sizes
+from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.batches import (
     batch_sizes,
@@ -97,7 +98,7 @@ def of_constants(c: Constants) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_constants(Constants(1.0, 2.0, 1.0, 1.0, 1.0))) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         mu, ell, rho, nu, M = (mpf(float(value)) for value in (c.mu, c.ell, c.rho, c.nu, c.M))
         kappa, slope = ell / mu, ell + rho * M / mu
         u, root = 1 + kappa, mpmath.sqrt(kappa)
@@ -160,7 +161,7 @@ def of_minimax(c: MinimaxConstants) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_minimax(MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0))) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         mu, ell, rho, M = (mpf(float(value)) for value in (c.mu, c.ell, c.rho, c.M_x))
         kappa, q = ell / mu, 1 - mu / ell
         distance = mpf("1.5") + kappa * mpf("0.5") * mpf("0.75")
@@ -197,7 +198,7 @@ def of_escapes(smooth: Smoothness, goal: Goal) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_escapes(Smoothness(8.0, 64.0), goal)) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         for pace, time, part in ((PERTURBED, mpf(1), mpf(1) / 100), (NEON, mpf(1) / 4, mpf(1) / 25)):
             escape = escape_of(smooth, goal, pace)
             yield from compared_items(_scales(smooth, goal, pace, escape, time, part), f"{pace} for {smooth}")
@@ -243,7 +244,7 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_inner_loops(Constants(1.0, 2.0, 1.0, 1.0, 1.0))) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         mu, ell = mpf(float(c.mu)), mpf(float(c.ell))
         root = mpmath.sqrt(ell / mu)
         q, s = (ell - mu) / ell, (root - 1) / (root + 1)
@@ -280,7 +281,7 @@ def of_batches(c: Constants) -> Iterator[Agreement]:
     >>> max(item.ratio for item in of_batches(Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0))) <= 1
     True
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath_digits(DIGITS):
         mu, ell, rho, nu, M = (mpf(float(value)) for value in (c.mu, c.ell, c.rho, c.nu, c.M))
         kappa = ell / mu
         u, slope = 1 + kappa, ell + M * rho / mu
