@@ -70,9 +70,13 @@ class Case(ABC):
     def casadi(self, x: Any, y: Any) -> tuple[Any, Any]:
         """f and g in CasADi, for symbols x and y of either kind (SX or MX)."""
 
+    def variables(self) -> tuple[tuple[sp.Symbol, ...], tuple[sp.Symbol, ...]]:
+        """x and y in SymPy."""
+        return sp.symbols(f"x1:{self.n + 1}"), sp.symbols(f"y1:{self.n + 1}")
+
     def problem(self) -> BilevelProblem:
         """f and g as a problem of this toolkit."""
-        x, y = sp.symbols(f"x1:{self.n + 1}"), sp.symbols(f"y1:{self.n + 1}")
+        x, y = self.variables()
         return BilevelProblem(*self.formulas(x, y), x, y)
 
     def points(self, count: int) -> tuple[Floats, Floats]:

@@ -44,6 +44,10 @@ class Competitor:
         """The problem as a user of this system has it in hand before set-up begins."""
         raise NotImplementedError
 
+    def text(self, case: Case, style: str) -> Any:
+        """The problem as text, for those who read text; for the others as ``state`` has it."""
+        return self.state(case, style)
+
     def set_up(self, stated: Any, style: str) -> Kernel:
         """From the stated problem to something that can be called."""
         raise NotImplementedError

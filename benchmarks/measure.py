@@ -1,9 +1,10 @@
 """One case in one process, everybody interleaved: ``python -m benchmarks.measure CASE [--quick]`` prints JSON.
 
 The clock is wall time. Each number is the median of rounds, and in each round everybody has a turn. Set-up runs from
-the stated problem to the result of the first call at one point, with other coefficients in every round, so that no
-cache can help; imports, and what a system does once for a process or an installation, are paid before. Stating the
-problem (writing the SymPy or CasADi expressions of f and g; nothing, in JAX) is timed on its own.
+the user's expressions to the result of the first call at one point, the making of a problem included, with other
+coefficients in every round, so that no cache can help; imports, and what a system does once for a process or an
+installation, are paid before. Ours is timed from text as well. Writing f and g down (in SymPy or CasADi; nothing, in
+JAX) is timed on its own.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ def sweep(kernel: Kernel, x: Floats, y: Floats) -> dict[int, float]:
     return times
 
 
-def set_up_time(competitor: Competitor, case: Case, style: str) -> float:
-    """Seconds from the stated problem to the first result."""
-    stated = competitor.state(case, style)
+def set_up_time(competitor: Competitor, case: Case, style: str, *, text: bool = False) -> float:
+    """Seconds from the stated problem, in SymPy or as text, to the first result."""
+    stated = competitor.text(case, style) if text else competitor.state(case, style)
     x, y = case.points(1)
     gc.collect()
     return seconds(lambda: competitor.set_up(stated, style).one(x[0], y[0]))
@@ -177,6 +178,9 @@ def measure(name: str, plan: Plan) -> dict[str, Any]:
     distances = agreement(entries, case)
     seeds = count(1000)  # nobody meets coefficients that were there before
     set_up = interleaved(entries, plan.set_ups, lambda e: set_up_time(e.competitor, make(name, next(seeds)), e.set_up))
+    text = interleaved(
+        entries, plan.set_ups, lambda e: set_up_time(e.competitor, make(name, next(seeds)), e.set_up, text=True)
+    )
     state = interleaved(entries, plan.set_ups, lambda e: state_time(e.competitor, make(name, next(seeds)), e.set_up))
     one = interleaved(entries, plan.rounds, lambda e: per_call(e.one[1], x[0], y[0], plan.seconds))
     batch = interleaved(entries, plan.rounds, lambda e: per_point(e.batch[1], x, y, e.chunk))
@@ -184,11 +188,18 @@ def measure(name: str, plan: Plan) -> dict[str, Any]:
         (key := e.competitor.name): {
             "state": state[key],
             "set_up": set_up[key],
+            "set_up_text": text[key],
             "one": one[key],
             "batch": batch[key],
             "chunk": e.chunk,
             "chunks": e.swept,
-            "styles": {"state": e.set_up, "set_up": e.set_up, "one": e.one[0], "batch": e.batch[0]},
+            "styles": {
+                "state": e.set_up,
+                "set_up": e.set_up,
+                "set_up_text": e.set_up,
+                "one": e.one[0],
+                "batch": e.batch[0],
+            },
         }
         for e in entries
     }

@@ -14,7 +14,12 @@ Result = dict[str, Any]
 OURS = ("NumPy engine", "numba engine")
 PEERS = ("JAX", "CasADi")
 STATE = {"state": ("stating, not in set-up", "ms", 1e3)}
-MEASURES = {"set_up": ("set-up", "ms", 1e3), "one": ("one point", "µs", 1e6), "batch": ("batch", "µs a point", 1e6)}
+MEASURES = {
+    "set_up": ("set-up", "ms", 1e3),
+    "set_up_text": ("set-up from text", "ms", 1e3),
+    "one": ("one point", "µs", 1e6),
+    "batch": ("batch", "µs a point", 1e6),
+}
 TOLERANCE = 1e-10
 
 

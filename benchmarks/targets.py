@@ -23,6 +23,9 @@ NUMPY, NUMBA, JAX, CASADI = "NumPy engine", "numba engine", "JAX", "CasADi"
 
 TARGETS = (
     Target(NUMPY, "set_up", JAX, 0.2),
+    Target(NUMPY, "set_up_text", JAX, 0.2),
+    Target(NUMBA, "set_up", JAX, 0.2),
+    Target(NUMBA, "set_up_text", JAX, 0.2),
     Target(NUMPY, "set_up", CASADI, 1.0),
     Target(NUMPY, "one", JAX, 1.0, least_n=10),
     Target(NUMPY, "one", CASADI, 1.5, least_n=10),

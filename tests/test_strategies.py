@@ -317,7 +317,7 @@ def test_degenerate_draws_every_kind_that_fits() -> None:
 
 
 def readable(problem: BilevelProblem) -> None:
-    texts = [to_text(formula) for formula in problem._given.values()]
+    texts = [to_text(formula) for formula in problem._expressions.values()]
     assert sum(map(len, texts)) < 60, texts
     assert not any("/" in text for text in texts), texts
 

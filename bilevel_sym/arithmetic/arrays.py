@@ -48,6 +48,8 @@ def nearest(value: fmpq) -> float:
     >>> nearest(fmpq(1, 3)) == 1/3
     True
     """
+    if value.height_bits() <= 53:
+        return float(value)  # a quotient of two floats
     try:
         return int(value.p) / int(value.q)
     except OverflowError:
@@ -288,8 +290,7 @@ def dense(rows: Sequence[Row], rounded: Callable[[fmpq], float] = nearest) -> tu
     position = {place: k for k, place in enumerate(columns)}
     matrix = np.zeros((len(rows), len(columns)))
     for i, row in enumerate(rows):
-        for place, c in row:
-            matrix[i, position[place]] = rounded(c)
+        matrix[i, [position[place] for place, _ in row]] = [rounded(c) for _, c in row]
     return columns, matrix
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
-from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats
@@ -54,8 +53,7 @@ class Data:
     @cached_property
     def engine(self) -> Engine:
         """F and G, their data among the inputs of the first stage."""
-        p = self.problem
-        return TapeEngine(Model(p.F, p.G, p.x, p.y, parameters=(*p.xi, *p.zeta)), batch_invariant=True)
+        return TapeEngine(self.problem.samples, batch_invariant=True)
 
     def rows_of(self, function: str, size: int) -> int:
         """How many rows a batch of ``size`` takes: those of the data at most."""

@@ -130,15 +130,27 @@ def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], la
         return tangent
     constants = {k: form.constant for k, form in tangent.items() if k >= 0}
     sums = {k: dict(form.terms) for k, form in tangent.items() if k >= 0}
+    zero, cancelled = fmpq(0), False
     for k, form in bundled:
+        (node, factor), *_ = form.terms.items() or ((-1, form.constant),)  # one term, or a constant alone
+        plain = factor == 1
         for direction, weight in bundles[k].items():
             if last is None or direction <= last:
-                c, terms = weight.constant, sums.setdefault(direction, {})
-                constants[direction] = constants.get(direction, 0) + c * form.constant
-                for node, e in form.terms.items():  # one, after all
-                    before = terms.get(node)
-                    terms[node] = c * e if before is None else before + c * e
-    return {k: LinearForm(constants[k], {m: e for m, e in terms.items() if e}) for k, terms in sums.items()}
+                c = weight.constant if plain else weight.constant * factor
+                terms = sums.get(direction)
+                if terms is None:
+                    terms = sums[direction] = {}
+                    constants[direction] = zero
+                if node < 0:
+                    constants[direction] += c
+                elif node not in terms:
+                    terms[node] = c
+                else:
+                    terms[node] = c = terms[node] + c
+                    cancelled |= not c
+    if cancelled:
+        sums = {k: {m: e for m, e in terms.items() if e} for k, terms in sums.items()}
+    return {k: LinearForm(constants[k], terms) for k, terms in sums.items()}
 
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
@@ -163,8 +175,12 @@ def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
     sums: dict[int, dict[int, fmpq]] = {}
     for node, c in terms.items():
         for k, tangent in done.get(node, {}).items():
-            constants[k] = constants.get(k, 0) + c * tangent.constant
-            accumulate(sums.setdefault(k, {}), {m: c * e for m, e in tangent.terms.items()})
+            moved = tangent.scaled(c)
+            if k in sums:
+                constants[k] += moved.constant
+                accumulate(sums[k], moved.terms)
+            else:
+                constants[k], sums[k] = moved.constant, dict(moved.terms)
     return {k: LinearForm(constants[k], sums[k]) for k in sums}
 
 

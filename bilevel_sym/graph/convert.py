@@ -13,11 +13,12 @@ from sympy.core.relational import GreaterThan, LessThan, StrictGreaterThan, Stri
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.exact import binary_fraction
 from bilevel_sym.graph.expressions import postorder
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["from_sympy", "no_value", "to_sympy", "written_sizes"]
+__all__ = ["evaluated", "from_sympy", "no_value", "to_sympy", "written_sizes"]
 
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
     {r.sympy: r.name for r in OPERATIONS.values() if r.arity == 1 and isinstance(r.sympy, type)}
@@ -46,13 +47,14 @@ def _convert(graph: Graph, node: sp.Basic, args: Sequence[Any], variables: Mappi
             return _variable(node, variables)
         case sp.Rational():
             return constant(int(node.p), int(node.q))
+        case sp.Float():
+            return constant(*binary_fraction(node._mpf_))
         case sp.Add():
             return total(args)
         case sp.Mul():
-            # exponentials meet their sigmoids before anything else stands between them
-            return reduce(graph.mul, sorted(args, key=lambda form: not graph.is_exponential(form)))
+            return graph.product(args)
         case sp.Pow():
-            return _power(graph, node.exp, *args)
+            return graph.raised(*args)
         case ExprCondPair():
             return args
         case sp.Piecewise():
@@ -100,14 +102,6 @@ def no_value(symbol: sp.Symbol) -> InvalidProblem:
     )
 
 
-def _power(graph: Graph, exponent: sp.Expr, base: LinearForm, power: LinearForm) -> LinearForm:
-    if exponent.is_Rational:
-        return graph.power(base, int(exponent.p), int(exponent.q))
-    if base.is_constant and base.constant <= 0:
-        raise InvalidProblem("a power of a number that is not positive, with an exponent that varies, is not real")
-    return graph.apply("exp", graph.mul(power, graph.apply("log", base)))
-
-
 def _comparison(graph: Graph, node: sp.Basic, left: LinearForm, right: LinearForm) -> LinearForm:
     """left < right as a number: 1 where it holds, 0 where it does not."""
     difference = left - right if isinstance(node, (StrictLessThan, LessThan)) else right - left
@@ -116,7 +110,7 @@ def _comparison(graph: Graph, node: sp.Basic, left: LinearForm, right: LinearFor
 
 def _piecewise(graph: Graph, pieces: Sequence[tuple[LinearForm, LinearForm]]) -> LinearForm:
     """The first piece whose condition holds; where none does, no number (the logarithm of -1)."""
-    value = graph.apply("log", constant(-1))
+    value = graph.undefined()
     for piece, condition in reversed(pieces):
         value = graph.apply("select", condition, piece, value)
     return value
@@ -159,6 +153,28 @@ def written_sizes(graph: Graph, forms: Iterable[LinearForm]) -> list[int]:
     for node in graph.reachable({node for form in forms for node in form.terms}):
         size[node] = 1 + sum(size[argument] for argument in graph.args[node])
     return [1 + sum(size[node] for node in form.terms) for form in forms]
+
+
+def evaluated(graph: Graph, op: str, forms: Sequence[LinearForm]) -> LinearForm:
+    """An operation on constants, as exactly as SymPy knows it; InvalidProblem where that is no finite real number.
+
+    >>> graph = Graph(0)
+    >>> evaluated(graph, "cos", [graph.apply("pi").scaled(fmpq(1, 3))]).constant
+    1/2
+    """
+    exprs = to_sympy(graph, forms, {})
+    match op:
+        case "rpow" | "pow":
+            value = sp.Pow(*exprs)
+        case "lt" | "le":
+            value = exprs[0] < 0 if op == "lt" else exprs[0] <= 0
+        case _:
+            value = OPERATIONS[op].sympy(*exprs)
+    if not value.has(sp.I, sp.zoo, sp.oo, -sp.oo, sp.nan):
+        return from_sympy(graph, value, {})
+    if value.has(sp.I):
+        raise InvalidProblem("this is complex", hint="only real numbers are accepted")
+    raise InvalidProblem("this is not a finite real number")
 
 
 def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbols: Mapping[int, sp.Symbol]) -> sp.Expr:

@@ -18,7 +18,7 @@ import sympy as sp
 
 from bilevel_sym.errors import BilevelError, InvalidArgument, InvalidProblem
 
-__all__ = ["MAX_DIGITS", "MAX_EXPONENT", "decimal_rational", "rational", "rational_vector"]
+__all__ = ["MAX_DIGITS", "MAX_EXPONENT", "binary_fraction", "decimal_rational", "rational", "rational_vector"]
 
 # Literals beyond these limits are mistakes or attacks: 1e1000000000 would fill the memory.
 MAX_DIGITS = 1000
@@ -84,7 +84,7 @@ def _rational_or_none(value: object) -> sp.Rational | None:
     if isinstance(value, str):
         return _rational_text(value)
     if isinstance(value, sp.Float):
-        return _binary_rational(value._mpf_) if value.is_finite and abs(value._mpf_[2]) < 8000 else None
+        return sp.Rational(*binary_fraction(value._mpf_)) if value.is_finite and abs(value._mpf_[2]) < 8000 else None
     if isinstance(value, sp.Basic):
         return value if isinstance(value, sp.Rational) and value.is_finite else None
     if isinstance(value, Integral):
@@ -96,7 +96,7 @@ def _rational_or_none(value: object) -> sp.Rational | None:
         small = value.is_finite() and abs(value.adjusted()) <= MAX_EXPONENT
         return sp.Rational(*value.as_integer_ratio()) if small else None
     if isinstance(value, mpmath.mpf):
-        return _binary_rational(value._mpf_) if mpmath.isfinite(value) else None
+        return sp.Rational(*binary_fraction(value._mpf_)) if mpmath.isfinite(value) else None
     if isinstance(value, Real) and math.isfinite(value):  # float, and NumPy's floats of any width
         return sp.Rational(*value.as_integer_ratio())  # type: ignore[attr-defined]
     return None
@@ -112,11 +112,15 @@ def _rational_text(text: str) -> sp.Rational:
     return decimal_rational(numerator.strip()) / below
 
 
-def _binary_rational(number: tuple[int, int, int, int]) -> sp.Rational:
-    """The exact value of mpmath's (sign, mantissa, exponent, bits), which SymPy's Floats have too."""
+def binary_fraction(number: tuple[int, int, int, int]) -> tuple[int, int]:
+    """Numerator and denominator of mpmath's (sign, mantissa, exponent, bits), which SymPy's Floats have too.
+
+    >>> binary_fraction(sp.Float(0.75)._mpf_)
+    (3, 4)
+    """
     sign, mantissa, exponent, _ = number
     whole = int(mantissa) * (-1 if sign else 1)
-    return sp.Rational(whole * 2 ** max(exponent, 0), 2 ** max(-exponent, 0))
+    return whole << max(exponent, 0), 1 << max(-exponent, 0)
 
 
 def _short(value: object, limit: int = 60) -> str:

@@ -21,7 +21,7 @@ from bilevel_sym.graph.operations import IN_TEXT
 __all__ = [
     "SUPPORTED_FUNCTIONS",
     "check_structure",
-    "may_switch",
+    "floats_in",
     "postorder",
     "rewritten",
     "substitute",
@@ -35,6 +35,7 @@ SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
 )
 
 MAX_POWER = 10_000
+MAX_BITS = 1000  # in the exponent of a Float that is surely accepted
 MAX_EVALUATED_DEPTH = 100  # SymPy asks a node's assumptions of its arguments, recursively, several frames a level
 
 _ARITHMETIC = (sp.Add, sp.Mul, sp.Pow)
@@ -140,11 +141,25 @@ def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
     >>> check_structure(0.5*x, "f")
     x/2
     """
-    floats: dict[sp.Basic, sp.Basic] = {}
+    exact = {node: rational(node) for node in floats_in(expression, field)}
+    # replacing 0.5 by 1/2 can only make SymPy evaluate further: x**0.0 is 1, 1/(0.5 - 1/2) is infinite
+    return check_structure(substitute(expression, exact), field) if exact else expression
+
+
+def floats_in(expression: sp.Expr, field: str) -> list[sp.Float]:
+    """The Floats of an expression; InvalidProblem where it holds what is not supported.
+
+    >>> x = sp.Symbol("x")
+    >>> floats_in(0.5*x, "f")
+    [0.500000000000000]
+    """
+    floats: list[sp.Float] = []
     unsupported: sp.Basic | None = None
     for node in postorder(expression):
         if isinstance(node, sp.Float) and node.is_finite:
-            floats[node] = rational(node, error=InvalidProblem)
+            floats.append(node)
+            if abs(node._mpf_[2]) > MAX_BITS:
+                rational(node, error=InvalidProblem)  # says why
         elif isinstance(node, (*_NOT_REAL, sp.Float)):
             raise InvalidProblem(
                 f"{field} contains {node}, and only finite real constants make sense here",
@@ -159,9 +174,7 @@ def check_structure(expression: sp.Expr, field: str) -> sp.Expr:
             unsupported = node  # the outermost comes last, and is the one that the user wrote
     if unsupported is not None:
         raise _unsupported(unsupported, field)
-    exact = substitute(expression, floats)
-    # replacing 0.5 by 1/2 can only make SymPy evaluate further: x**0.0 is 1, 1/(0.5 - 1/2) is infinite
-    return check_structure(exact, field) if floats else exact
+    return floats
 
 
 def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
@@ -170,13 +183,3 @@ def _unsupported(node: sp.Basic, field: str) -> InvalidProblem:
         f"{field} contains {what}, which is not supported",
         hint="supported: + - * / **, pi, E, sqrt, " + ", ".join(SUPPORTED_FUNCTIONS.values()),
     )
-
-
-def may_switch(expression: sp.Expr) -> bool:
-    """Whether any part is written in pieces.
-
-    >>> x = sp.Symbol("x")
-    >>> may_switch(x**2), may_switch(sp.Abs(x) ** 3)
-    (False, True)
-    """
-    return any(isinstance(node, SWITCHES) for node in postorder(expression))

@@ -7,13 +7,15 @@ that is not linear takes them as its argument. Equal parts are one node, however
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.graph.expressions import MAX_POWER
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "total"]
+__all__ = ["ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "hashable", "total"]
 
 ZERO, ONE = fmpq(0), fmpq(1)
 
@@ -42,10 +44,13 @@ class LinearForm:
 
     def scaled(self, factor: fmpq) -> LinearForm:
         """The form times a rational number."""
-        if factor == 1:
+        if factor == ONE:
             return self
         if not factor:
             return ZERO_FORM
+        if len(self.terms) == 1 and not self.constant:
+            ((node, c),) = self.terms.items()
+            return LinearForm(ZERO, {node: factor if c == ONE else c * factor})
         return LinearForm(self.constant * factor, {node: c * factor for node, c in self.terms.items()})
 
     def __add__(self, other: LinearForm) -> LinearForm:
@@ -84,10 +89,9 @@ def accumulate(terms: dict[int, fmpq], more: Mapping[int, fmpq]) -> None:
     {1: 3}
     """
     for node, c in more.items():
-        before = terms.get(node)
-        if before is None:
+        if node not in terms:
             terms[node] = c
-        elif after := before + c:
+        elif after := terms[node] + c:
             terms[node] = after
         else:
             del terms[node]
@@ -175,8 +179,9 @@ class Graph:
             return self.node_of(stable)
         args = tuple(sorted(form.terms))
         coefficients = tuple(form.terms[node] for node in args)
-        # Hashing a rational costs more than all the rest: hash its float, compare exactly.
-        key = (args, _hashable(form.constant), *map(_hashable, coefficients))
+        # Hashing a rational costs more than all the rest: hash the floats of a few, compare exactly.
+        few = coefficients[:: max(1, len(coefficients) // 3)]
+        key = (args, hashable(form.constant), *map(hashable, few))
         same = self._known_linear.setdefault(key, [])
         for node in same:
             if self.linear[node] == (form.constant, coefficients):
@@ -239,6 +244,22 @@ class Graph:
             return a.scaled(b.constant)
         (scale_a, i), (scale_b, j) = self._factor(a), self._factor(b)
         return self._product(i, j, guarded).scaled(scale_a * scale_b)
+
+    def product(self, forms: Iterable[LinearForm]) -> LinearForm:
+        """The product of all; exponentials meet their sigmoids before anything else stands between them."""
+        return reduce(self.mul, sorted(forms, key=lambda form: not self.is_exponential(form)))
+
+    def raised(self, base: LinearForm, exponent: LinearForm) -> LinearForm:
+        """base**exponent: a power where the exponent is a number, else the exponential of a logarithm."""
+        if exponent.is_constant:
+            return self.power(base, *_small(exponent.constant))
+        if base.is_constant and base.constant <= 0:
+            raise InvalidProblem("a power of a number that is not positive, with an exponent that varies, is not real")
+        return self.apply("exp", self.mul(exponent, self.apply("log", base)))
+
+    def undefined(self) -> LinearForm:
+        """No number: the logarithm of -1, which no arithmetic takes for one."""
+        return self._single(self._node("log", (self.node_of(LinearForm(-ONE, {})),)))
 
     def _product(self, i: int, j: int, guarded: bool) -> LinearForm:
         for one, other in ((i, j), (j, i)):
@@ -362,7 +383,12 @@ class Graph:
         return sorted(seen)
 
 
-def _hashable(value: fmpq) -> object:
+def hashable(value: fmpq) -> object:
+    """What is hashed in place of a rational number.
+
+    >>> hashable(fmpq(1, 2))
+    0.5
+    """
     try:
         return float(value)
     except OverflowError:
@@ -377,6 +403,16 @@ def _rational_power(value: fmpq, p: int) -> fmpq:
     if p < 0 and not value:
         raise InvalidProblem("an expression divides by zero everywhere", hint="look for 1/(x - x) or 0**(-1)")
     return value**p
+
+
+def _small(exponent: fmpq) -> tuple[int, int]:
+    p, q = int(exponent.p), int(exponent.q)
+    if abs(p) > MAX_POWER:
+        raise InvalidProblem(
+            f"an expression contains a power of {p}",
+            hint=f"exponents go up to {MAX_POWER}: a number in place of the base would fill the memory",
+        )
+    return p, q
 
 
 def _power_of_two(value: fmpq) -> fmpq:

@@ -85,7 +85,9 @@ def build(
     >>> [[step.op for step in stage] for stage in program.stages], program.outputs["p"].stage
     ([['exp'], ['mul']], 1)
     """
-    entries = {name: [graph.node_of(form) for form in forms] for name, (_, forms) in outputs.items()}
+    distinct = {id(form): form for _, forms in outputs.values() for form in forms}  # symmetric entries are one form
+    atoms = {key: graph.node_of(form) for key, form in distinct.items()}
+    entries = {name: [atoms[id(form)] for form in forms] for name, (_, forms) in outputs.items()}
     nodes = graph.reachable({node for group in entries.values() for node in group})
     stage_of = _stages(graph, nodes, inputs)
     place = {variable: 1 + k for k, variable in enumerate(v for group in inputs for v in group)}
@@ -125,7 +127,7 @@ def _schedule(graph: Graph, nodes: Sequence[int], place: dict[int, int], size: i
     groups: dict[tuple[Any, ...], list[int]] = {}
     for node in nodes:
         if graph.op[node] != "var":
-            level[node] = 1 + max((level.get(arg, 0) for arg in graph.args[node]), default=0)
+            level[node] = 1 + max([level.get(arg, 0) for arg in graph.args[node]], default=0)
             groups.setdefault((level[node], graph.op[node], graph.parameter[node]), []).append(node)
     steps = []
     for (_, op, parameter), members in sorted(groups.items(), key=lambda item: item[0][0]):
@@ -149,5 +151,5 @@ def _step(
 
 def _row(graph: Graph, node: int, place: Mapping[int, int]) -> Row:
     constant, coefficients = graph.linear[node]
-    terms = tuple((place[arg], c) for arg, c in zip(graph.args[node], coefficients, strict=True))
+    terms = tuple(zip([place[arg] for arg in graph.args[node]], coefficients, strict=True))
     return ((0, constant), *terms) if constant or not terms else terms

@@ -3,7 +3,7 @@
 A block of lanes of a matrix is an array (rows, columns, BLOCK). Sums run over lists of indices, so that entries known
 to be zero cost nothing, and take four terms in one pass, so that results are read and written less often.
 
-This writing of v, dy_dx, grad Phi and Hess Phi is independent of ``implicit.second_order`` on purpose: numba compiles no
+Written apart from ``implicit.second_order`` on purpose (v, dy_dx, grad Phi, Hess Phi): numba compiles no
 objects of ours, and no matrix product that knows which entries vanish. Tests hold the engines against each other.
 """
 

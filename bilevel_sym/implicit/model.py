@@ -17,8 +17,9 @@ from bilevel_sym.arithmetic.pieces.patterns import PARTS, PatternProgram, Patter
 from bilevel_sym.arithmetic.pieces.seams import find_seams
 from bilevel_sym.arithmetic.scalars import SMOOTH_BALLS, ScalarProgram
 from bilevel_sym.graph.autodiff import directional, gradient, hessian, tangents
-from bilevel_sym.graph.convert import from_sympy, to_sympy, written_sizes
-from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
+from bilevel_sym.graph.convert import to_sympy, written_sizes
+from bilevel_sym.graph.draft import Drafted, drafted, settle
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, hashable
 from bilevel_sym.graph.program import Program, build
 
 __all__ = ["Model"]
@@ -43,14 +44,21 @@ class Model:
 
     def __init__(
         self,
-        f: sp.Expr,
-        g: sp.Expr,
+        f: sp.Expr | Drafted,
+        g: sp.Expr | Drafted,
         x: Sequence[sp.Symbol],
         y: Sequence[sp.Symbol],
         *,
         parameters: Sequence[sp.Symbol] = (),
     ) -> None:
-        """``parameters`` are symbols that are not differentiated by: further inputs of the first stage."""
+        """Put f and g on a graph.
+
+        f: the upper level, a SymPy expression or a draft
+        g: the lower level, likewise
+        x: the variables of the upper level
+        y: the variables of the lower level
+        parameters: symbols that are not differentiated by, further inputs of the first stage
+        """
         d, n = len(x), len(y)
         self.d, self.n = d, n
         self.graph = Graph(3 * d + 4 * n + len(parameters))
@@ -60,7 +68,8 @@ class Model:
         self._symbols, self._parameters = (*x, *y), tuple(parameters)
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
         known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
-        self.f, self.g = (from_sympy(self.graph, expression, known) for expression in (f, g))
+        formulas = (e if isinstance(e, Drafted) else drafted(e, tuple(known)) for e in (f, g))
+        self.f, self.g = (settle(formula, self.graph, known) for formula in formulas)
         self._pristine = self.graph.copy()
         self._forget()
 
@@ -93,6 +102,29 @@ class Model:
         for cached in CACHED:
             twin.__dict__.pop(cached, None)
         return twin
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """What models of the same graph share."""
+        graph = self._pristine
+        forms = [(tuple(form.terms), hashable(form.constant)) for form in (self.f, self.g)]
+        return hash((*graph.op, *graph.args, *graph.parameter, *forms))
+
+    def same_as(self, other: Model) -> bool:
+        """Whether f and g are the same on the graph, so that all programs are the same.
+
+        >>> x, y = sp.symbols("x y")
+        >>> one, two = (Model(f, y**2, [x], [y]) for f in (0.5*x*y, y*x/2))
+        >>> one.same_as(two)
+        True
+        """
+        mine, theirs = self._pristine, other._pristine
+        return (
+            (self.d, self.n, mine.op, mine.args, mine.parameter, mine.linear)
+            == (other.d, other.n, theirs.op, theirs.args, theirs.parameter, theirs.linear)
+            and (self.f.constant, self.f.terms) == (other.f.constant, other.f.terms)
+            and (self.g.constant, self.g.terms) == (other.g.constant, other.g.terms)
+        )
 
     @cached_property
     def has_kinks(self) -> bool:

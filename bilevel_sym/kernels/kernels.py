@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, all_finite
 from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.graph.assumptions import assumed_sign, rebuild
-from bilevel_sym.graph.expressions import may_switch
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
 from bilevel_sym.implicit.lower_level import NEWTON, solve_lower_level
@@ -22,7 +21,7 @@ from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.kernels.kinks import LOWER, Kinks
-from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.problem.problem import BilevelProblem, SameProgram
 from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["Kernels", "compile_kernels"]
@@ -326,8 +325,7 @@ class Kernels:
     @cached_property
     def kinks(self) -> Kinks | None:
         """Where f and g change their formulas; None where they never do."""
-        switches = may_switch(self.problem.f) or may_switch(self.problem.g)
-        return Kinks(self.problem.tape) if switches else None  # the tape is not everybody's route
+        return Kinks(self.problem.tape) if self.problem.tape.has_kinks else None
 
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False
@@ -399,7 +397,7 @@ def compile_kernels(problem: BilevelProblem, *, backend: Backend = "auto") -> Ke
         )
     if not _is_backend(backend):
         raise InvalidArgument(f"backend={backend!r}", hint=f"one of {', '.join(map(repr, get_args(Backend)))}")
-    return _compiled(problem, backend)
+    return _compiled(SameProgram(problem), backend)
 
 
 def _is_backend(value: object) -> bool:
@@ -411,5 +409,5 @@ def _rebuild(problem: BilevelProblem, backend: Backend) -> Kernels:
 
 
 @lru_cache(MAX_CACHED)
-def _compiled(problem: BilevelProblem, backend: Backend) -> Kernels:
-    return Kernels(problem, backend, choose_engine(problem, backend))
+def _compiled(program: SameProgram, backend: Backend) -> Kernels:
+    return Kernels(program.problem, backend, choose_engine(program.problem, backend))

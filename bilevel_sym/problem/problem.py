@@ -25,6 +25,7 @@ from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.file import ProblemFile, problem_toml, read_problem
 from bilevel_sym.problem.parsing import check_name
 from bilevel_sym.problem.scope import Formula, Parameters, Scope, Variables
+from bilevel_sym.problem.stated import Stated, mean_of, negated
 from bilevel_sym.problem.text import to_text
 from bilevel_sym.system.plain_text import check_title
 from bilevel_sym.system.writing import write
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from bilevel_sym.kernels import Kernels
     from bilevel_sym.symbolic.derivation import Derivation
 
-__all__ = ["BilevelProblem", "MinimaxProblem", "StochasticProblem"]
+__all__ = ["BilevelProblem", "MinimaxProblem", "SameProgram", "StochasticProblem"]
 
 BoxLike = Box | Mapping[str, Iterable[object]]
 Data = Sequence[Sequence[object]]
@@ -66,14 +67,13 @@ class BilevelProblem:
 
     kind: ClassVar[str] = "bilevel"
 
-    f: sp.Expr
-    g: sp.Expr
     x: tuple[sp.Symbol, ...]
     y: tuple[sp.Symbol, ...]
     parameters: Mapping[str, sp.Rational | None]
     box: Box | None
     name: str | None
-    _given: Mapping[str, sp.Expr]  # the formulas before the parameters were inserted
+    _given: Mapping[str, Stated]  # the formulas before the parameters were inserted
+    _stated: Mapping[str, Stated]  # f and g with their parameters
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class BilevelProblem:
         scope = Scope({"x": x, "y": y}, parameters, (f, g))
         given = {"f": scope.read("f", f, "xy"), "g": scope.read("g", g, "xy")}
         inserted = {field: scope.insert(formula) for field, formula in given.items()}
-        self._freeze(scope, box, name, _given=given, **inserted)
-        _check_depends(self.g, self.y, "g")
+        self._freeze(scope, box, name, _given=given, _stated=inserted)
+        _check_depends(inserted["g"], self.y, "g")
 
     def _freeze(self, scope: Scope, box: BoxLike | None, name: str | None, **more: object) -> None:
         name = None if name is None else check_title(name)
@@ -107,6 +107,16 @@ class BilevelProblem:
 
     def __setattr__(self, field: str, value: object) -> None:
         raise AttributeError(f"a problem is frozen; make a new one to change {field}")
+
+    @cached_property
+    def f(self) -> sp.Expr:
+        """The upper level in SymPy, with exact numbers."""
+        return self._stated["f"].expression
+
+    @cached_property
+    def g(self) -> sp.Expr:
+        """The lower level in SymPy, with exact numbers."""
+        return self._stated["g"].expression
 
     @property
     def d(self) -> int:
@@ -139,7 +149,7 @@ class BilevelProblem:
     @cached_property
     def tape(self) -> Model:
         """f and g on one graph with exact constants: what kernels and certificates share."""
-        return Model(self.f, self.g, self.x, self.y)
+        return Model(self._stated["f"].drafted, self._stated["g"].drafted, self.x, self.y)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -148,14 +158,18 @@ class BilevelProblem:
 
         return compile_kernels(self)
 
+    @property
+    def _expressions(self) -> dict[str, sp.Expr]:
+        """The formulas in SymPy before the parameters were inserted."""
+        return {field: stated.expression for field, stated in self._given.items()}
+
     @cached_property
     def _content(self) -> tuple[object, ...]:
         """What makes two problems the same; the name and the assumptions of the symbols do not count."""
-        symbols = set().union(*(symbols_in(formula) for formula in self._given.values()))
+        symbols = set().union(*map(symbols_in, self._expressions.values()))
         plain = {s: p for s in symbols if (p := sp.Symbol(s.name)) != s}
-        formulas = tuple(substitute(formula, plain) for formula in self._given.values())
-        variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
-        return (self.kind, formulas, variables, tuple(self.parameters.items()), self.box)
+        formulas = tuple(substitute(formula, plain) for formula in self._expressions.values())
+        return (formulas, *self._frame)
 
     @cached_property
     def digest(self) -> str:
@@ -164,28 +178,40 @@ class BilevelProblem:
         >>> MinimaxProblem("x*y - y**2/2", "x", "y").digest == MinimaxProblem("y*x - y*y/2", "x", "y").digest
         True
         """
-        order = sorted(set().union(*map(symbols_in, self._given.values())), key=lambda s: s.name)
+        order = sorted(set().union(*map(symbols_in, self._expressions.values())), key=lambda s: s.name)
         plain = {s: sp.Symbol(f"s{k}") for k, s in enumerate(order)}  # a name need not be one that text can have
-        texts = [to_text(substitute(formula, plain)) for formula in self._given.values()]
-        told = repr((self.kind, texts, [s.name for s in order], self._content[2:]))
+        texts = [to_text(substitute(formula, plain)) for formula in self._expressions.values()]
+        told = repr((self.kind, texts, [s.name for s in order], self._frame[1:]))
         return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BilevelProblem) and self._content == other._content
+        if not isinstance(other, BilevelProblem) or self._frame != other._frame:
+            return False
+        return self is other or self._content == other._content
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash(self._content)
+        """Of what costs nothing: the formulas are in SymPy only when somebody asks."""
+        return hash(self._frame)
+
+    @cached_property
+    def _frame(self) -> tuple[object, ...]:
+        """What surrounds the formulas; the name does not count."""
+        variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
+        return (self.kind, variables, tuple(self.parameters.items()), self.box)
+
+    def _models(self) -> tuple[Model, ...]:
+        return (self.tape,)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as what it was made from: what was derived from that is made again when asked for."""
         return _rebuild, (type(self), self._arguments(), dict(self.parameters), self.box, self.name)
 
     def _arguments(self) -> tuple[object, ...]:
-        return (*self._given.values(), self.x, self.y)
+        return (*(stated.argument for stated in self._given.values()), self.x, self.y)
 
     def __repr__(self) -> str:
         """The code that makes this problem, if text can say it and is not too long; otherwise <...>, which is no code.
@@ -201,7 +227,7 @@ class BilevelProblem:
             return self._summary()
 
     def _code(self) -> str | None:
-        if sum(map(tree_size, self._given.values())) > _MAX_PRINTED:
+        if sum(map(tree_size, self._expressions.values())) > _MAX_PRINTED:
             return None
         arguments, numbers = self._printed(), {name: _number(value) for name, value in self.parameters.items()}
         ends = {name: tuple(map(_number, pair)) for name, pair in ({} if self.box is None else self.box).items()}
@@ -214,10 +240,13 @@ class BilevelProblem:
 
     def _printed(self) -> tuple[Any, ...]:
         """The positional arguments as a person would write them."""
-        return (*map(to_text, self._given.values()), *(" ".join(s.name for s in group) for group in (self.x, self.y)))
+        return (
+            *map(to_text, self._expressions.values()),
+            *(" ".join(s.name for s in group) for group in (self.x, self.y)),
+        )
 
     def _summary(self) -> str:
-        formulas = (f"{field} = {_shortened(formula)}" for field, formula in self._given.items())
+        formulas = (f"{field} = {_shortened(formula)}" for field, formula in self._expressions.items())
         groups = (f"{role} = {' '.join(s.name for s in group)!r:.60}" for role, group in (("x", self.x), ("y", self.y)))
         named = () if self.name is None else (f"name = {self.name!r:.60}",)
         return f"<{type(self).__name__}: {', '.join((*formulas, *groups, *named))}>"
@@ -263,7 +292,7 @@ class BilevelProblem:
         return problem_toml(fields)
 
     def _fields(self) -> ProblemFile:
-        texts = {field: to_text(formula) for field, formula in self._given.items()}
+        texts = {field: to_text(formula) for field, formula in self._expressions.items()}
         return ProblemFile(
             kind=self.kind,
             x=tuple(check_name(s.name) for s in self.x),
@@ -300,8 +329,8 @@ class MinimaxProblem(BilevelProblem):
         scope = Scope({"x": x, "y": y}, parameters, (f,))
         given = scope.read("f", f, "xy")
         inserted = scope.insert(given)
-        self._freeze(scope, box, name, _given={"f": given}, f=inserted, g=-inserted)
-        _check_depends(self.f, self.y, "f")
+        self._freeze(scope, box, name, _given={"f": given}, _stated={"f": inserted, "g": negated(inserted)})
+        _check_depends(inserted, self.y, "f")
 
 
 class StochasticProblem(BilevelProblem):
@@ -319,8 +348,6 @@ class StochasticProblem(BilevelProblem):
 
     kind = "stochastic"
 
-    F: sp.Expr
-    G: sp.Expr
     xi: tuple[sp.Symbol, ...]
     zeta: tuple[sp.Symbol, ...]
     xi_data: Rows
@@ -346,9 +373,9 @@ class StochasticProblem(BilevelProblem):
             "f": scope.read("f", F, ("x", "y", "xi")),
             "g": scope.read("g", G, ("x", "y", "zeta")),
         }
+        inserted = {field: scope.insert(formula) for field, formula in given.items()}
         self._freeze(
-            scope, box, name, _given=given,
-            F=scope.insert(given["f"]), G=scope.insert(given["g"]),
+            scope, box, name, _given=given, _stated=inserted,
             xi=scope.groups["xi"], zeta=scope.groups["zeta"],
             xi_data=_rows(xi_data, len(scope.groups["xi"]), "xi_data"),
             zeta_data=_rows(zeta_data, len(scope.groups["zeta"]), "zeta_data"),
@@ -356,15 +383,36 @@ class StochasticProblem(BilevelProblem):
         for role, symbols, rows in (("xi_data", self.xi, self.xi_data), ("zeta_data", self.zeta, self.zeta_data)):
             for symbol, column in zip(symbols, zip(*rows, strict=True), strict=False):
                 check_values(symbol, column, role)
-        _check_depends(self.G, self.y, "g")
+        _check_depends(inserted["g"], self.y, "g")
+
+    @cached_property
+    def F(self) -> sp.Expr:
+        """The upper level in SymPy, with the data as symbols."""
+        return self._stated["f"].expression
+
+    @cached_property
+    def G(self) -> sp.Expr:
+        """The lower level in SymPy, with the data as symbols."""
+        return self._stated["g"].expression
+
+    @cached_property
+    def samples(self) -> Model:
+        """F and G on one graph, the data among the inputs: what batches are computed with."""
+        F, G = (self._stated[field].drafted for field in "fg")
+        return Model(F, G, self.x, self.y, parameters=(*self.xi, *self.zeta))
+
+    @cached_property
+    def tape(self) -> Model:
+        """The mean on one graph."""
+        return self.mean.tape
 
     @cached_property
     def mean(self) -> BilevelProblem:
         """The exact expectation over the data rows."""
         symbolic = {name: None for name, value in self.parameters.items() if value is None}
         return BilevelProblem(
-            _expectation(self.F, self.xi, self.xi_data),
-            _expectation(self.G, self.zeta, self.zeta_data),
+            mean_of(self._stated["f"], self.xi, self.xi_data),
+            mean_of(self._stated["g"], self.zeta, self.zeta_data),
             self.x, self.y, parameters=symbolic, box=self.box, name=self.name,
         )  # fmt: skip
 
@@ -379,9 +427,12 @@ class StochasticProblem(BilevelProblem):
         return self.mean.g
 
     @cached_property
-    def _content(self) -> tuple[object, ...]:
+    def _frame(self) -> tuple[object, ...]:
         names = tuple(tuple(s.name for s in group) for group in (self.xi, self.zeta))
-        return (*super()._content, names, self.xi_data, self.zeta_data)
+        return (*super()._frame, names, self.xi_data, self.zeta_data)
+
+    def _models(self) -> tuple[Model, ...]:
+        return self.tape, self.samples
 
     def _arguments(self) -> tuple[object, ...]:
         return (*super()._arguments(), self.xi, self.zeta, self.xi_data, self.zeta_data)
@@ -399,6 +450,31 @@ class StochasticProblem(BilevelProblem):
             xi_data=self.xi_data,
             zeta_data=self.zeta_data,
         )
+
+
+class SameProgram:
+    """A problem that equals those of which the same is computed: the same variables, data, box and programs.
+
+    Unlike equality of problems this asks nothing of SymPy.
+
+    >>> one, two = (MinimaxProblem(f, "x", "y") for f in ("x*y - y**2", "y*x - y**2"))
+    >>> SameProgram(one) == SameProgram(two), "f" in vars(one)
+    (True, False)
+    """
+
+    def __init__(self, problem: BilevelProblem) -> None:
+        self.problem = problem
+        self._models = problem._models()
+        self._frame = (type(problem), problem.x, problem.y, problem._frame)
+        self._hash = hash((self._frame, *(model.fingerprint for model in self._models)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SameProgram) or self._frame != other._frame:
+            return False
+        return all(one.same_as(two) for one, two in zip(self._models, other._models, strict=True))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def _rebuild(
@@ -425,9 +501,8 @@ def _shortened(formula: sp.Expr) -> str:
     return text if 0 < len(text) <= 100 else f"{text[:100]}... ({nodes} nodes)"
 
 
-def _check_depends(expression: sp.Expr, y: Sequence[sp.Symbol], field: str) -> None:
-    present = symbols_in(expression)
-    if absent := [s.name for s in y if s not in present]:
+def _check_depends(stated: Stated, y: Sequence[sp.Symbol], field: str) -> None:
+    if absent := [s.name for s in y if s not in stated.drafted.used]:
         raise InvalidProblem(
             f"{field} does not depend on {', '.join(absent)}, so the lower level has no unique minimiser",
             hint=f"remove {', '.join(absent)} from y, or add it to {field}",
@@ -451,14 +526,6 @@ def _rows(data: Data, width: int, field: str) -> Rows:
     if width and not rows:
         raise InvalidProblem(f"{field} is empty", hint="give at least one row")
     return tuple(rows)
-
-
-def _expectation(formula: sp.Expr, variables: Sequence[sp.Symbol], rows: Rows) -> sp.Expr:
-    if not variables:
-        return formula
-    terms = (substitute(formula, dict(zip(variables, row, strict=True))) for row in rows)
-    weight = sp.Rational(1, len(rows))
-    return sp.Add(*(weight * term for term in terms))
 
 
 def _build(fields: ProblemFile) -> BilevelProblem:

@@ -14,13 +14,14 @@ import sympy as sp
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.assumptions import check_values
 from bilevel_sym.graph.exact import rational
-from bilevel_sym.graph.expressions import check_structure, substitute, symbols_in
-from bilevel_sym.problem.parsing import check_name, parse_expression
+from bilevel_sym.graph.expressions import floats_in, symbols_in
+from bilevel_sym.problem.parsing import check_name
 from bilevel_sym.problem.parsing.tokens import MAX_LENGTH
+from bilevel_sym.problem.stated import Stated, stated_expression, stated_text, with_numbers
 
 __all__ = ["Formula", "Parameters", "Scope", "Variables"]
 
-Formula: TypeAlias = sp.Expr | str | int | float
+Formula: TypeAlias = sp.Expr | str | int | float | Stated
 Variables: TypeAlias = str | sp.Symbol | Sequence[str | sp.Symbol]
 Parameters: TypeAlias = Mapping[str, object] | Mapping[sp.Symbol, object]
 
@@ -35,7 +36,7 @@ class Scope:
     assumptions; where the formulas have none, a plain symbol is made.
 
     >>> scope = Scope({"x": "x1", "y": "y1"}, {"a": "0.1"}, ())
-    >>> scope.insert(scope.read("f", "a*x1 + y1", "xy"))
+    >>> scope.insert(scope.read("f", "a*x1 + y1", "xy")).expression
     x1/10 + y1
     """
 
@@ -45,7 +46,8 @@ class Scope:
         parameters: Parameters | None,
         formulas: Iterable[Formula],
     ) -> None:
-        known = _symbols_by_name(formulas)
+        self._symbols = {id(formula): _symbols_of(formula) for formula in formulas}
+        known = _symbols_by_name(self._symbols.values())
         self.groups = {role: _resolve(role, given, known) for role, given in groups.items()}
         if parameters is not None and not isinstance(parameters, Mapping):
             raise InvalidProblem("parameters must map names to numbers", hint="{'gamma': '0.1'}")
@@ -62,30 +64,28 @@ class Scope:
                 check_values(symbol, [number], "the parameters")
         self._refuse_clashes()
 
-    def read(self, field: str, formula: Formula, roles: Iterable[str]) -> sp.Expr:
-        """The formula as a checked expression in the variables of ``roles`` and the parameters."""
+    def read(self, field: str, formula: Formula, roles: Iterable[str]) -> Stated:
+        """The formula, checked, in the variables of ``roles`` and the parameters."""
         variables = (*(s for role in roles for s in self.groups[role]), *self._parameters)
+        if isinstance(formula, Stated):
+            return formula
         if isinstance(formula, str):
-            return parse_expression(formula, {s.name: s for s in variables}, source=field)
+            return stated_text(formula, variables, field)
         if not isinstance(formula, (sp.Expr, Number)) or isinstance(formula, bool):
             raise InvalidProblem(
                 f"{field} must be a SymPy expression, text or a number, but is a {type(formula).__name__}",
                 hint=f"{field}='x1*y1' or an expression in sympy symbols",
             )
-        expression = (
-            check_structure(formula, field)
-            if isinstance(formula, sp.Expr)
-            else rational(formula, field, error=InvalidProblem)
-        )
-        for symbol in sorted(symbols_in(expression) - set(variables), key=str):
+        if not isinstance(formula, sp.Expr):
+            return stated_expression(rational(formula, field, error=InvalidProblem), variables, field)
+        for symbol in sorted(self._symbols[id(formula)] - set(variables), key=str):
+            floats_in(formula, field)  # what is not supported is said first
             raise _unknown_symbol(symbol, field, variables)
-        return expression
+        return stated_expression(formula, variables, field)
 
-    def insert(self, expression: sp.Expr) -> sp.Expr:
-        """The expression with every numeric parameter replaced by its exact value."""
-        numbers = {s: value for s in self._parameters if (value := self.values[s.name]) is not None}
-        inserted = substitute(expression, numbers)
-        return check_structure(inserted, "f or g with its parameters inserted") if numbers else inserted
+    def insert(self, stated: Stated) -> Stated:
+        """The formula with every numeric parameter replaced by its exact value."""
+        return with_numbers(stated, {s: value for s in self._parameters if (value := self.values[s.name]) is not None})
 
     def _refuse_clashes(self) -> None:
         owners: dict[str, str] = {}
@@ -99,17 +99,23 @@ class Scope:
             owners[symbol.name] = role
 
 
-def _symbols_by_name(formulas: Iterable[Formula]) -> dict[str, sp.Symbol]:
+def _symbols_by_name(groups: Iterable[Iterable[sp.Symbol]]) -> dict[str, sp.Symbol]:
     """The symbols in the given expressions; two of one name are refused, for they print alike."""
     known: dict[str, sp.Symbol] = {}
-    for formula in formulas:
-        for symbol in symbols_in(formula) if isinstance(formula, sp.Expr) else ():
+    for symbols in groups:
+        for symbol in symbols:
             if known.setdefault(symbol.name, symbol) != symbol:
                 raise InvalidProblem(
                     f"two different symbols are both called {symbol.name}",
                     hint=f"make {symbol.name} once and use it in f, g, x and y",
                 )
     return known
+
+
+def _symbols_of(formula: Formula) -> set[sp.Symbol]:
+    if isinstance(formula, Stated):
+        return set(formula.drafted.symbols)
+    return symbols_in(formula) if isinstance(formula, sp.Expr) else set()
 
 
 def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tuple[sp.Symbol, ...]:

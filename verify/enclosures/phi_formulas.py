@@ -27,10 +27,10 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.pieces.patterns import PARTS
 from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian, tangents
-from bilevel_sym.graph.convert import from_sympy
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
+from bilevel_sym.implicit.model import Model
 
 __all__ = ["LINEAR", "PhiFormulas"]
 
@@ -61,12 +61,16 @@ class PhiFormulas:
         start = d + 2 * n
         self.W, self.V = range(start, start + n * d), range(start + n * d, start + 2 * n * d)
         self.switches = range(start + 2 * n * d, start + 2 * n * d + count)
-        if seams is None:
-            known = dict(zip((*problem.x, *problem.y), self.graph.variables, strict=False))
-            self.f, self.g = (from_sympy(self.graph, formula, known) for formula in (problem.f, problem.g))
-        else:
-            self.f, self.g = self._with_switches(seams)
+        self.f, self.g = self._plain(problem.tape) if seams is None else self._with_switches(seams)
         self._model = problem.tape
+
+    def _plain(self, model: Model) -> list[LinearForm]:
+        """f and g as the problem's own graph has them."""
+        graph = model.graph
+        return rewritten(
+            graph, [model.f, model.g], self.graph,
+            lambda node, _: self.graph.variables[node] if graph.op[node] == "var" else None,
+        )  # fmt: skip
 
     def _with_switches(self, seams: Seams) -> list[LinearForm]:
         """f and g with the switches of their seams as further variables."""

@@ -169,7 +169,7 @@ def _taken(program: IntervalProgram, names: tuple[str, ...], ends: tuple[Floats,
 def _switches_in_y(problem: BilevelProblem) -> bool:
     """Whether a switch of g depends on y: then g(x, .) is not smooth."""
     ys = set(problem.y)
-    for node in problem.g.atoms(*SWITCHES):
+    for node in problem.g.atoms(*SWITCHES) if problem.tape.has_kinks else ():
         conditions = [pair[1] for pair in node.args] if isinstance(node, sp.Piecewise) else node.args
         if any(ys & condition.free_symbols for condition in conditions):
             return True

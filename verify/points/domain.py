@@ -31,6 +31,8 @@ def continued(problem: BilevelProblem) -> BilevelProblem:
     >>> continued(half).f
     x**2 + y
     """
+    if not problem.tape.has_kinks:
+        return problem
     f, g = rewritten(problem.f, _without_end), rewritten(problem.g, _without_end)
     if f == problem.f and g == problem.g:
         return problem

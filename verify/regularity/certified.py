@@ -239,8 +239,10 @@ def instances(problem: BilevelProblem) -> tuple[BilevelProblem, ...]:
     count = max(len(upper), len(lower))
     pairs = [(upper[min(k, len(upper) - 1)], lower[min(k, len(lower) - 1)]) for k in range(count)]
     symbolic = {name: None for name, value in problem.parameters.items() if value is None}
-    rows = [BilevelProblem(f, g, problem.x, problem.y, parameters=symbolic, box=problem.box) for f, g in pairs]
-    return tuple(dict.fromkeys(rows))
+    return tuple(
+        BilevelProblem(f, g, problem.x, problem.y, parameters=symbolic, box=problem.box)
+        for f, g in dict.fromkeys(pairs)
+    )
 
 
 def objective_of(problem: BilevelProblem, constant: str, block: str, region: ExactBox) -> BlockNorm | Curvature:

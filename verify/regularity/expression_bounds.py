@@ -90,15 +90,15 @@ def bounds(
     budget = Budget(BOXES * scale_of(effort))
     named = _named(box, symbols)
     scope = Scope({"x": named.names or ()}, None, () if isinstance(expression, str) else (expression,))
-    formula, variables = scope.read("expression", expression, "x"), scope.groups["x"]
+    stated, variables = scope.read("expression", expression, "x"), scope.groups["x"]
     wanted = _wanted(symbols, variables)
     order = (*wanted, *(s for s in variables if s not in wanted))
     chosen = Box({s.name: named[s.name] for s in order})
     region = ExactBox(chosen)
-    found = ranges(Model(formula, sp.Integer(0), order, ()), region, rtol=rtol, budget=budget)
+    found = ranges(Model(stated.drafted, sp.Integer(0), order, ()), region, rtol=rtol, budget=budget)
     if found.place is not None:
         raise _failure(chosen, found.place)
-    return _result(formula, chosen, wanted, found)
+    return _result(stated.expression, chosen, wanted, found)
 
 
 def _is_positive(value: object) -> bool:

@@ -16,22 +16,24 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import sympy as sp
 
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
+from bilevel_sym.graph.draft import Drafted
 from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.problem.parsing.comparisons import Builder
 from bilevel_sym.problem.parsing.estimates import Refusal
-from bilevel_sym.problem.parsing.guarded import Value
 from bilevel_sym.problem.parsing.names import CONSTANTS, EXTREMA, check_name, suggestion
+from bilevel_sym.problem.parsing.symbolic import SympyBuilder
 from bilevel_sym.problem.parsing.tokens import Source, Token, tokenize
 
-__all__ = ["FUNCTIONS", "parse_expression"]
+__all__ = ["FUNCTIONS", "draft_expression", "parse_expression", "sympy_expression"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+Value = Any  # a value of whichever builder reads the text: a form on a draft, or a SymPy expression
 _Names = Mapping[str, sp.Symbol | sp.Rational]
 
 MAX_DEPTH = 100
@@ -43,14 +45,8 @@ FUNCTIONS: Mapping[str, Callable[..., sp.Expr]] = MappingProxyType(
 )
 """The functions of the grammar, and what each means in SymPy."""
 
-_HALF = Value(sp.Rational(1, 2), 0.5)
-_TRUE = Value(sp.true)
 _COMPARISONS = ("<", "<=", ">", ">=")
 _KEYWORDS = frozenset(keyword.kwlist)
-# What SymPy itself may raise on values that it cannot order or combine.
-_SYMPY_ERRORS = (
-    ArithmeticError, AttributeError, NotImplementedError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
 
 
 def parse_expression(text: str, symbols: _Names, *, source: str | None = None) -> sp.Expr:
@@ -73,12 +69,43 @@ def parse_expression(text: str, symbols: _Names, *, source: str | None = None) -
            ^
     try: write ** for powers
     """
+    symbols_only = [meaning for meaning in symbols.values() if isinstance(meaning, sp.Symbol)]
+    _read(text, symbols, source, Builder(symbols_only))
+    expression: sp.Expr = _read(text, symbols, source, SympyBuilder(symbols_only))
+    return expression
+
+
+def draft_expression(text: str, symbols: _Names, *, source: str | None = None) -> Drafted:
+    """The formula that ``text`` means, on a draft, without SymPy; refused as ``parse_expression`` does.
+
+    >>> x, y = sp.symbols("x y")
+    >>> draft_expression("2*x - x - x + sin(y)", {"x": x, "y": y}).used
+    {y}
+    """
+    build = Builder([meaning for meaning in symbols.values() if isinstance(meaning, sp.Symbol)])
+    form = _read(text, symbols, source, build)
+    return Drafted(build.draft, form, tuple(build.symbols))
+
+
+def sympy_expression(text: str, symbols: _Names) -> sp.Expr:
+    """The SymPy expression of a text that was read before; what SymPy cannot build stays as it was written.
+
+    >>> x = sp.Symbol("x")
+    >>> sympy_expression("tan(x + pi/2) + x + x", {"x": x})
+    2*x + tan(x + pi/2)
+    """
+    build = SympyBuilder([meaning for meaning in symbols.values() if isinstance(meaning, sp.Symbol)], lenient=True)
+    expression: sp.Expr = _read(text, symbols, None, build)
+    return expression
+
+
+def _read(text: str, symbols: _Names, source: str | None, build: Builder | SympyBuilder) -> Any:
     if not isinstance(text, str):
         raise InvalidProblem(f"an expression must be text, not {type(text).__name__}")
     for name in symbols:
         check_name(name)
     try:
-        return _Parser(Source(text, source), symbols).parse()
+        return _Parser(Source(text, source), symbols, build).parse()
     except RecursionError:
         raise Source("", source).error(0, "the expression is nested too deeply", "split it") from None
 
@@ -86,15 +113,15 @@ def parse_expression(text: str, symbols: _Names, *, source: str | None = None) -
 class _Parser:
     """One pass over the tokens. Each method reads one rule of the grammar and leaves ``_at`` behind it."""
 
-    def __init__(self, source: Source, names: _Names) -> None:
+    def __init__(self, source: Source, names: _Names, build: Any) -> None:
         self._source = source
         self._names = names
         self._tokens = tokenize(source)
         self._at = 0
         self._depth = 0
-        self._build = Builder(meaning for meaning in names.values() if isinstance(meaning, sp.Symbol))
+        self._build = build
 
-    def parse(self) -> sp.Expr:
+    def parse(self) -> Any:
         if self._token.kind == "end":
             raise self._source.error(self._token.place, "the expression is empty")
         value = self._sum()
@@ -153,12 +180,7 @@ class _Parser:
     def _number(self, token: Token) -> Value:
         if token.text.isdigit() and token.text[0] == "0" and token.text.strip("0"):
             raise self._source.error(token.place, "leading zeros are not accepted", "write 7 for 007")
-        try:
-            return self._guard(token, self._build.literal, token.text)
-        except UnsafeExpression:
-            raise
-        except InvalidProblem as error:
-            raise self._source.error(token.place, error.message, error.hint) from None
+        return self._guard(token, self._build.literal, token.text)
 
     def _name(self, token: Token) -> Value:
         name = token.text
@@ -201,7 +223,7 @@ class _Parser:
         if count != 1:
             raise self._source.error(token.place, f"{name} takes one argument, and got {count}")
         if name == "sqrt":
-            return self._guard(token, self._build.power, arguments[0], _HALF)
+            return self._guard(token, self._build.power, arguments[0], self._build.half)
         if name == "abs":
             return self._guard(token, self._build.absolute, arguments[0])
         return self._guard(token, self._build.call, name, arguments[0])
@@ -227,7 +249,7 @@ class _Parser:
     def _condition(self) -> Value:
         if self._token.text == "True":
             self._at += 1
-            return _TRUE
+            return self._build.true
         left = self._nested(self._token, self._sum)
         sign = self._token
         if sign.text not in _COMPARISONS:
@@ -256,10 +278,8 @@ class _Parser:
             return step(*args, **kw)
         except Refusal as refusal:
             raise self._source.error(token.place, refusal.message, refusal.hint) from None
-        except InvalidProblem:
-            raise
-        except _SYMPY_ERRORS as error:
-            raise self._source.error(token.place, f"SymPy cannot build this: {error!s:.200}") from error
+        except InvalidProblem as error:
+            raise self._source.error(token.place, error.message, error.hint) from None
 
     def _expect(self, text: str, why: str) -> None:
         if self._token.text != text:

@@ -1,64 +1,54 @@
-"""SymPy's constructors behind guards: each looks at the price of a value before it pays.
+"""Values on a draft, behind guards: each step looks at the price of its result before it pays.
 
-SymPy evaluates while it builds. That is wanted (the result equals what SymPy itself would parse), but it can be
-led to compute 3**1000000000 on the way. So every value carries what the next step has to know about it, every
-step is charged to a meter, and what a step may produce is bounded before it is taken.
+Text can ask for 3**1000000000, or for a formula over which SymPy would brood for years when somebody asks for it. So
+every value carries what the next step has to know about it, every step is charged to a meter, and what a step may
+produce is bounded before it is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import e, fsum, pi
-from types import MappingProxyType
 from typing import NamedTuple
 
 import sympy as sp
+from flint import fmpq
 
+from bilevel_sym.graph.draft import Draft
 from bilevel_sym.graph.exact import decimal_rational
+from bilevel_sym.graph.nodes import ONE_FORM, ZERO, LinearForm, accumulate
 from bilevel_sym.graph.operations import FUNCTIONS
-from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.problem.parsing.estimates import ESTIMATES, Refusal, check_range, power
-from bilevel_sym.problem.parsing.limits import (
-    MAX_BITS,
-    check_askable,
-    check_coefficients,
-    check_denominators,
-    check_exponent,
-    check_logarithms,
-    check_powers,
-    check_rational,
-)
 
-__all__ = ["Arithmetic", "Value", "leads_with_minus"]
+__all__ = ["MAX_EXPONENT", "Arithmetic", "Value"]
 
-BUDGET = 600_000  # what SymPy may take for one text, in estimated microseconds
+BUDGET = 600_000  # what SymPy may take for one text when somebody asks for formulas, in estimated microseconds
+MAX_EXPONENT = 1000
+_MAX_BITS = 996  # numerators and denominators below 10**300
+_MAX_LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
+_MAX_TERMS = 1000  # to which an argument may grow when SymPy multiplies it out
 _MAX_SIGNED_HEIGHT = 32
-_ASK_EXPONENT = 100  # for every node, when exp meets a factor: SymPy asks whether its exponent is zero
 _CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
-
+_HYPERBOLIC = ("sinh", "cosh", "tanh")
 # exp(log x) and tan(atan x) simplify: their values are not plain
 _INVERSES = frozenset(name for name, record in FUNCTIONS.items() if record.undoes)
-_NOT_FINITE = (type(sp.zoo), type(sp.nan), type(sp.oo), type(-sp.oo), type(sp.I))
 
 
 class Value(NamedTuple):
-    """An expression and what the next step has to know about it.
+    """A form on the draft and what the next step has to know about it.
 
-    >>> Value(sp.Rational(1, 2), 0.5).number
-    0.5
+    >>> Value(ONE_FORM, 1.0).number
+    1.0
     """
 
-    expr: sp.Expr
+    form: LinearForm
     number: float | None = None  # an estimate, where there are no variables
     plain: bool = True  # polynomials and functions of them, where SymPy's functions see nothing to simplify
     size: int = 1  # of the tree
     height: int = 1
     roots: int = 0  # irrational powers of constants
-
-
-_CONSTANTS: Mapping[str, Value] = MappingProxyType(
-    {"pi": Value(sp.pi, pi, plain=False), "E": Value(sp.E, e, plain=False)}
-)
+    terms: float = 1  # of its real and imaginary part, multiplied out
+    askable: bool = True  # whether SymPy can be asked for its sign
 
 
 class Arithmetic:
@@ -66,15 +56,21 @@ class Arithmetic:
 
     >>> x = sp.Symbol("x")
     >>> build = Arithmetic([x])
-    >>> build.add([build.literal("0.5"), build.variable(x)]).expr
-    x + 1/2
+    >>> build.add([build.literal("0.5"), build.variable(x)]).form.constant
+    1/2
     """
 
-    def __init__(self, symbols: Iterable[sp.Symbol]) -> None:
+    def __init__(self, symbols: Sequence[sp.Symbol]) -> None:
         self._spent = 0.0
-        signs = {s: (s.is_extended_nonnegative, s.is_extended_nonpositive) for s in symbols}
-        self.signless = frozenset(s for s, sign in signs.items() if sign == (None, None))
+        self.draft = Draft(len(symbols))
+        self.draft.evaluating = True
+        self.symbols = tuple(symbols)
+        self._variables = {s: _variable(s, form) for s, form in zip(symbols, self.draft.variables, strict=True)}
+        signs = [(s.is_extended_nonnegative, s.is_extended_nonpositive) for s in symbols]
+        self.signless = frozenset(k for k, sign in enumerate(signs) if sign == (None, None))
         self.signed = len(self.signless) < len(signs)
+        self._not_real = sum(1 << k for k, symbol in enumerate(symbols) if not symbol.is_real)
+        self.half, self.true = self.number(sp.Rational(1, 2)), Value(ONE_FORM)
 
     def charge(self, microseconds: float) -> None:
         """Put a step on the meter."""
@@ -84,109 +80,162 @@ class Arithmetic:
 
     def variable(self, symbol: sp.Symbol) -> Value:
         """A declared variable."""
-        return Value(symbol, plain=symbol.is_zero is not True and symbol.is_integer is not True)
+        return self._variables[symbol]
 
     def literal(self, text: str) -> Value:
         """A decimal number, exactly."""
         small = len(text) < 16 and text.isdigit()
-        return self.number(sp.Integer(int(text)) if small else decimal_rational(text))
+        return _constant(fmpq(int(text))) if small else self.number(decimal_rational(text))
 
     def number(self, number: sp.Rational) -> Value:
         """An exact number."""
-        return _constant(check_rational(number))
+        return _constant(fmpq(int(number.p), int(number.q)))
 
     def constant(self, name: str) -> Value:
         """pi or E."""
-        return _CONSTANTS[name]
+        form = self.draft.apply("pi") if name == "pi" else self.draft.apply("exp", ONE_FORM)
+        return Value(form, pi if name == "pi" else e, plain=False)
 
     def add(self, terms: Sequence[Value]) -> Value:
         """The sum of all terms, in one step."""
         if len(terms) == 1:
             return terms[0]
-        exprs = [term.expr for term in terms]
-        check_denominators(exprs)
-        self.charge(3 * len(terms) + sum(30 * t.size for t in terms if _is_multiple_of_exp(t.expr)))
-        expr = sp.Add(*exprs)
-        number = _sum_estimate(terms, exact=expr.is_Rational)
-        return self.settle(expr, number, terms, plain=all(term.plain for term in terms))
+        self.charge(3 * len(terms))
+        constant, coefficients = ZERO, dict[int, fmpq]()
+        for term in terms:
+            constant += term.form.constant
+            accumulate(coefficients, term.form.terms)
+            _check_rationals((constant, *(coefficients.get(node, ZERO) for node in term.form.terms)))
+        form = LinearForm(constant, coefficients)
+        number = _sum_estimate(terms, exact=form.is_constant)
+        count = sum(term.terms for term in terms)
+        return self.settle(form, number, terms, plain=all(term.plain for term in terms), count=count)
 
     def negate(self, a: Value) -> Value:
         """-a."""
-        return a._replace(expr=-a.expr, number=None if a.number is None else -a.number)
+        return a._replace(form=-a.form, number=None if a.number is None else -a.number)
 
     def multiply(self, a: Value, b: Value) -> Value:
-        """a*b, one factor at a time: SymPy's result depends on the grouping, for it multiplies sums out."""
-        if a.expr == 0 or b.expr == 0:
-            return _constant(sp.Integer(0))
+        """a*b."""
+        for one, other in ((a, b), (b, a)):
+            if one.form.is_constant:
+                return self._scaled(other, one.form.constant)
         self._charge_product(a, b)
         number = None if a.number is None or b.number is None else a.number * b.number
-        expr = a.expr * b.expr
-        check_coefficients(expr)
-        height = max(a.height, b.height)
-        plain = (a.plain or _scales(a, b)) and (b.plain or _scales(b, a))
-        return self.settle(expr, number, (a, b), plain=plain)._replace(height=height)
+        form = self.draft.product((a.form, b.form))
+        _check_rationals((form.constant, *form.terms.values()))
+        plain = (a.plain or self._scales(a, b)) and (b.plain or self._scales(b, a))
+        value = self.settle(form, number, (a, b), plain=plain, count=a.terms * b.terms)
+        return value._replace(height=max(a.height, b.height))
+
+    def _scaled(self, a: Value, factor: fmpq) -> Value:
+        """A value times a rational number."""
+        form = a.form.scaled(factor)
+        if form.is_constant:
+            return _constant(form.constant)
+        _check_rationals((form.constant, *form.terms.values()))
+        number = None if a.number is None else check_range(a.number * (int(factor.p) / int(factor.q)))
+        return a._replace(form=form, number=number, size=a.size + 2)
 
     def divide(self, a: Value, b: Value) -> Value:
         """a/b, as SymPy does it: times the inverse."""
-        if b.expr == 0:
-            raise Refusal("division by zero")
+        if b.form.is_constant:
+            if b.form.constant == 0:
+                raise Refusal("division by zero")
+            return self._scaled(a, 1 / b.form.constant)
         self._check_height(b)
-        if b.expr.is_Rational:
-            below = _constant(sp.Rational(b.expr.q, b.expr.p))
-        else:
-            number = None if b.number is None else 1 / b.number
-            below = self.settle(b.expr ** sp.Integer(-1), number, (b,), plain=b.plain)
-        return below if a.expr == 1 else self.multiply(a, below)
+        number = None if b.number is None else 1 / b.number
+        below = self.settle(self.draft.power(b.form, -1), number, (b,), plain=b.plain, count=2 * b.terms)
+        return self.multiply(a, below)
 
     def power(self, a: Value, b: Value) -> Value:
         """a**b."""
-        if a.expr is sp.E:
+        if a.number == e and a.form.terms == self.constant("E").form.terms:
             return self.call("exp", b)
         number = _power_estimate(a, b)
         self._check_power(a, b)
-        expr = a.expr**b.expr
-        check_powers(expr)
-        plain = a.plain and b.expr.is_Integer
-        value = self.settle(expr, number, (a, b), plain=plain)
-        root = a.number is not None and value.number is not None and not b.expr.is_Integer
+        form = self.draft.raised(a.form, b.form)
+        _check_rationals((form.constant, *form.terms.values()))
+        whole = b.form.is_constant and b.form.constant.q == 1
+        times = min(abs(float(b.form.constant)), 100) if b.form.is_constant else 2
+        count = min(a.terms, 1e3) ** max(times, 1) * (1 if whole and b.form.constant > 0 else 2)
+        value = self.settle(form, number, (a, b), plain=a.plain and whole, count=count)
+        self.check_exponents(value.form.terms)
+        root = a.number is not None and value.number is not None and not whole
         return value._replace(roots=value.roots + root)
 
     def call(self, name: str, a: Value) -> Value:
         """A function of one argument, by its name in the grammar."""
         number = None if a.number is None else ESTIMATES[name](a.number)
-        function, habit = FUNCTIONS[name].sympy, _habit(FUNCTIONS[name])
-        unseen = a.number is None and a.plain and (habit != "keep sums" or a.expr.is_Add)
-        check_askable(a.expr)  # SymPy asks for the sign of a: now, or whenever somebody uses the result
-        expr = _apply_unseen(function, habit, a.expr) if unseen else self._apply(function, a)
-        return self.settle(expr, number, (a,), plain=a.plain and name not in _INVERSES)
+        self.check_askable(a)
+        if a.number is not None or not a.plain:
+            self._check_height(a)
+            self.charge(200 * a.size)
+            if name == "exp":
+                self._check_logarithms(a)
+        hyperbolic = name in _HYPERBOLIC
+        value = self.settle(
+            self.draft.apply(name, a.form), number, (a,), plain=a.plain and name not in _INVERSES,
+            count=max(a.terms, 1) * (4 if hyperbolic else 2),
+        )  # fmt: skip
+        hard = hyperbolic and value.terms > _MAX_TERMS and self.draft.depends_on(a.form) & self._not_real
+        return value._replace(askable=False) if hard else value
 
-    def _apply(self, function: type[sp.Function], a: Value) -> sp.Expr:
-        self._check_height(a)
-        self.charge(200 * a.size)
-        if function is sp.exp and a.expr.has(sp.log):
-            self.charge(300 * a.size)  # SymPy gathers the logarithms
-            check_logarithms(a.expr)
-        expr = function(a.expr)
-        check_powers(expr)
-        return expr
+    def settle(
+        self, form: LinearForm, number: float | None, parts: Iterable[Value], *, plain: bool, count: float = 1
+    ) -> Value:
+        """A new value from what it was made of.
 
-    def settle(self, expr: sp.Expr, number: float | None, parts: Iterable[Value], *, plain: bool) -> Value:
-        """A new value from what it was made of."""
-        if expr.is_Rational:
-            return _constant(check_rational(expr))
-        if isinstance(expr, _NOT_FINITE):
-            raise Refusal("this is not a finite real number")
+        form: what it is
+        number: its estimate, where there are no variables
+        parts: the values it was made of
+        plain: whether SymPy's functions see nothing to simplify in it
+        count: about how many terms it has when it is multiplied out
+        """
+        if form.is_constant:
+            return _constant(form.constant)
         if number is not None:
             check_range(number)
-        elif expr.is_number:
-            number = _left_over(expr)
-        plain = plain and number is None  # y*pi/y is a bare pi again, which functions simplify
+        elif not self.draft.depends_on(form):
+            number = self._left_over(form)
         size = height = roots = 0
+        askable = True
         for part in parts:
             size += part.size
             height = max(height, part.height)
             roots += part.roots
-        return Value(expr, number, plain, size + 1, height + 1, roots)
+            askable &= part.askable
+        # y*pi/y is a bare pi again, which functions simplify
+        return Value(form, number, plain and number is None, size + 1, height + 1, roots, min(count, 1e9), askable)
+
+    def check_askable(self, *values: Value) -> None:
+        """Refuse what SymPy may expand when it is asked for a sign: hyperbolic functions of what may be complex.
+
+        For those it splits the argument into real and imaginary part, and multiplies it out on the way.
+        """
+        if not all(value.askable for value in values):
+            raise Refusal("this needs the sign of a hyperbolic function of a long argument", "declare real symbols")
+
+    def check_exponents(self, nodes: Iterable[int]) -> None:
+        """Refuse powers with exponents beyond 1000."""
+        draft = self.draft
+        for node in nodes:
+            for factor in draft.args[node] if draft.op[node] == "mul" else (node,):
+                if draft.op[factor] in ("ipow", "rpow"):
+                    _check_exponent(fmpq(*draft.parameter[factor]))
+                elif draft.op[factor] == "pow":
+                    inner = draft.form(draft.args[factor][1])
+                    for coefficient in (inner.constant, *inner.terms.values()):
+                        _check_exponent(coefficient)
+
+    def _left_over(self, form: LinearForm) -> float:
+        """The estimate of a constant from which the variables have dropped out, as in x - x + pi."""
+        for name in ("pi", "E"):
+            constant = self.constant(name)
+            if form.terms == constant.form.terms and form.constant == 0:
+                assert constant.number is not None
+                return constant.number
+        raise Refusal("the variables cancel here and leave a constant", "write the constant alone")
 
     def _check_height(self, a: Value) -> None:
         """Where signs are known, SymPy's questions take exponential time in the height."""
@@ -195,60 +244,85 @@ class Arithmetic:
         if self.signed:
             self.charge(30 * a.size)
 
+    def _factors(self, form: LinearForm) -> tuple[int, ...]:
+        """The nodes that are multiplied in a form; a sum is one factor, of no node."""
+        if len(form.terms) != 1 or form.constant != 0:
+            return ()
+        (node,) = form.terms
+        return self.draft.args[node] if self.draft.op[node] == "mul" else (node,)
+
     def _charge_product(self, a: Value, b: Value) -> None:
-        self.charge(18 * (2 + len(a.expr.args) + len(b.expr.args)) + 2 * (a.roots + b.roots) ** 2)
-        for part in (a, b):
-            if any(isinstance(factor, sp.exp) for factor in sp.Mul.make_args(part.expr)):
-                self.charge(_ASK_EXPONENT * part.size)
+        count = len(self._factors(a.form)) + len(self._factors(b.form))
+        self.charge((18 * count if count > 2 else 0) + 2 * (a.roots + b.roots) ** 2)
 
     def _check_power(self, a: Value, b: Value) -> None:
-        """Refuse what SymPy would compute out of all proportion, before it starts."""
-        check_exponent(a.expr, b.expr)
+        """Refuse what would be computed out of all proportion, before it starts."""
+        for coefficient in (b.form.constant, *b.form.terms.values()):
+            _check_exponent(coefficient)
         self._check_height(a)
-        if not b.expr.is_Atom:
+        if not b.form.is_constant:
             self.charge(150 * b.size)  # SymPy factors exponents
-        if not b.expr.is_Integer:
+        exponent = b.form.constant
+        if not b.form.is_constant or exponent.q != 1:
             self.charge(100 * a.size)  # and asks for the sign of bases
-            check_askable(a.expr)
-            check_askable(b.expr)
-        for factor in sp.Mul.make_args(a.expr):
-            if factor.is_Rational:
-                self._check_rational_power(factor, b.expr)
-            else:
-                base, exponent = factor.as_base_exp()
-                if not (exponent.is_Rational and b.expr.is_Rational):
-                    check_exponent(base, exponent * b.expr)
+            self.check_askable(a, b)
+        if not b.form.is_constant:
+            return
+        scale = a.form.constant if a.form.is_constant else next(iter(a.form.terms.values()))
+        if len(a.form.terms) > 1 or (a.form.terms and a.form.constant != 0) or abs(scale) == 1 or scale == 0:
+            return
+        bits = max(abs(int(scale.p)), int(scale.q)).bit_length()
+        if (bits - 1) * abs(int(exponent.p)) > _MAX_BITS * int(exponent.q):
+            raise Refusal("this power is too large", "numbers have at most 300 digits")
+        if exponent.q != 1:
+            self.charge(300 + 50 * max(bits - 16, 0))  # SymPy looks for prime factors
 
-    def _check_rational_power(self, base: sp.Rational, exponent: sp.Expr) -> None:
-        bits = max(abs(base.p), base.q).bit_length()
-        if exponent.is_Rational and base not in (0, 1, -1):
-            if (bits - 1) * abs(exponent.p) > MAX_BITS * exponent.q:
-                raise Refusal("this power is too large", "numbers have at most 300 digits")
-            if not exponent.is_Integer:
-                self.charge(300 + 50 * max(bits - 16, 0))  # SymPy looks for prime factors
+    def _check_logarithms(self, argument: Value) -> None:
+        """SymPy turns exp(1000*log(2)) into 2**1000, and gathers logarithms deep inside the argument."""
+        draft, bits = self.draft, 0.0
+        nodes = draft.reachable(argument.form.terms)
+        if not any(draft.op[node] == "log" for node in nodes):
+            return
+        self.charge(300 * argument.size)
+        for form in (argument.form, *(draft.form(node) for node in nodes if draft.op[node] == "lin")):
+            for node, c in form.terms.items():
+                for factor in draft.args[node] if draft.op[node] == "mul" else (node,):
+                    if draft.op[factor] == "log":
+                        inner = draft.form(draft.args[factor][0])
+                        (scale,) = inner.terms.values() if len(inner.terms) == 1 else (inner.constant,)
+                        bits += abs(float(c)) * max(abs(int(scale.p)), int(scale.q)).bit_length()
+        if bits > _MAX_LOGARITHMS:
+            raise Refusal("exp would raise a logarithm's argument to a huge power")
+
+    def _scales(self, a: Value, b: Value) -> bool:
+        """Whether a is a constant like pi before a product of variables: sin(pi*x) is left alone, as sin(x) is."""
+        if a.number is None or b.number is not None:
+            return False
+        if any(self.draft.op[node] == "log" for node in self.draft.reachable(a.form.terms)):
+            return False
+        return all(self.draft.op[node] != "lin" for node in self._factors(b.form) or (0,)) and len(b.form.terms) == 1
 
 
-def _scales(a: Value, b: Value) -> bool:
-    """Whether a is a constant like pi before a product of variables: sin(pi*x) is left alone, as sin(x) is."""
-    if a.number is None or b.number is not None or a.expr.has(sp.log):
-        return False
-    return not any(factor.is_Add for factor in sp.Mul.make_args(b.expr))
+def _variable(symbol: sp.Symbol, form: LinearForm) -> Value:
+    plain = symbol.is_zero is not True and symbol.is_integer is not True
+    return Value(form, plain=plain, terms=1 if symbol.is_real else 2)
 
 
-def _is_multiple_of_exp(expr: sp.Expr) -> bool:
-    return bool(expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Rational and isinstance(expr.args[1], sp.exp))
+def _constant(number: fmpq) -> Value:
+    _check_rationals((number,))
+    return Value(LinearForm(number, {}), int(number.p) / int(number.q))
 
 
-def _constant(number: sp.Rational) -> Value:
-    return Value(number, number.p / number.q)
+def _check_rationals(numbers: Iterable[fmpq]) -> None:
+    """Refuse numbers of more than 300 digits above or below."""
+    for number in numbers:
+        if number.height_bits() > _MAX_BITS:
+            raise Refusal("this number is too large or too long", "numbers have at most 300 digits")
 
 
-def _left_over(expr: sp.Expr) -> float:
-    """The estimate of a constant from which the variables have dropped out, as in x - x + pi."""
-    for constant in _CONSTANTS.values():
-        if expr is constant.expr and constant.number is not None:
-            return constant.number
-    raise Refusal("the variables cancel here and leave a constant", "write the constant alone")
+def _check_exponent(exponent: fmpq) -> None:
+    if max(abs(int(exponent.p)), int(exponent.q)) > MAX_EXPONENT:
+        raise Refusal("this exponent is too large", f"numerators and denominators go up to {MAX_EXPONENT}")
 
 
 def _sum_estimate(terms: Sequence[Value], *, exact: bool) -> float | None:
@@ -265,35 +339,7 @@ def _power_estimate(a: Value, b: Value) -> float | None:
     if a.number is None:
         return None
     if b.number is not None:
-        return power(a.number, b.number, integer=b.expr.is_Integer)
+        return power(a.number, b.number, integer=b.form.is_constant and b.form.constant.q == 1)
     if a.number <= 0:
         raise Refusal("the base of a variable power must be positive", "only real numbers are accepted")
     return None
-
-
-def _habit(record: Operation) -> str:
-    """What SymPy does to an argument in which it sees nothing to simplify."""
-    return "keep sums" if record.name == "log" else record.parity or "keep"
-
-
-def _apply_unseen(function: type[sp.Function], habit: str, argument: sp.Expr) -> sp.Expr:
-    """What SymPy makes of a function of a plain argument, without its (slow) search for more."""
-    if habit in ("odd", "even") and leads_with_minus(argument):
-        flipped = function(-argument, evaluate=False)
-        return flipped if habit == "even" else -flipped
-    return function(argument, evaluate=False)
-
-
-def leads_with_minus(expr: sp.Expr) -> bool:
-    """SymPy's ``could_extract_minus_sign``, which asks slow questions about numbers.
-
-    >>> x, y = sp.symbols("x y")
-    >>> leads_with_minus(-x - y + 1), leads_with_minus(x - 1)
-    (True, False)
-    """
-    if not expr.is_Add:
-        return bool(expr.as_coeff_Mul()[0].p < 0)
-    negative = sum(term.as_coeff_Mul()[0].p < 0 for term in expr.args)
-    if 2 * negative != len(expr.args):
-        return bool(2 * negative > len(expr.args))
-    return bool(expr.could_extract_minus_sign())

@@ -18,7 +18,7 @@ from bilevel_sym.estimators.hypergradient import AID, Estimate, GDmax
 from bilevel_sym.estimators.oracle import in_lanes
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
-from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.problem.problem import SameProgram
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ends, Ensemble
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers
@@ -39,11 +39,11 @@ MAX_NUMBERS = 4_000_000  # recorded in one slice
 
 
 @lru_cache(MAX_LOOPS)
-def _loop(problem: BilevelProblem, e: AID | GDmax) -> CompiledLoop:
+def _loop(program: SameProgram, e: AID | GDmax) -> CompiledLoop:
     """The compiled loop of an estimator on a problem; the last few are kept."""
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop
 
-    model = problem.tape.fresh_copy()  # bits that do not depend on what was asked of the problem before
+    model = program.problem.tape.fresh_copy()  # bits that do not depend on what was asked of the problem before
     if isinstance(e, AID):
         return CompiledLoop(model, kind="aid", D=e.D, N=e.N, tau=e.tau)
     return CompiledLoop(model, kind="gdmax", D=e.D, tau=e.tau)
@@ -104,7 +104,7 @@ class CompiledRun:
         """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
         from bilevel_sym.solvers.compiled.compiled_loop import LoopState, Rule
 
-        a, loop = self.algorithm, _loop(self.kernels.problem, self.estimator)
+        a, loop = self.algorithm, _loop(SameProgram(self.kernels.problem), self.estimator)
         rule, clock = Rule(a.eta), 0
         if isinstance(a, Perturbed):
             # compiled code counts from 0 after a perturbation, k - k_perturb from 1

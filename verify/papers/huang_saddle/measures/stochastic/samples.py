@@ -106,8 +106,7 @@ class Samples:
 
     @cached_property
     def _model(self) -> Model:
-        p = self.problem
-        return Model(p.F, p.G, p.x, p.y, parameters=(*p.xi, *p.zeta))
+        return self.problem.samples
 
     @lru_cache(4)  # noqa: B019 - it lives as long as the samples, which are kept one at a time
     def _program(self, names: tuple[str, ...]) -> ScalarProgram:
