@@ -17,6 +17,7 @@ __all__ = [
     "CheckpointFailure",
     "ForeignPackage",
     "InvalidArgument",
+    "InvalidExtension",
     "InvalidProblem",
     "KernelError",
     "LinearSystemFailure",
@@ -227,6 +228,17 @@ class ForeignPackage(BilevelError, ImportError):
     later. Cure: the message names the file, and what removes or avoids it. Nothing of it was run.
 
     >>> issubclass(ForeignPackage, ImportError)
+    True
+    """
+
+
+class InvalidExtension(BilevelError):
+    """What an installed package adds cannot be used; everything else works as before.
+
+    Cause: its entry point cannot be imported, is an object of another kind, or fails when it is called. Cure: the
+    message names the distribution; update it, or uninstall it.
+
+    >>> issubclass(InvalidExtension, BilevelError)
     True
     """
 

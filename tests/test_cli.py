@@ -21,10 +21,9 @@ import bilevel_sym
 from bilevel_sym import zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.command import Command
+from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS
 from bilevel_sym.cli.parser import COMMANDS, parse
 from bilevel_sym.cli.reproduce import EXPERIMENTS
-from bilevel_sym.cli.solve import ALGORITHMS
-from bilevel_sym.cli.solve_job import ALGORITHMS as RUNNABLE
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle import experiments
 from verify import CertifiedConstants, Study, constants
@@ -242,8 +241,9 @@ def test_the_overview_names_every_command() -> None:
     assert run("--version").stdout.startswith("bilevel-sym ")
 
 
-def test_the_command_names_every_algorithm() -> None:
-    assert set(ALGORITHMS) == set(RUNNABLE)
+def test_the_command_names_every_algorithm_and_estimator() -> None:
+    shown = run("solve", "--help").stdout
+    assert all(re.search(rf"^  {name} +\S", shown, re.M) for name in (*ALGORITHMS.builtin, *ESTIMATORS.builtin))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
 def test_there_is_one_for_each_kind() -> None:
     assert list(EXAMPLES) == [
         "A problem of your own", "A problem for the zoo", "An estimator", "An algorithm", "A claim", "An erratum", "A defect",
+        "A package that adds to the toolkit",
     ]  # fmt: skip
 
 

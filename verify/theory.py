@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.errors import InvalidArgument, InvalidExtension
+from bilevel_sym.system.extensions import Extension, installed
+from bilevel_sym.system.notice import tell_once
 from bilevel_sym.theories import statements
 from bilevel_sym.theories.statement import Statement
 from bilevel_sym.theories.statement import cite as strictly
@@ -137,31 +137,38 @@ def registered() -> Iterator[Claim]:
     'phi-grad'
     """
     for name in theories():
-        yield from _loaded(name).claims
+        yield from (() if (found := _usable(name)) is None else found.claims)
 
 
 def _known(label: str) -> Mapping[str, Statement]:
     """Labels of the papers that are here, and only where that is not enough those of installed packages."""
     if label in statements() or not _installed():
         return statements()
-    return {key: item for name in _installed() for key, item in _loaded(name).statements.items()}
+    usable = (found for name in _installed() if (found := _usable(name)) is not None)
+    return {key: item for found in usable for key, item in found.statements.items()}
 
 
 def _folders() -> tuple[str, ...]:
     return tuple(item.name for item in pkgutil.iter_modules([str(Path(__file__).parent / "papers")]) if item.ispkg)
 
 
-@lru_cache(1)
-def _installed() -> Mapping[str, EntryPoint]:
-    return {item.name: item for item in entry_points(group=GROUP)}
+def _installed() -> Mapping[str, Extension]:
+    return installed(GROUP, "theory", _folders())
+
+
+def _usable(name: str) -> Theory | None:
+    """A theory; None, and one line on standard error, for one of an installed package that cannot be used."""
+    try:
+        return _loaded(name)
+    except InvalidExtension as error:
+        tell_once(f"bilevel-sym: {error.message}")
+        return None
 
 
 @lru_cache(64)
 def _loaded(name: str) -> Theory:
     if name in _folders():
-        found: Any = importlib.import_module(f"verify.papers.{name}.theory").THEORY
+        found: Theory = importlib.import_module(f"verify.papers.{name}.theory").THEORY
     else:
-        found = _installed()[name].load()
-    if not isinstance(found, Theory):
-        raise InvalidArgument(f"the entry point {name!r} is no Theory, but {found!r:.60}", hint="verify.Theory(...)")
+        found = _installed()[name].load(lambda item: isinstance(item, Theory), "verify.Theory")
     return found

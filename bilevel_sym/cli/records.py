@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bilevel_sym.errors import InvalidExtension
+from bilevel_sym.system.notice import tell_once
+
 if TYPE_CHECKING:
     from bilevel_sym.arithmetic.ball import Ball
     from bilevel_sym.certify.certificate import PointCertificate
@@ -100,20 +103,22 @@ def certificate_record(certificate: PointCertificate) -> Record:
 
 
 def zoo_record() -> Record:
-    """Every problem by name, with what it takes.
+    """Every problem by name, with what it takes; one of an installed package that fails is told of, and left out.
 
     >>> next(problem for problem in zoo_record()["problems"] if problem["name"] == "tube")["parameters"]
     {'d': 5, 'L': '1', 'gamma': '1'}
     """
     from bilevel_sym import zoo
 
-    return {
-        "schema": "bilevel-sym/zoo/1",
-        "problems": [
-            {"name": name, "summary": zoo.summary(name), "parameters": _plain(zoo.parameters(name))}
-            for name in zoo.names()
-        ],
-    }
+    problems: list[Record] = []
+    for name in zoo.names():
+        try:
+            parameters = _plain(zoo.parameters(name))
+        except InvalidExtension as error:
+            tell_once(f"bilevel-sym: {error.message}")
+        else:
+            problems.append({"name": name, "summary": zoo.summary(name), "parameters": parameters})
+    return {"schema": "bilevel-sym/zoo/1", "problems": problems}
 
 
 def example_record(example: Example) -> Record:

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
+from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS, described
 from bilevel_sym.cli.screen import Screen, tell_interrupted
 from bilevel_sym.cli.values import as_point, check_names, load_problem, one_of, positive, whole
+from bilevel_sym.system.extensions import Registry
 
-__all__ = ["ALGORITHMS", "COMMAND"]
-
-# written out, so that help need not import the solvers; a test compares
-ALGORITHMS = (
-    "perturbed-aid", "perturbed-gdmax", "perturbed-exact", "descent", "descent-ineon", "stocbio", "stocbio-ineon",
-)  # fmt: skip
+__all__ = ["COMMAND"]
 
 NOTES = f"""{PROBLEM}
-ALGORITHM, if none is given, is what suits the kind of problem:
-  perturbed-aid      Algorithm 1 with AID; for bilevel problems
-  perturbed-gdmax    Algorithm 1 for minimax problems
-  stocbio-ineon      Algorithm 3 with iNEON; for stochastic problems
-  perturbed-exact    Algorithm 1, the lower level solved by Newton's method
-  descent            no perturbation: stays at a saddle point
-  descent-ineon      descent, leaving saddle points by iNEON (Algorithm 2)
-  stocbio            Algorithm 3 without an escape from saddle points
+ALGORITHM, if none is given, is what suits the kind of problem, perturbed-aid, perturbed-gdmax or stocbio-ineon:
+{described(ALGORITHMS)}
+ESTIMATOR, if none is given, is what suits the algorithm:
+{described(ESTIMATORS)}
+Installed packages may add others; a word that is none of them lists all.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("problem", metavar="PROBLEM", help="see below")
-    add("--algorithm", metavar="ALGORITHM", type=one_of(*ALGORITHMS), help="see below")
+    add("--algorithm", metavar="ALGORITHM", type=_named(ALGORITHMS), help="see below")
+    add("--estimator", metavar="ESTIMATOR", type=_named(ESTIMATORS), help="of the hypergradient; see below")
     add("--x0", metavar="POINT", help='the start, such as "x1=0.1,x2=0" (default: the centre of the box, or 0)')
     add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
     add("--seeds", metavar="S", type=whole(1), default=1, help="how many trajectories (default 1)")
@@ -46,6 +42,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/solution/1)")
 
 
+def _named(registry: Registry) -> Callable[[str], str]:
+    """A name of the registry; the metadata of installed packages is read when somebody gives one."""
+    return lambda text: one_of(*registry.names())(text)
+
+
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else as_point(options.x0, "--x0")
     from bilevel_sym.cli.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         check_names(start, problem, "--x0")
     job = SolveJob(
         problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
-        options.checkpoint, options.checkpoint_every,
+        options.checkpoint, options.checkpoint_every, options.estimator,
     )  # fmt: skip
     solution = job.run(progress=screen.progress, record=options.out is not None)
     with screen.meter("looking at the result"):
@@ -86,6 +87,7 @@ COMMAND = Command(
             "20 trajectories, all iterates in a file",
         ),
         ("bilevel-sym solve zoo:saddle --algorithm descent --out stuck.png", "without noise nothing moves: a picture"),
+        ("bilevel-sym solve zoo:saddle --algorithm perturbed-aid --estimator itd", "another hypergradient"),
         (
             "bilevel-sym solve toy.toml --steps 1000000 --checkpoint run.checkpoint",
             "a long run; ended by anything, the same line goes on",

@@ -12,63 +12,24 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_smallest
+from bilevel_sym.cli.named import chosen_algorithm, with_estimator
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import count
-from bilevel_sym.estimators.hypergradient import AID, Exact, GDmax
+from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.plotting.picture import png
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
-from bilevel_sym.solvers import Descent, INeon, LocalMinimum, Perturbed, StocBiO, solve
+from bilevel_sym.solvers import LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.advice import Advice
-from bilevel_sym.solvers.auto import practical
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.solvers.solution import COUNTERS, Solution
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
 
-__all__ = ["ALGORITHMS", "SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
-
-Options = dict[str, Any]
-
-
-def _with_ineon(problem: BilevelProblem, options: Options) -> Descent:
-    p = practical(problem, **options)
-    return Descent(p.estimator, p.eta, escape=INeon.of(p))
-
-
-def _aid(problem: BilevelProblem, options: Options) -> Perturbed:
-    chosen = Perturbed.auto(problem, **options)
-    if isinstance(chosen.estimator, GDmax):  # what suits a minimax problem better, but was not asked for
-        chosen = replace(chosen, estimator=AID(chosen.estimator.D, problem.n, chosen.estimator.tau))
-    return chosen
-
-
-def _gdmax(problem: BilevelProblem, options: Options) -> Perturbed:
-    if not isinstance(problem, MinimaxProblem):
-        raise InvalidArgument("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
-    return Perturbed.auto(problem, **options)
-
-
-def _stocbio(problem: BilevelProblem, options: Options) -> StocBiO:
-    if not isinstance(problem, StochasticProblem):
-        raise InvalidArgument("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
-    return StocBiO.auto(problem, **options)
-
-
-ALGORITHMS: Mapping[str, Callable[[BilevelProblem, Options], Any]] = MappingProxyType(
-    {
-        "perturbed-aid": _aid,
-        "perturbed-gdmax": _gdmax,
-        "perturbed-exact": lambda problem, options: replace(Perturbed.auto(problem, **options), estimator=Exact()),
-        "descent": lambda problem, options: Descent.auto(problem, **options),
-        "descent-ineon": _with_ineon,
-        "stocbio": lambda problem, options: replace(_stocbio(problem, options), escape=None),
-        "stocbio-ineon": _stocbio,
-    }
-)
+__all__ = ["SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
 
 @dataclass(frozen=True)
@@ -91,28 +52,40 @@ class SolveJob:
     eta: float | None = None
     checkpoint: str | None = None
     checkpoint_every: int = 1000
+    estimator: str | None = None
 
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
         x0 = self._x0()
         with ProgressBar("choosing the steps", shown=progress):
-            algorithm = ALGORITHMS[self.algorithm or self._suitable()](self.problem, {"eps": self.eps, "x0": x0})
-        if self.eta is not None:
-            step = "beta" if isinstance(algorithm, StocBiO) else "eta"
-            algorithm = replace(algorithm, **{step: self.eta})
+            algorithm = self._algorithm(x0)
         solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
-        if self.algorithm is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
+        asked = self.algorithm or self.estimator
+        if asked is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
             # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
             kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
             again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
             return again if any(s.ok for s in again.statuses) else solution
         return solution
 
+    def _algorithm(self, x0: Floats) -> Any:
+        """What was asked for, or what suits the problem; with the step and the estimator that were asked for."""
+        name, options = self.algorithm or self._suitable(), {"eps": self.eps, "x0": x0}
+        algorithm = chosen_algorithm(name, self.problem, eps=self.eps, x0=x0)
+        if self.estimator is not None:
+            algorithm = with_estimator(algorithm, self.estimator, self.problem, options)
+        if self.eta is not None:
+            step = "beta" if isinstance(algorithm, StocBiO) else "eta"
+            if not hasattr(algorithm, step):
+                raise InvalidArgument(f"{name} takes no --eta", hint="leave it out")
+            algorithm = replace(algorithm, **{step: self.eta})
+        return algorithm
+
     def _solve(
         self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
     ) -> Solution:  # fmt: skip
         # iNEON and StocBiO decide for themselves when they have arrived
-        judged = isinstance(algorithm, Perturbed) or (isinstance(algorithm, Descent) and algorithm.escape is None)
+        judged = not isinstance(algorithm, StocBiO) and getattr(algorithm, "escape", None) is None
         seeds = count("--seeds", self.seeds)
         return solve(
             self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
-from bilevel_sym.cli.coverage import show_coverage
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.screen import Screen, tell_interrupted
 from bilevel_sym.cli.values import effort, load_problem, memory, one_of, positive, whole
@@ -47,7 +46,7 @@ def _labels(text: str) -> list[str]:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     if options.coverage:
-        return show_coverage(options, screen)
+        return _show_coverage(options, screen)
     if options.problem is None:
         options.parser.error("the following arguments are required: PROBLEM")
     with screen.meter("reading"):
@@ -70,6 +69,30 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         tell_interrupted("what was not reached is INCONCLUSIVE in the report")
         return INTERRUPTED
     return 0 if report.ok else 1
+
+
+def _show_coverage(options: argparse.Namespace, screen: Screen) -> int:
+    """The ledger with its verdicts; 0 where every link stands. With a PROBLEM its claims are judged on that alone."""
+    if options.claims is not None or options.variant != "corrected":
+        options.parser.error("--coverage takes a PROBLEM and --format, and nothing else")
+    with screen.meter("computing the ledger") as meter:
+        from bilevel_sym.system.verifier import verifier
+
+        theory = verifier("theory").theory_of(options.theory)
+        coverage = theory.coverage
+        if coverage is None:
+            options.parser.error(f"{theory.name} has no ledger of its statements")
+        problems = None if options.problem is None else [load_problem(options.problem)]
+        judged = list(
+            coverage.judge(
+                problems=problems, told=lambda done, what: meter.at(done, f", {what}, {done} of {len(coverage.ROWS)}")
+            )
+        )
+    if options.format == "json":
+        screen.show_json(coverage.record(judged))
+    else:
+        screen.show_all(coverage.coverage_table(judged, options.format), plain=options.format == "markdown")
+    return 0 if all(item.stands for item in judged) else 1
 
 
 COMMAND = Command(

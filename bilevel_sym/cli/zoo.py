@@ -33,13 +33,13 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 
 def _listed(columns: int) -> Iterator[str]:
-    from bilevel_sym import zoo
-
-    width = max(map(len, zoo.names())) + 2
-    for name in zoo.names():
+    listed = zoo_record()["problems"]
+    width = max(len(problem["name"]) for problem in listed) + 2
+    for problem in listed:
         yield from textwrap.wrap(
-            zoo.summary(name), max(40, columns), initial_indent=name.ljust(width), subsequent_indent=" " * width
-        )
+            problem["summary"], max(40, columns), initial_indent=problem["name"].ljust(width),
+            subsequent_indent=" " * width,
+        )  # fmt: skip
 
 
 COMMAND = Command(

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.system.extensions import Extension, installed
 from bilevel_sym.zoo import extremal, learning, minimax, quadratic, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry
@@ -34,12 +35,12 @@ _ENTRIES: Mapping[str, Entry] = MappingProxyType(
 
 
 def names() -> tuple[str, ...]:
-    """The names of all problems in the zoo.
+    """The names of all problems in the zoo, those of installed packages last (entry points ``bilevel_sym.zoo``).
 
     >>> "tube" in names()
     True
     """
-    return tuple(_ENTRIES)
+    return (*_ENTRIES, *_added())
 
 
 def get(name: str, **parameters: object) -> Example:
@@ -86,11 +87,18 @@ def parse(spec: str) -> Example:
     return get(name, **given)
 
 
+def _added() -> Mapping[str, Extension]:
+    return installed("bilevel_sym.zoo", "zoo problem", _ENTRIES)
+
+
 def _find(name: object) -> Entry:
     if isinstance(name, str) and name in _ENTRIES:
         return _ENTRIES[name]
-    near = difflib.get_close_matches(str(name)[:60], _ENTRIES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(_ENTRIES)}"
+    if isinstance(name, str) and name in (added := _added()):
+        found: Entry = added[name].load(lambda item: isinstance(item, Entry), "zoo entry (bilevel_sym.zoo.entry)")
+        return found
+    near = difflib.get_close_matches(str(name)[:60], names(), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(names())}"
     raise InvalidArgument(f"the zoo has no problem called {name!r:.60}", hint=hint)
 
 
