@@ -65,7 +65,7 @@ class InvalidArgument(BilevelError, ValueError):
 class InvalidProblem(BilevelError, ValueError):
     """What was given does not define a problem.
 
-    Cause: symbols that overlap, names that nobody declared, constants that are not real numbers, a box
+    Cause: symbols that overlap, names that are not declared, constants that are not real numbers, a box
     that misses a variable, data of the wrong shape. Cure: the message names the field and what it wants.
 
     >>> issubclass(InvalidProblem, ValueError)
@@ -76,8 +76,15 @@ class InvalidProblem(BilevelError, ValueError):
 class UnsafeExpression(InvalidProblem):
     """Text that the grammar does not accept, whether hostile or only mistyped.
 
-    Cause: a character, name or construction outside the allowlist, or a size beyond the limits.
-    Cure: look under the caret; ``line`` and ``column`` count from 1.
+    Cause: a character, name or construction outside the allowlist, or a size beyond the limits. Cure: look under the
+    caret.
+
+    - ``message``: what is wrong.
+    - ``text``: what was read.
+    - ``line``: of the offending character, from 1.
+    - ``column``: likewise.
+    - ``hint``: what to try.
+    - ``source``: the file, where there is one.
 
     >>> print(UnsafeExpression("unknown name 'q'", text="x + q", column=5))
     unknown name 'q' (line 1, column 5)
@@ -108,7 +115,12 @@ class AssumptionViolated(BilevelError):
     """A standing assumption of the theory fails at a point.
 
     Cause: for example a lower level that is not strongly convex there. Cure: shrink the box, or mend g.
-    ``label`` is the paper's, ``value`` is the offending quantity (for convexity, an eigenvalue).
+
+    - ``message``: what is wrong.
+    - ``label``: that of the assumption in its paper.
+    - ``point``: where it fails, by name.
+    - ``value``: the offending quantity; for convexity, an eigenvalue.
+    - ``hint``: what to try.
 
     >>> error = AssumptionViolated("g_yy is not positive definite", label="assu:bilevel",
     ...                            point={"x": 0, "y": 1}, value=-2)
@@ -169,8 +181,15 @@ class TooLarge(NoClosedForm):
 class LowerLevelFailure(BilevelError):
     """The numerical solution of the lower level failed for one member of a batch.
 
-    Cause: no minimiser, g not strongly convex on the way, or numbers beyond float64. Cure: a better start, or x
-    where g is strongly convex. ``member`` is its index, ``x`` and ``y`` the point, ``eigenvalue`` the smallest of g_yy.
+    Cause: no minimiser, g not strongly convex on the way, or numbers beyond float64. Cure: a better start, or x where g
+    is strongly convex.
+
+    - ``message``: what is wrong.
+    - ``member``: the index in the batch.
+    - ``x``: the point.
+    - ``y``: how far its lower level came.
+    - ``eigenvalue``: the smallest of g_yy there.
+    - ``hint``: what to try.
 
     >>> print(LowerLevelFailure("not strongly convex", member=(2,), x=[1.0], y=[0.0], eigenvalue=-2.0))
     not strongly convex: member 2 of the batch, at x = [1], y = [0], where the smallest eigenvalue of g_yy is -2
@@ -261,8 +280,13 @@ class CheckpointFailure(BilevelError):
 class CannotWrite(BilevelError, OSError):
     """A file could not be written; what stood there before is as it was.
 
-    Cause: a full disk, a folder that is missing or belongs to somebody else, a directory of that name. Cure: the
-    message says what to try. ``filename`` is the path, ``errno`` the number of the system's error, 0 if there is none.
+    Cause: a full disk, a folder that is missing or belongs to another user, a directory of that name. Cure: the message
+    says what to try.
+
+    - ``message``: what is wrong.
+    - ``path``: the file, ``filename`` of the error.
+    - ``number``: that of the system's error, ``errno``; 0 if there is none.
+    - ``hint``: what to try.
 
     >>> print(CannotWrite("run.csv cannot be written: the disk is full", path="run.csv", number=28, hint="make room"))
     run.csv cannot be written: the disk is full

@@ -1,6 +1,6 @@
 """What Hypothesis calls when it is imported (its entry point): ``st.from_type(BilevelProblem)`` works from then on.
 
-Everybody who has this package installed imports this module with Hypothesis, so it costs nothing: the kinds of
+Wherever this package is installed, Hypothesis imports this module, so it costs nothing: the kinds of
 problem are registered once both they and Hypothesis are imported, and the strategies are imported when first asked for.
 """
 

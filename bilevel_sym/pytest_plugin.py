@@ -5,9 +5,9 @@
         assert_ok(check_hypergradient(lambda x: my_hypergradient(bilevel_problem, x), bilevel_problem))
 
 ``zoo`` is a bool or a list of names, ``generated`` how many more, ``kinds`` some of those in ``verify.strategies``.
-Where a test fails, the report has the problem as code. pytest loads this module in every session of everybody who has
+Where a test fails, the report has the problem as code. pytest loads this module in every session of every user who has
 the package installed: nothing is imported before a test asks for a problem, and where another package has the name
-``verify`` one warning says so, which stops nobody.
+``verify`` one warning says so, which stops nothing.
 """
 
 from __future__ import annotations

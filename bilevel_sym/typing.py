@@ -1,13 +1,15 @@
-"""Names for the kinds of arrays that go through the whole toolkit."""
+"""Names for the kinds of arrays that go through the whole toolkit, and how finely they count."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Floats", "Indices"]
+__all__ = ["FLOAT64_EPS", "Bools", "Floats", "Indices"]
+
+FLOAT64_EPS: Final = 2.0**-52  # from 1 to the next float64
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]

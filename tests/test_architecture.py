@@ -46,53 +46,32 @@ SYMPY = {"graph", "implicit", "problem", "symbolic", "kernels", "certify", "zoo"
 NUMPY = {"typing", "zoo", "plotting", "experiments", "theories", "cli"}
 NUMPY |= set(EXPRESSIONS + BILEVEL) - {"problem", "symbolic"}
 
-# What ``verify`` takes from inside ``bilevel_sym``, beyond its public names: programs and arithmetics to certify with.
+# What the reference documents, or offers to extensions: ``verify`` stands on it like any other user.
+OPEN_TO_ALL = {"errors", "typing", "budget", "zoo", "plotting", "estimators", "solvers", "theories"}
+
+# What ``verify`` takes from inside ``bilevel_sym``, beyond that.
 VERIFY_TAKES = {
-    "arithmetic.arrays",
-    "arithmetic.balls",
-    "arithmetic.boxes",
-    "arithmetic.definiteness",
-    "arithmetic.intervals",
-    "arithmetic.pieces.patterns",
-    "arithmetic.pieces.seams",
-    "arithmetic.scalars",
-    "arithmetic.ties",
-    "certify.saved_certificate",
-    "estimators.batches",
-    "estimators.hypergradient",
-    "estimators.linear_system",
-    "estimators.oracle",
-    "graph.autodiff",
-    "graph.convert",
-    "graph.exact",
-    "graph.expressions",
-    "graph.nodes",
-    "graph.program",
-    "graph.rewriting",
-    "implicit.engine",
-    "implicit.model",
-    "kernels.choice",
-    "plotting",
-    "plotting.spread",
-    "plotting.style",
-    "plotting.values",
-    "problem.scope",
-    "solvers.algorithm",
-    "solvers.local_minimum",
-    "solvers.noise",
-    "solvers.perturbed",
-    "symbolic.blocks",
-    "symbolic.formulas",
-    "symbolic.textbook",
-    "system.frames",
-    "system.memory",
-    "system.plain_text",
-    "system.progress",
-    "theories",
-    "theories.statement",
-    "zoo.example",
-    "zoo.tube_shape",
-}
+    # to certify: formulas as programs, and the arithmetics that run them with proved errors
+    "graph.autodiff", "graph.convert", "graph.exact", "graph.expressions", "graph.nodes", "graph.program",
+    "graph.rewriting", "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.definiteness",
+    "arithmetic.intervals", "arithmetic.pieces.patterns", "arithmetic.pieces.seams", "arithmetic.scalars",
+    "arithmetic.ties", "implicit.engine", "implicit.model", "problem.scope", "certify.saved_certificate",
+    # to check the parts of an algorithm one by one, which users meet as a whole
+    "estimators.batches", "estimators.linear_system", "estimators.oracle", "kernels.choice", "solvers.local_minimum",
+    "solvers.noise", "symbolic.blocks", "symbolic.formulas", "symbolic.textbook", "zoo.tube_shape",
+    # to speak with users as ``bilevel_sym`` does: bytes, progress, text, tables, pictures
+    "system.frames", "system.memory", "system.plain_text", "system.progress", "plotting.style", "plotting.values",
+    "theories.statement",  # by ``verify.theory``
+}  # fmt: skip
+
+# Names that another room takes although the module does not offer them in ``__all__``; to be listed there.
+NOT_OFFERED = {
+    "bilevel_sym.arithmetic.arrays.CONSTANT_BITS", "bilevel_sym.arithmetic.boxes.Operations",
+    "bilevel_sym.arithmetic.compiled.interpreter.inlined", "bilevel_sym.arithmetic.compiled.interpreter.jit",
+    "bilevel_sym.arithmetic.compiled.interpreter.spliced", "bilevel_sym.arithmetic.compiled.interpreter.strict",
+    "bilevel_sym.graph.autodiff.adjoints", "bilevel_sym.graph.nodes.Parameter", "verify.enclosures.cover.LEAF",
+    "verify.points.balls.BITS", "verify.theory.registered",
+}  # fmt: skip
 
 MOST_ENTRIES = 20  # in one package: a reader holds no more
 
@@ -170,7 +149,8 @@ def paper_of(dotted: str) -> str:
     """The paper that a module belongs to, if it belongs to one."""
     parts = dotted.split(".")
     homes = (["bilevel_sym", "theories"], ["verify", "papers"])
-    return parts[2] if parts[:2] in homes and len(parts) > 2 and not parts[2].startswith("statement") else ""
+    shared = {"statement", *(offered(ROOT / "bilevel_sym" / "theories" / "__init__.py") or ())}
+    return parts[2] if parts[:2] in homes and len(parts) > 2 and parts[2] not in shared else ""
 
 
 def _between_papers(own: str, name: str) -> bool:
@@ -240,21 +220,98 @@ def test_a_package_has_few_entries() -> None:
         assert len(entries - {"__init__"}) <= MOST_ENTRIES, folder
 
 
+@lru_cache(maxsize=10_000)
+def file_of(dotted: str, root: Path) -> Path | None:
+    """The file of a module or package, if it is one."""
+    stem = root / dotted.replace(".", "/")
+    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.exists()), None)
+
+
+@lru_cache(maxsize=1000)
+def offered(path: Path) -> set[str] | None:
+    """What a module lists in ``__all__``, nothing where it has none; None where it is computed, and holds all."""
+    for node in tree_of(path).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        names = [ast.unparse(item) for item in (target.elts if isinstance(target, ast.Tuple) else [target]) if item]
+        if "__all__" in names and isinstance(node, (ast.Assign, ast.AnnAssign)):
+            return set(ast.literal_eval(node.value)) if isinstance(node.value, ast.List) else None
+    return set()
+
+
+def home_of(name: str, root: Path) -> str:
+    """The module that an import takes a name from, or the module itself; a package's own name comes first."""
+    module = name.rpartition(".")[0]
+    package = file_of(module, root)
+    own = package is not None and name.rpartition(".")[2] in (offered(package) or ())
+    return name if file_of(name, root) and not own else module
+
+
 def taken(root: Path) -> set[str]:
     """The modules inside ``bilevel_sym`` that the rest of ``verify`` imports: not public names, not its own theory."""
-    public = {"bilevel_sym", "bilevel_sym.errors", "bilevel_sym.typing", "bilevel_sym.budget", "bilevel_sym.zoo"}
-    found = set()
-    for path in (root / "verify").rglob("*.py"):
-        for name in imports_of(path):
-            module = name.rpartition(".")[0]
-            module = name if (root / (name.replace(".", "/") + ".py")).exists() else module
-            if module.startswith("bilevel_sym") and module not in public and not paper_of(module):
-                found.add(module.removeprefix("bilevel_sym."))
-    return found
+    public = {"bilevel_sym", *(f"bilevel_sym.{name}" for name in OPEN_TO_ALL)}
+    modules = {home_of(name, root) for path in (root / "verify").rglob("*.py") for name in imports_of(path)}
+    inside = {name for name in modules - public if name.startswith("bilevel_sym") and not paper_of(name)}
+    return {name.removeprefix("bilevel_sym.") for name in inside}
 
 
 def test_what_the_verifier_takes_from_inside_is_listed() -> None:
     assert taken(ROOT) == VERIFY_TAKES
+
+
+def uses_of(path: Path, root: Path) -> Iterator[str]:
+    """The dotted names that a file takes from modules of the two packages: by import, or as attributes of a module."""
+    modules = {}
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if home_of(name, root) == name:
+                    modules[alias.asname or alias.name] = name
+                else:
+                    yield name
+        elif isinstance(node, ast.Import):
+            modules |= {alias.asname: alias.name for alias in node.names if alias.asname and file_of(alias.name, root)}
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield f"{modules[node.value.id]}.{node.attr}"
+
+
+def not_offered(root: Path) -> set[str]:
+    """What a module takes from another room, or package, that the module there does not offer."""
+    found = set()
+    for path in (path for top in ("bilevel_sym", "verify") for path in (root / top).rglob("*.py")):
+        own = dotted_name(path, root)
+        for name in uses_of(path, root):
+            module, _, short = name.rpartition(".")
+            here = file_of(module, root)
+            same = module.partition(".")[0] == own.partition(".")[0] and room_of(module) == room_of(own)
+            if here is None or same or short.startswith("__") or module in ("bilevel_sym", "verify"):
+                continue
+            names = offered(here)
+            if names is not None and short not in names:
+                found.add(name)
+    return found
+
+
+def test_a_room_takes_from_another_what_that_offers() -> None:
+    assert not_offered(ROOT) == NOT_OFFERED
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from bilevel_sym.graph.given import hidden\n",
+        "from bilevel_sym.graph import given\nfive = given.hidden\n",
+        "import bilevel_sym.graph.given as g\nfive = g.hidden\n",
+        "def f():\n    from bilevel_sym.graph.given import hidden\n",
+    ],
+)
+def test_a_planted_use_of_what_is_inside_is_caught(tmp_path: Path, planted: str) -> None:
+    root = house(tmp_path, "bilevel_sym/graph/given.py", '__all__ = ["shown"]\nshown, hidden = 4, 5\n')
+    (root / "bilevel_sym" / "graph" / "planted.py").write_text(planted, encoding="utf-8")
+    assert not_offered(root) == set()  # in the same room
+    (root / "verify" / "planted.py").write_text(planted, encoding="utf-8")
+    assert not_offered(root) == {"bilevel_sym.graph.given.hidden"}
 
 
 def citations() -> Iterator[tuple[str, str, str]]:

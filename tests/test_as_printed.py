@@ -12,7 +12,7 @@ import sympy as sp
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, INeon, StocBiO, StochasticProblem, solve, zoo
 from bilevel_sym.estimators.batches import Batch, BatchOracle, Data
-from bilevel_sym.solvers.ineon import FOUND
+from bilevel_sym.solvers.ineon import FOUND_SHARE
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.typing import Floats
 from verify.verdict import Verdict
@@ -49,7 +49,7 @@ def algorithm_2(p: BilevelProblem, a: INeon, x: Floats, y0: Floats, seed: int, f
         grad, _, y = estimate(x + u, y)
         u = u - a.eta * (grad - base)
         _, phi, _ = estimate(x + u, y)  # phi_hat at x + u_(k+1), from the y that comes next
-        if phi - level - base @ u <= -FOUND * a.F_escape:
+        if phi - level - base @ u <= -FOUND_SHARE * a.F_escape:
             return u / np.linalg.norm(u), step
     return np.zeros(p.d), -1
 

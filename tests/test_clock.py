@@ -136,12 +136,12 @@ def test_compiled_code_is_left_alone_for_a_count_of_work(monkeypatch: pytest.Mon
         advance(self, state, steps, rule, record)
 
     def run(most: int) -> tuple[Any, list[tuple[int, int]]]:
-        monkeypatch.setattr(compiled, "SLICE", most)
+        monkeypatch.setattr(compiled, "SLICE_OPERATIONS", most)
         slices.clear()
         return bits(solve(SADDLE, Descent(ESTIMATOR, eta=0.05), x0=[[0.1, 0.2]] * 3, steps=100, rng=1)), list(slices)
 
     monkeypatch.setattr(CompiledLoop, "advance", noted)
-    whole, pieces, crumbs = run(compiled.SLICE), run(20_000), run(1)
+    whole, pieces, crumbs = run(compiled.SLICE_OPERATIONS), run(20_000), run(1)
     assert whole[0] == pieces[0] == crumbs[0]
     assert pieces == run(20_000)
     assert [len(ran[1]) for ran in (whole, crumbs)] == [2, 101]  # the last estimate is a slice of its own

@@ -306,7 +306,7 @@ def test_with_a_vector_library_nobody_runs_alone(monkeypatch: pytest.MonkeyPatch
 def test_a_few_run_one_by_one_and_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     start = starts("logistic:9x3", 5, noise=3)
     one_by_one, _ = run("logistic:9x3", part(start, slice(None)))
-    monkeypatch.setattr(compiled_loop, "FEW", 0)
+    monkeypatch.setattr(compiled_loop, "FEW_TRAJECTORIES", 0)
     in_lanes, _ = run("logistic:9x3", part(start, slice(None)))
     assert_same(one_by_one, in_lanes)
 

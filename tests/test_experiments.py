@@ -376,7 +376,7 @@ def test_the_files_of_an_experiment_appear_together_or_not_at_all(
 def test_progress_is_on_standard_error_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bilevel_sym.system.progress.PAUSE", 0.001)
+    monkeypatch.setattr("bilevel_sym.system.progress.REDRAW_SECONDS", 0.001)
     settings = figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=2, seeds=1)
     figure1.compute(settings, progress=True)
     shown = capsys.readouterr()

@@ -14,7 +14,7 @@ import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, GDmax, INeon, MinimaxProblem, Neumann, Status, solve, zoo
 from bilevel_sym.errors import BilevelError, InvalidArgument, KernelError, LinearSystemFailure
-from bilevel_sym.solvers.ineon import FOUND
+from bilevel_sym.solvers.ineon import FOUND_SHARE
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.typing import Floats
@@ -60,7 +60,7 @@ def by_hand(p: BilevelProblem, neon: INeon, x: Floats, seed: int, steps: int) ->
     here, phi = k.grad_phi(x), k.phi(x)
     for _ in range(steps):
         u = u - neon.eta * (k.grad_phi(x + u) - here)
-        if k.phi(x + u) - phi - here @ u <= -FOUND * neon.F_escape:
+        if k.phi(x + u) - phi - here @ u <= -FOUND_SHARE * neon.F_escape:
             return u / np.linalg.norm(u)
     return np.zeros(p.d)
 

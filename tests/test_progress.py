@@ -19,7 +19,7 @@ TICK = 0.001
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PAUSE", TICK)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", TICK)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:

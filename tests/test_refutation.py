@@ -353,7 +353,7 @@ DESCENDED, IMPLICIT_PART = hypergradient._descended, hypergradient._implicit_par
         (AID, "_chunk", _stale_v, trajectory_is_rational),
         (hypergradient, "conjugate_gradients", _without_the_last_iterate, one_step_is_exact_for_two_times_the_identity),
         (hypergradient, "conjugate_gradients", _without_the_last_iterate, trajectory_is_rational),
-        (linear_system, "NOTHING", -1.0, an_exact_start_stays),
+        (linear_system, "ZERO_RESIDUAL", -1.0, an_exact_start_stays),
         (hypergradient, "_descended", _one_step_more, trajectory_is_rational),
         (hypergradient, "_implicit_part", _other_sign, one_step_is_exact_for_two_times_the_identity),
         (noise, "uniform_in_ball", _unscaled, noise_is_uniform),

@@ -150,7 +150,7 @@ def unrolled_without_curvature(patch: Patch) -> None:
 
 
 def search_stops_late(patch: Patch) -> None:
-    patch.setattr(ineon, "FOUND", 0.999)
+    patch.setattr(ineon, "FOUND_SHARE", 0.999)
 
 
 def escape_too_far(patch: Patch) -> None:

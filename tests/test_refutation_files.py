@@ -63,7 +63,7 @@ def test_a_writer_that_opens_the_target_itself_would_be_noticed(
 ) -> None:
     """The plant: no neighbour, no rename. The full disk then costs the old file."""
     monkeypatch.setattr(writing, "_neighbour", lambda path: path)
-    monkeypatch.setattr(writing, "WRITE", os.O_WRONLY | os.O_TRUNC)
+    monkeypatch.setattr(writing, "WRITE_FLAGS", os.O_WRONLY | os.O_TRUNC)
     monkeypatch.setattr(os, "O_EXCL", 0)
     (tmp_path / "run.csv").write_text("precious")
     with files_of_at_most(64), contextlib.suppress(CannotWrite):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
 
-from verify.testkit import examination as inquiry_module
+from verify.testkit import examination
 from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
@@ -60,7 +60,7 @@ def counts_calls(patch: pytest.MonkeyPatch) -> None:
 
 def believes_a_rate(patch: pytest.MonkeyPatch) -> None:
     """What shrinks counts as reached, as it did where time was up."""
-    patch.setattr(inquiry_module, "SHRINKS", ())
+    patch.setattr(examination, "SHRINKS", ())
     judged = Sweep._judged
 
     def reached(self: Sweep, found: Any) -> Any:

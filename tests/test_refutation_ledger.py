@@ -152,7 +152,7 @@ def test_the_bound_of_the_verifier_has_the_factor_of_the_erratum() -> None:
 
 PLANTED: list[tuple[str, Any, str, Any]] = [
     ("err_hess", lemmas, "_off", lambda rows, eps: Fraction(0)),
-    ("err_hess", lemmas, "_WIDE", 10),
+    ("err_hess", lemmas, "_WIDE_DIMENSION", 10),
     ("err_third", lemmas, "_matrix_norm", lambda tensor, m: sp.Integer(1)),
     ("which_rho_phi", Constants, "rho_phi", lambda self, *, variant="corrected": Fraction(1)),
     ("missing_n", readings, "conjugate_gradients", lambda diagonal, right, start, N: right),

@@ -235,7 +235,7 @@ def test_rows_are_computed_in_groups_that_do_not_show(monkeypatch: pytest.Monkey
     """As large as memory likes, and one trajectory at a time where its rows alone are more than a group."""
     whole = solve(noisy(), STOC, X0, steps=3, rng=0)
     for group in (1, 4, 5):
-        monkeypatch.setattr(batches, "GROUP", group)
+        monkeypatch.setattr(batches, "GROUP_ENTRIES", group)
         again = solve(noisy(), STOC, X0, steps=3, rng=0)
         np.testing.assert_allclose(again.trajectory.x, whole.trajectory.x, rtol=1e-13)
 

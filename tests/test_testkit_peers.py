@@ -13,7 +13,7 @@ from helpers import THOROUGH, random_problem
 from bilevel_sym import AID, ITD, BilevelProblem, Exact, GDmax, Neumann, zoo
 from bilevel_sym.errors import BilevelError
 from verify import Verdict, check_hessian, check_hypergradient, check_lower_solution
-from verify.testkit.sample_points import sites, x_ends
+from verify.testkit.sample_points import sample_points, x_ends
 
 SLOW = pytest.mark.slow
 QUICK = ("scalar", "minimax_nash")
@@ -44,7 +44,7 @@ def test_no_false_alarm_on_right_cases(start: int) -> None:
         problem = random_problem(seed)
         exact = getattr(problem, "mean", problem)
         gradient, hessian = (kernels, plain, symbolic)[seed % 3](exact)
-        points = None if seed % 10 == 0 else sites(exact, np.random.default_rng(seed))
+        points = None if seed % 10 == 0 else sample_points(exact, np.random.default_rng(seed))
         assert holds(check_hypergradient(gradient, problem, points=points, rng=seed))
         assert holds(check_hessian(hessian, problem, points=points, rng=seed))
 

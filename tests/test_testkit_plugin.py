@@ -22,7 +22,7 @@ from verify.strategies import DEGENERATE
 from verify.testkit.assertion import assert_ok
 from verify.testkit.problem_cases import GeneratedCase, ZooCase, generated_cases, zoo_cases
 from verify.testkit.reference import QUANTITIES, references
-from verify.testkit.sample_points import sites
+from verify.testkit.sample_points import sample_points
 from verify.verdict import CheckResult, Verdict, inconclusive, judged, not_applicable
 
 pytest_plugins = ["pytester"]
@@ -119,7 +119,7 @@ def test_generated_problems_can_be_judged() -> None:
     """Of these kinds many are drawn that float64 cannot judge; they are passed over."""
     for case in generated_cases(8, kinds=["ill-conditioned", "badly scaled"]):
         problem = case.problem()
-        at = references(problem, sites(problem, np.random.default_rng(1)))
+        at = references(problem, sample_points(problem, np.random.default_rng(1)))
         for name in QUANTITIES:
             size = np.abs(at.truth(name)).max()
             assert size == 0 or at.floor(name).min() < 0.01 * size
@@ -284,7 +284,7 @@ def test_the_real_check_decides_on_every_problem(inner: Run) -> None:
         "problem = *",
     ]
     result.stdout.fnmatch_lines([*told, *told])
-    assert "inquiry.py" not in result.stdout.str()
+    assert "examination.py" not in result.stdout.str()
 
 
 USAGE = {

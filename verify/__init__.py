@@ -2,7 +2,7 @@
 
 Certified constants (``constants``, ``recheck``), certified smoothness of Phi (``smoothness``), certified bounds of any
 expression (``bounds``), all stationary points and their kinds (``stationary_points``, ``classify``), a verdict on each
-statement (``run``, ``claims``), the paper's errata (``errata``). And a test kit for anybody's solver:
+statement (``run``, ``claims``), the paper's errata (``errata``). And a test kit for a user's solver:
 ``check_hypergradient`` and its siblings, ``assert_ok``, hypothesis strategies (``strategies``, with the extra
 ``test``), and a gallery of defects (``gallery``).
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bilevel_sym import theories
-from bilevel_sym.theories.statement import Statement, cite
+from bilevel_sym.theories import Statement, cite
 from verify.verdict import CheckResult, Evidence, Verdict
 
 __all__ = ["Erratum", "Form", "Severity", "erratum"]
@@ -24,8 +24,17 @@ Form = Callable[..., Any]
 class Erratum:
     """An error of the paper: the text of both forms, a witness, and a test that only the corrected form passes.
 
-    ``holds(form)`` computes the witness with one form in the place of the other; ``check`` gives it both. ``modelled``
-    says that the print has words, the lines of an algorithm or an order O(), for which a function of ours stands.
+    - ``labels``: the statements that are wrong in print.
+    - ``printed``: the printed form, in words.
+    - ``corrected``: the corrected form, in words.
+    - ``witness``: on what the printed form fails.
+    - ``why``: the reason.
+    - ``severity``: how bad it is.
+    - ``evidence``: what the test rests on.
+    - ``holds``: computes the witness with one form in the place of the other; ``check`` gives it both.
+    - ``printed_form``: the printed form, as a function.
+    - ``corrected_form``: the corrected form, as a function.
+    - ``modelled``: the print has words, the lines of an algorithm or an order O(), for which a function of ours stands.
 
     >>> from verify.papers.huang_saddle.errata import errata
     >>> first = errata()[0]
@@ -86,11 +95,12 @@ def erratum(
 ) -> Callable[[Callable[[Form], bool]], Erratum]:
     """Make a test of a form an erratum; a theory collects them by their type.
 
-    - ``labels``: the statements that are wrong in print, looked up in ``statements`` (by default in all papers).
+    - ``labels``: the statements that are wrong in print.
     - ``printed``, ``corrected``: each form in words and as a function; the test is passed the function.
     - ``witness``, ``why``: on what the printed form fails, and the reason.
     - ``severity``, ``evidence``: how bad it is, and what the test rests on.
     - ``modelled``: the print has words for which a function of ours stands.
+    - ``statements``: where labels are looked up; by default in all papers.
 
     >>> @erratum("lem:descent", printed=("x + x", lambda x: x + x), corrected=("x x", lambda x: x * x),
     ...          witness="x = 3", why="a square is meant")

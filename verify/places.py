@@ -17,7 +17,7 @@ __all__ = ["ALL_Y", "INSIDE", "WHOLE_X", "placed"]
 WHOLE_X = "the whole box in x"
 ALL_Y = "all (x, y) of "  # followed by the name of a box: y* plays no part
 INSIDE = "the box"  # its constants are held against Phi, y* or estimates of them
-TOUCHED = 0.1  # of the box in x: pieces at its ends, which are not cut any further
+TOUCHED_SHARE = 0.1  # of the box in x: pieces at its ends, which are not cut any further
 
 
 def placed(study: Study, region: str, result: CheckResult) -> CheckResult:
@@ -50,7 +50,7 @@ def placed(study: Study, region: str, result: CheckResult) -> CheckResult:
 
 def _open(share: float) -> str:
     """What is not proved of y*, said where it is more than the ends of the box, which y* may touch."""
-    return f"; for {share:.2g} of x it is not proved that y* stays in it" if share > TOUCHED else ""
+    return f"; for {share:.2g} of x it is not proved that y* stays in it" if share > TOUCHED_SHARE else ""
 
 
 def _speaks_of_all_x(result: CheckResult) -> bool:

@@ -10,12 +10,12 @@ from typing import Literal, cast
 
 from bilevel_sym import theories
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.statement import Statement, cite
+from bilevel_sym.theories import Statement, cite
 from verify.places import placed
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, not_applicable
 
-__all__ = ["Claim", "NotApplicable", "claim"]
+__all__ = ["Claim", "Kind", "NotApplicable", "claim"]
 
 Kind = Literal["bilevel", "minimax", "stochastic"]
 Check = Callable[[Study], CheckResult | Iterable[CheckResult]]
@@ -33,7 +33,11 @@ class NotApplicable(Exception):
 class Claim:
     """A statement of a paper, or a user's own, that can be checked; made by ``claim``.
 
-    ``citation`` is kind and number of the statement in its paper, or that it is a user's own.
+    - ``label``: that of the statement.
+    - ``check``: the function.
+    - ``kinds``: the kinds of problem that it speaks of.
+    - ``citation``: kind and number of the statement in its paper, or that it is a user's own.
+    - ``also``: the labels of formulas that it checks on the way.
 
     >>> from verify.runner import claims
     >>> {item.label: item for item in claims()}["grad-Lipschitz"].title

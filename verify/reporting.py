@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.budget import EFFORTS
 from bilevel_sym.system.plain_text import as_html, as_markdown
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.theory import cite, title
 from verify.verdict import CheckResult, Verdict
 
@@ -23,12 +23,21 @@ __all__ = ["Report"]
 
 HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence", "remark")
 SCHEMA = "bilevel-sym/report/1"
-NARROW = 30  # columns that a remark wants beside the numbers
+REMARK_COLUMNS = 30  # columns that a remark wants beside the numbers
 
 
 @dataclass(frozen=True)
 class Report:
     """What was found about one problem.
+
+    - ``problem``: its name.
+    - ``box``: over which it was judged, as text.
+    - ``variant``: the form of the formulas.
+    - ``seed``: of all random numbers.
+    - ``seconds``: how long it took.
+    - ``results``: one or several for each claim.
+    - ``interrupted``: whether it was interrupted from the keyboard.
+    - ``effort``: a multiple of the default.
 
     >>> from verify.verdict import judged
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
@@ -181,7 +190,7 @@ def _wrapped(row: Sequence[str], widths: Sequence[int], width: int) -> list[str]
     """A row of the text table; a remark that does not fit goes on below, all of it where there is no room beside."""
     start = "  ".join(["", *(cell.ljust(size) for cell, size in zip(row, widths, strict=False))])
     room = width - len(start) - 2
-    if room < NARROW:
+    if room < REMARK_COLUMNS:
         return [start.rstrip(), *textwrap.wrap(row[-1], width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
     remark = textwrap.wrap(row[-1], room) or [""]
     return [f"{start}  {remark[0]}".rstrip(), *(" " * (len(start) + 2) + more for more in remark[1:])]

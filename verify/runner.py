@@ -17,7 +17,7 @@ from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.memory import Memory
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.registry import Claim
 from verify.reporting import Report
 from verify.study import Study, seed_of, study_of
@@ -54,16 +54,19 @@ def run(
     The same problem, seed and effort give the same report on every machine, a slow or busy one too. Interrupted from
     the keyboard, it returns what it has.
 
+    - ``problem``: the problem.
     - ``claims``: labels, of any theory, or claims that you wrote (``verify.claim``); by default all of the theory, and
       those that do not apply say why.
     - ``theory``: one of ``verify.theories()``, or a ``Theory``; by default the first.
+    - ``box``: by default the problem's.
     - ``rng``: a seed or a generator.
     - ``effort``: "quick", "default" (about half a minute on an ordinary core), "thorough", or a multiple of it.
-    - ``seconds``: a limit for people in a hurry; what it cuts is INCONCLUSIVE, and says so.
+    - ``seconds``: a limit of time; what it cuts is INCONCLUSIVE, and says so.
     - ``variant``: the form of the formulas that is judged: "corrected", as "printed", or "sharp", the best that is
       proved.
     - ``memory``: "2GB", "500 MB" or bytes; what does not fit is not begun: claims that rest on it are INCONCLUSIVE, and
       name the size.
+    - ``progress``: whether a terminal shows how far it is.
 
     >>> from bilevel_sym import zoo
     >>> report = run(zoo.get("scalar").problem, claims=["eq:bilevel-grad"], rng=0)
@@ -123,7 +126,7 @@ def _cut(result: CheckResult) -> CheckResult:
 def _noticed_interrupts() -> Iterator[Event]:
     """Set when Ctrl-C comes, whoever answers it: a search, or a run, inside a claim keeps it to itself.
 
-    So with SIGTERM, where somebody has said what answers it, as the command line does; nothing is answered anew here.
+    So with SIGTERM, where a handler is set, as the command line does; nothing is answered anew here.
     """
     noticed, before = Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if current_thread() is not main_thread():

@@ -17,7 +17,7 @@ from flint import arb, fmpq
 
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Verdict
 
@@ -35,16 +35,21 @@ __all__ = [
 
 Outcome = Literal["supported", "refuted", "undecided"]
 Side = Literal["two", "lower", "upper"]
-BITS = 128
-WIDEN = 64  # doublings of the last place before a bound is given up, which is far more than any error of scipy's
-HORIZON = 10**15  # runs that nobody will make
+TAIL_BITS = 128
+MAX_WIDENINGS = 64  # doublings of the last place before a bound is given up: far more than any error of scipy's
+MAX_RUNS = 10**15  # more than can be made
 
 
 def clopper_pearson(successes: int, runs: int, confidence: float = 0.99, side: Side = "two") -> Bracket:
     """The exact confidence bounds on a probability, from how often something came up in independent runs.
 
-    lower solves P(X >= successes) = alpha and upper P(X <= successes) = alpha for X ~ Bin(runs, p), where alpha is
-    1 - confidence, halved for ``side="two"``. ``"lower"`` and ``"upper"`` are one-sided: the other end is 0 or 1.
+    lower solves P(X >= successes) = alpha and upper P(X <= successes) = alpha for X ~ Bin(runs, p), where alpha is 1 -
+    confidence, halved for both sides.
+
+    - ``successes``: how often it came up.
+    - ``runs``: of how many.
+    - ``confidence``: of the bounds.
+    - ``side``: "two"; or "lower" or "upper", where the other end is 0 or 1.
 
     >>> print(clopper_pearson(0, 2000, 0.99, "upper"))
     [0, 0.00229994]
@@ -73,7 +78,7 @@ def p_value(failures: int, runs: int, delta: float) -> float:
     _check_delta(delta)
     if failures == runs:
         return 1.0
-    with precision(BITS):
+    with precision(TAIL_BITS):
         tail = _at_most(failures, runs, arb(_fmpq(_decimal(delta))))
         return min(1.0, _from_above(tail))
 
@@ -86,11 +91,11 @@ def runs_needed(delta: float, confidence: float = 0.99) -> int:
     """
     _check_delta(delta)
     alpha, kept = _alpha(confidence), 1 - _decimal(delta)
-    with precision(BITS):
+    with precision(TAIL_BITS):
         bound, base = arb(_fmpq(alpha)), arb(_fmpq(kept))
         quotient = _from_below(bound.log() / base.log())
-        if not quotient <= HORIZON:  # nan too: 1 - delta is not told apart from 1
-            raise InvalidArgument(f"delta = {delta} needs more than {HORIZON:.0e} runs", hint="a larger delta")
+        if not quotient <= MAX_RUNS:  # nan too: 1 - delta is not told apart from 1
+            raise InvalidArgument(f"delta = {delta} needs more than {MAX_RUNS:.0e} runs", hint="a larger delta")
         least = max(1, math.ceil(quotient))
         # balls do not see a tie, which only short powers can have
         while not (kept**least <= alpha if least < 100 else bool(base**least <= bound)):
@@ -227,8 +232,13 @@ def judged_probability(
 
     HOLDS where the upper Clopper-Pearson bound of the failure probability is at most delta, VIOLATED where the lower
     one is above it. Only one of the two can be wrong, so the one-sided bounds keep the confidence. Where neither is so,
-    the message says how many runs would decide at the same rate of failures. Runs that are ``undecided`` count as
-    failures where it is to hold, and as none where it is to be violated.
+    the message says how many runs would decide at the same rate of failures.
+
+    - ``failures``: how many runs failed.
+    - ``runs``: of how many.
+    - ``delta``: the probability that is stated.
+    - ``undecided``: runs that count as failures where it is to hold, and as none where it is to be violated.
+    - ``label``, ``confidence``, ``message``, ``seed``, ``variant``, ``part``, ``n_points``: as for ``CheckResult``.
 
     >>> [str(judged_probability("lem:err-grad", k, 44, 0.1, message="").verdict) for k in (0, 2, 44)]
     ['HOLDS', 'INCONCLUSIVE', 'VIOLATED']
@@ -268,7 +278,7 @@ def _still_needed(failures: int, runs: int, delta: float, confidence: float) -> 
     if failures == 0:
         return f"{runs_needed(delta, confidence)} runs would decide"
     wanted = runs
-    while wanted < HORIZON:  # doubling is near enough for advice
+    while wanted < MAX_RUNS:  # doubling is near enough for advice
         wanted *= 2
         count = round(failures * (wanted / runs))
         if (
@@ -297,9 +307,9 @@ def _upper_end(successes: int, runs: int, alpha: Fraction) -> float:
 def _proved(guess: float, sign: int, tail: Callable[[arb], arb], alpha: Fraction) -> float:
     """The guess moved outward until its tail probability is proved to be at most alpha."""
     limit = 1.0 if sign > 0 else 0.0
-    with precision(BITS):
+    with precision(TAIL_BITS):
         bound = arb(_fmpq(alpha))
-        for doubling in range(WIDEN):
+        for doubling in range(MAX_WIDENINGS):
             step = math.ldexp(max(guess, 2.0**-1000), doubling - 53)
             p = min(max(guess + sign * step, 0.0), 1.0)
             if p == limit or bool(tail(arb(p)) <= bound):

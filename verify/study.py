@@ -16,7 +16,7 @@ from bilevel_sym import BilevelProblem, Box, Kernels
 from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
 from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
-from bilevel_sym.theories.statement import Reading, Variant
+from bilevel_sym.theories import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.box_of_question import chosen_box
 
@@ -37,12 +37,18 @@ SHARES: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A problem, the box in which it is studied, a seed, a variant of the formulas and an effort.
+    """A problem with what its claims share: certified constants, smoothness, stationary points, random numbers.
 
-    ``problem`` is what the user gave; ``exact`` the deterministic problem behind it, which is the mean of a stochastic
-    one. Random numbers come from ``rng(name)``, so that the claims do not depend on each other's order. ``effort`` is a
-    multiple of the default: what a claim counts (points, runs, boxes) grows with it. ``deadline`` is for people in a
-    hurry. What does not fit ``memory``, in bytes, is refused.
+    ``exact`` is the deterministic problem behind it, which is the mean of a stochastic one. Random numbers come from
+    ``rng(name)``, so that the claims do not depend on each other's order.
+
+    - ``problem``: what the user gave.
+    - ``box``: in (x, y), over which it is studied.
+    - ``seed``: of all random numbers.
+    - ``effort``: a multiple of the default: what a claim counts (points, runs, boxes) grows with it.
+    - ``variant``: the form of the formulas.
+    - ``deadline``: a limit of time.
+    - ``memory``: bytes; what does not fit is refused.
 
     >>> from bilevel_sym import zoo
     >>> study = study_of(zoo.get("scalar").problem, seed=0)
@@ -210,7 +216,15 @@ def study_of(
     variant: Variant = "corrected",
     memory: Memory = "2GB",
 ) -> Study:
-    """A study over the box given, or over the problem's own; a box in x alone is completed by where y* lies over it.
+    """A study of a problem.
+
+    - ``problem``: the problem.
+    - ``box``: by default the problem's; one in x alone is completed by where y* lies over it.
+    - ``seed``: of all random numbers.
+    - ``effort``: "quick", "default", "thorough", or a multiple of the default.
+    - ``seconds``: a limit of time.
+    - ``variant``: the form of the formulas: "corrected", "printed" or "sharp".
+    - ``memory``: "2GB", "500 MB" or bytes.
 
     >>> from bilevel_sym import BilevelProblem
     >>> study_of(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))

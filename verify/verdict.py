@@ -19,13 +19,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.bracket import Bracket
 
 __all__ = ["CheckResult", "Evidence", "Verdict", "by_definition", "inconclusive", "judged", "not_applicable"]
 
 Evidence = Literal["proved", "certified", "statistical", "sampled", "by definition"]
-TESTED = 1e-2  # the least tightness at which runs or samples have put a bound to the test
+TESTED_TIGHTNESS = 1e-2  # the least tightness at which runs or samples have put a bound to the test
 
 
 class Verdict(StrEnum):
@@ -45,9 +45,20 @@ class Verdict(StrEnum):
 class CheckResult:
     """The outcome of one check: ``measured`` against ``bound``, and what that rests on.
 
-    ``noise`` is how far rounding may have moved the difference of the two; ``part`` names a piece of a statement that
-    has several. ``region`` says over what it was judged: the box, or the part of it where the bound was tightest.
-    ``confidence`` belongs to statistical evidence.
+    - ``label``: that of the statement.
+    - ``verdict``: what follows.
+    - ``message``: in words.
+    - ``measured``: the left side of the inequality.
+    - ``bound``: its right side.
+    - ``noise``: how far rounding may have moved the difference of the two.
+    - ``evidence``: what the verdict rests on.
+    - ``worst_point``: where the bound is tightest, by name.
+    - ``n_points``: at how many points, or in how many runs, it was looked at.
+    - ``seed``: of the random numbers.
+    - ``variant``: the form of the formulas.
+    - ``part``: the name of a piece, of a statement that has several.
+    - ``confidence``: that of statistical evidence.
+    - ``region``: over what it was judged: the box, or the part of it where the bound was tightest.
 
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
     >>> print(result.verdict, result.tightness, result.margin)
@@ -122,10 +133,12 @@ def judged(
 ) -> CheckResult:
     """The verdict on "measured <= bound", where each may be known as a bracket.
 
-    ``trusted`` is false where the bound rests on sampled constants, which are too small: then nothing is violated. A
-    difference inside the noise decides nothing; the caller asks for more digits first. What is proved or certified
+    A difference inside the noise decides nothing; the caller asks for more digits first. What is proved or certified
     holds however loose the bound is, and says so. What was sampled or run has put a bound to the test only if it came
     within a factor of 100 of it; otherwise it is inconclusive.
+
+    - ``trusted``: false where the bound rests on sampled constants, which are too small: then nothing is violated.
+    - The others: as for ``CheckResult``.
 
     >>> judged("lem:descent", 3.0, 2.0, evidence="sampled", message="m").verdict
     <Verdict.VIOLATED: 'VIOLATED'>
@@ -171,7 +184,7 @@ def _met(measured: float, bound: float, evidence: Evidence) -> tuple[Verdict, st
     """What is said of a bound that is met, and why; equality counts: zero against zero is met."""
     if math.isinf(bound):
         return Verdict.INCONCLUSIVE, "an infinite bound says nothing"
-    if measured >= TESTED * bound:
+    if measured >= TESTED_TIGHTNESS * bound:
         return Verdict.HOLDS, ""
     tightness = f"tightness {measured / bound:.1g}" if measured > 0 else "nothing was measured"
     if evidence in ("proved", "certified"):

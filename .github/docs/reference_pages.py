@@ -63,9 +63,9 @@ PAGES = (
     Page("verify-plotting", "Plots of verdicts", "verify.plotting"),
     Page("extending", "What extensions are built on", "bilevel_sym.solvers", (
         "Algorithm", "EstimatedRun", "Ensemble", "Move"), (
-        "bilevel_sym.estimators.hypergradient.Estimator", "bilevel_sym.estimators.hypergradient.ImplicitEstimator",
-        "bilevel_sym.estimators.hypergradient.Estimate", "bilevel_sym.estimators.linear_system.Solved",
-        "bilevel_sym.zoo.entry.entry", "bilevel_sym.zoo.example.exact_constants", "verify.erratum.erratum")),
+        "bilevel_sym.estimators.Estimator", "bilevel_sym.estimators.ImplicitEstimator",
+        "bilevel_sym.estimators.Estimate", "bilevel_sym.estimators.Solved", "bilevel_sym.zoo.entry.entry",
+        "verify.erratum.erratum")),
 )  # fmt: skip
 
 TYPES = MappingProxyType({

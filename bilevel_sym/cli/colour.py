@@ -35,7 +35,7 @@ _CODES = tuple(PHRASES.values())
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at it.
+    """Whether it is a terminal.
 
     >>> import io
     >>> is_terminal(io.StringIO()), is_terminal(None)

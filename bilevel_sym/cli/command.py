@@ -23,7 +23,7 @@ PROBLEM is a problem file or a problem of the zoo:
 class Command:
     """What the parser needs to offer a command, and the session to run it.
 
-    ``examples`` are pairs of a command line and what it is for; ``codes`` are the exit codes beside 2, 130 and 143.
+    ``examples`` are pairs of a command line and what it is for; ``codes`` are the exit codes besides 2, 130 and 143.
     ``run`` shows what it finds and returns the exit code.
 
     >>> from bilevel_sym.cli.parser import COMMANDS

@@ -1,4 +1,4 @@
-"""``bilevel-sym compile``: what numba compiles once an installation, done beforehand."""
+"""``bilevel-sym compile``: what numba compiles once per installation, done beforehand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 COMMAND = Command(
     name="compile",
-    summary="compile the kernels and the solvers' loop beforehand, once an installation",
+    summary="compile the kernels and the solvers' loop beforehand, once per installation",
     examples=(
         ("bilevel-sym compile", "half a minute to two minutes; then nothing waits for it any more"),
         ("bilevel-sym compile --where", "is it done, and where is it kept?"),

@@ -14,8 +14,8 @@ import sys
 __all__ = ["INTERRUPTED", "TERMINATED", "Interrupts", "leave"]
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # as a shell counts
-PATIENCE = 2  # interruptions that are answered; each one may hit the answer to the one before
-AGAIN = 0.02  # seconds until an interruption that was swallowed is tried once more
+ANSWERED_INTERRUPTS = 2  # interruptions that are answered; each one may hit the answer to the one before
+RETRY_SECONDS = 0.02  # seconds until an interruption that was swallowed is tried once more
 
 
 class Interrupts:
@@ -64,12 +64,12 @@ class Interrupts:
         if not self._count:
             self._first = self._last
         self._count += 1
-        if self._count > PATIENCE:
+        if self._count > ANSWERED_INTERRUPTS:
             os._exit(self.code)
         raise KeyboardInterrupt
 
     def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """An interruption inside a destructor or a weak reference's callback is lost to everybody: once more."""
+        """An interruption inside a destructor or a weak reference's callback is lost: once more."""
         if not self._installed or not issubclass(unraisable.exc_type, KeyboardInterrupt):
             if not self.came:  # what an interruption leaves half made cannot be taken down properly
                 self._hook(unraisable)
@@ -77,7 +77,7 @@ class Interrupts:
         import threading
 
         self._count -= 1
-        again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, self._last))
+        again = threading.Timer(RETRY_SECONDS, signal.pthread_kill, (threading.main_thread().ident, self._last))
         again.daemon = True
         again.start()
 

@@ -178,13 +178,17 @@ def with_estimator(algorithm: Any, name: str, problem: BilevelProblem, options: 
     Exact()
     """
     from bilevel_sym.estimators.hypergradient import Estimator
-    from bilevel_sym.solvers.auto import MAX_INNER, practical
+    from bilevel_sym.solvers.auto import MAX_INNER_STEPS, practical
 
     if not hasattr(algorithm, "estimator"):
         raise InvalidArgument(
             f"{type(algorithm).__name__} takes no --estimator", hint="--algorithm perturbed-aid, or descent"
         )
     p = practical(problem, **options)
-    steps = {"D": getattr(p.estimator, "D", MAX_INNER), "N": getattr(p.estimator, "N", problem.n), "tau": 1 / p.ell}
+    steps = {
+        "D": getattr(p.estimator, "D", MAX_INNER_STEPS),
+        "N": getattr(p.estimator, "N", problem.n),
+        "tau": 1 / p.ell,
+    }
     made = ESTIMATORS.make(name, lambda made: isinstance(made, Estimator), "Estimator", **steps)
     return replace(algorithm, estimator=made)

@@ -15,7 +15,7 @@ from bilevel_sym.system.progress import ProgressBar
 
 __all__ = ["OutputFailed", "Screen", "tell", "tell_interrupted"]
 
-PIPE = 140  # columns of a table that nobody looks at
+PIPE_COLUMNS = 140  # of a table that is not shown on a terminal
 
 
 class OutputFailed(BilevelError):
@@ -70,7 +70,7 @@ class Screen:
     @property
     def width(self) -> int:
         """Columns for tables."""
-        return shutil.get_terminal_size((PIPE, 24)).columns
+        return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
 
     def show(self, text: str, *, plain: bool = False) -> None:
         """A line or several; ``plain`` is for programs: no colour."""

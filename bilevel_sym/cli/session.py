@@ -14,8 +14,8 @@ from bilevel_sym.system.plain_text import named
 __all__ = ["run"]
 
 BAD_INPUT = 2
-MOST = 4  # lines of a message
-LONGEST = 500  # letters of a line
+MESSAGE_LINES = 4  # lines of a message
+LINE_LETTERS = 500  # letters of a line
 
 
 def run(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
@@ -64,9 +64,9 @@ def _run(arguments: Sequence[str] | None, screen: Screen) -> int:
 
 def _explain(error: Exception) -> None:
     """What is wrong, and what to try, in four lines at most."""
-    lines = [line[:LONGEST] for line in _words(error).splitlines()] or [type(error).__name__]
-    if len(lines) > MOST:
-        lines = [*lines[: MOST - 1], lines[-1]]  # the last one says what to try
+    lines = [line[:LINE_LETTERS] for line in _words(error).splitlines()] or [type(error).__name__]
+    if len(lines) > MESSAGE_LINES:
+        lines = [*lines[: MESSAGE_LINES - 1], lines[-1]]  # the last one says what to try
     tell("error: " + "\n".join(lines))
 
 

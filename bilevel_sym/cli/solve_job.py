@@ -62,7 +62,7 @@ class SolveJob:
         solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
         asked = self.algorithm or self.estimator
         if asked is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
-            # nobody asked for AID, and its tau does not fit where the run went: Newton's method needs none
+            # AID was not asked for, and its tau does not fit where the run went: Newton's method needs none
             kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
             again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
             return again if any(s.ok for s in again.statuses) else solution

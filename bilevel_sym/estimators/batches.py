@@ -20,7 +20,7 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
 
-GROUP = 8192  # rows times lanes that are computed in one go
+GROUP_ENTRIES = 8192  # rows times lanes that are computed in one go
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Part:
     def __init__(self, data: Data, names: Sequence[str], batch: Batch, function: str) -> None:
         self.batch = batch
         lanes, rows = batch.weights.shape
-        step = max(1, GROUP // max(rows, 1))
+        step = max(1, GROUP_ENTRIES // max(rows, 1))
         self._groups = [slice(a, min(a + step, lanes)) for a in range(0, lanes, step)]
         self._sessions: list[Session] = [data.engine.session(names, (g.stop - g.start) * rows) for g in self._groups]
         first = data.problem.d + data.problem.n + (data.columns["f"] if function == "g" else 0)

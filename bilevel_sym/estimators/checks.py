@@ -8,7 +8,7 @@ from typing import Any
 
 from bilevel_sym.errors import InvalidArgument
 
-MOST = 10**18  # well inside of 64 bits
+MAX_COUNT = 10**18  # well inside of 64 bits
 
 __all__ = ["count", "positive", "settle_counts", "settle_positive", "settle_rounded_up"]
 
@@ -29,7 +29,7 @@ def count(name: str, value: object, *, least: int = 1) -> int:
             f"{name} must be a whole number of at least {least}, but is {value!r}", hint=f"{name}={max(least, 1)}"
         )
     number = int(value)
-    if number > MOST:
+    if number > MAX_COUNT:
         raise InvalidArgument(f"{name} = {number} is more than anything can be counted to", hint="at most 10^18")
     return number
 

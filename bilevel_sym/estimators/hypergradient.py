@@ -32,6 +32,8 @@ from bilevel_sym.typing import Floats, Indices
 __all__ = [
     "AID",
     "ITD",
+    "Calls",
+    "Codes",
     "Estimate",
     "Estimator",
     "Exact",
@@ -44,13 +46,18 @@ __all__ = [
 ]
 
 Codes: TypeAlias = NDArray[np.int8]
-Calls: TypeAlias = Mapping[str, Any]  # name of a counter -> a number, or one a lane
+Calls: TypeAlias = Mapping[str, Any]  # name of a counter -> a number, or one per lane
 
 
 class Estimate(NamedTuple):
-    """What an estimator returns, lanes last: grad (d, lanes), phi (lanes,), y and v (n, lanes).
+    """What an estimator returns, lanes last.
 
-    ``failed`` holds a Status for each lane (RUNNING where all is well), ``calls`` how often each oracle was asked.
+    - ``grad``: the hypergradient, (d, lanes).
+    - ``phi``: the value of f at the estimate, (lanes,).
+    - ``y``: the lower-level estimate, (n, lanes).
+    - ``v``: the solution of the linear system, (n, lanes).
+    - ``failed``: a Status for each lane, RUNNING where all is well.
+    - ``calls``: how often each oracle was asked.
 
     >>> nothing, lane = np.zeros((1, 1)), np.zeros(1)
     >>> Estimate(nothing, lane, nothing, nothing, lane.astype(np.int8), {"G_f": 2}).calls
@@ -69,8 +76,11 @@ class Estimate(NamedTuple):
 class Hypergradient:
     """An estimate at some points, batches leading: what ``Estimator.estimate`` returns.
 
-    ``grad_phi_hat`` is the hypergradient, ``phi_hat`` = f(x, y_D), ``y_D`` and ``v_N`` what the lower level and the
-    linear system were left with (good starts for the next point), ``counters`` what it cost.
+    - ``grad_phi_hat``: the hypergradient.
+    - ``phi_hat``: f(x, y_D).
+    - ``y_D``: the last iterate of the lower level, a good start for the next point.
+    - ``v_N``: the last iterate of the linear system, likewise.
+    - ``counters``: how often each oracle was asked.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> found = AID(D=3, N=1, tau=0.5).estimate(problem, [1.0])
@@ -95,7 +105,12 @@ class Estimator(ABC):
     def estimate(
         self, problem: BilevelProblem, x: ArrayLike, *, y0: ArrayLike | None = None, v0: ArrayLike | None = None
     ) -> Hypergradient:
-        """The estimate at points (..., d), from the starts y0 and v0 (zero unless given).
+        """The estimate at some points.
+
+        - ``problem``: the problem.
+        - ``x``: the points, (..., d).
+        - ``y0``: where the lower level begins, (n,) or (..., n); zero unless given.
+        - ``v0``: where the linear system begins, likewise.
 
         >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
         >>> AID(D=1, N=1, tau=1.0).estimate(problem, [3.0]).grad_phi_hat  # Phi = x^2
@@ -141,7 +156,13 @@ class Estimator(ABC):
         """Refuse a problem for which the estimator makes no sense."""
 
     def in_lanes(self, oracle: Oracle, x: Floats, y: Floats, v: Floats) -> Estimate:
-        """The estimate in every lane, chunk by chunk. Lanes that overflow are marked, not warned about."""
+        """The estimate in every lane, chunk by chunk. Lanes that overflow are marked, not warned about.
+
+        - ``oracle``: what may be asked of the problem.
+        - ``x``: the points, (d, lanes).
+        - ``y``: where the lower level begins, (n, lanes).
+        - ``v``: where the linear system begins, (n, lanes).
+        """
         with np.errstate(all="ignore"):
             return self._in_chunks(oracle, x, y, v)
 
@@ -267,7 +288,7 @@ class ImplicitEstimator(_WithLowerLevel):
 
     @abstractmethod
     def solve_system(self, product: Product, f_y: Floats, v: Floats) -> Solved:
-        """v of shape (n, lanes) from the start ``v``; ``product(u)`` is g_yy u, one system a lane.
+        """v of shape (n, lanes) from the start ``v``; ``product(u)`` is g_yy u, one system per lane.
 
         A lane must not depend on its neighbours, nor on how many they are: elementwise operations and sums over the
         first axis are safe, matrix products over the lanes are not.
@@ -282,7 +303,7 @@ class ImplicitEstimator(_WithLowerLevel):
         return Estimate(grad, f, y, v, failed, self.cost)
 
     def _solved(self, found: object, shape: tuple[int, ...]) -> Solved:
-        """What anybody's ``solve_system`` returned, refused unless it is what was asked for."""
+        """What a user's ``solve_system`` returned, refused unless it is what was asked for."""
         if isinstance(found, Solved) and np.shape(found.v) == shape:
             return found
         what = f"v of shape {np.shape(found.v)}" if isinstance(found, Solved) else f"a {type(found).__name__}"
@@ -370,8 +391,10 @@ class ITD(_WithLowerLevel):
 class Neumann(ImplicitEstimator):
     """The Neumann series in place of conjugate gradients: v = eta_neumann * sum of (I - eta_neumann g_yy)^q f_y.
 
-    The sum runs over q = 0, ..., Q: Q products with g_yy. Before it, y takes D gradient steps of size ``tau``, which is
-    eta_neumann unless given.
+    - ``Q``: products with g_yy: the sum runs over q = 0, ..., Q.
+    - ``eta_neumann``: the step of the series.
+    - ``D``: gradient steps of y before it.
+    - ``tau``: their size; eta_neumann unless given.
 
     Paper: Equation 4.7 [est-vq], Equation 4.8 [estG]
     Deviation: the print writes eta, the outer step, for the step of the series, which must be below 2/ell; 1/ell

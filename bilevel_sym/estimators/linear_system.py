@@ -1,6 +1,6 @@
 """g_yy v = f_y by few products: N steps of conjugate gradients, or Q terms of the Neumann series.
 
-Many systems at once, one a lane: vectors are arrays (n, lanes), and nothing a lane does depends on its neighbours.
+Many systems at once, one per lane: vectors are arrays (n, lanes), and nothing a lane does depends on its neighbours.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["Product", "Solved", "conjugate_gradients", "dots", "neumann_series"]
+__all__ = ["ZERO_RESIDUAL", "Product", "Solved", "conjugate_gradients", "dots", "neumann_series"]
 
 Product: TypeAlias = Callable[[Floats], Floats]  # v -> g_yy v
 
-NOTHING = 1e-300  # a squared residual below this is zero: its products would underflow
+ZERO_RESIDUAL = 1e-300  # a squared residual below this is zero: its products would underflow
 
 
 class Solved(NamedTuple):
@@ -69,7 +69,7 @@ def conjugate_gradients(product: Product, right: Floats, start: Floats, steps: i
         size = dots(residual, residual)
         broken = np.zeros(size.shape, dtype=np.bool_)
         for _ in range(steps):
-            going = ~(size <= NOTHING) & ~broken  # NaN goes on, and is found by whoever looks at v
+            going = ~(size <= ZERO_RESIDUAL) & ~broken  # NaN goes on, and is found by whoever looks at v
             if not going.any():
                 break
             image = product(direction)

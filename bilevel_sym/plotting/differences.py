@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_differences"]
 
 DECADES, COUNT = 15, 91  # steps from 1e-15 to 1
-DIGITS = 25
+REFERENCE_DIGITS = 25
 
 
 def plot_differences(problem: BilevelProblem, x: ArrayLike, ax: Axes | None = None) -> Axes:
@@ -37,7 +37,7 @@ def plot_differences(problem: BilevelProblem, x: ArrayLike, ax: Axes | None = No
     """
     exact = exact_problem(problem)
     point = numbers("the coordinates of x", x, hint=f"{exact.d} of them")
-    certificate, phi = evaluate(exact, point, digits=DIGITS), exact.kernels.phi
+    certificate, phi = evaluate(exact, point, digits=REFERENCE_DIGITS), exact.kernels.phi
     h = np.logspace(-DECADES, 0, COUNT)[:, None]
     shifts = (h[..., None] * np.eye(exact.d)).reshape(-1, exact.d)
     # a long step may leave the domain of Phi

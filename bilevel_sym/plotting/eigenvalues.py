@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_eigenvalues"]
 
-NAMED = 4  # eigenvalues with a colour and a name of their own; of more, the smallest and the largest
+NAMED_EIGENVALUES = 4  # eigenvalues with a colour and a name of their own; of more, the smallest and the largest
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _draw_all(ax: Axes, values: Floats) -> None:
     """All eigenvalues of one run, the smallest first; of many, those between the ends in grey."""
     k, d = np.arange(len(values)), values.shape[1]
     marker = "o" if len(values) == 1 else ""  # a line through one point is not seen
-    if d > NAMED:
+    if d > NAMED_EIGENVALUES:
         ax.plot(k, values[:, 1:-1], color="0.7", linewidth=0.7, marker=marker, label=f"{d - 2} between")
         ax.plot(k, values[:, -1], color=COLOURS[4], linewidth=1.5, marker=marker, linestyle="--", label="largest")
         ax.plot(k, values[:, 0], color=COLOURS[0], linewidth=1.5, marker=marker, label="smallest")

@@ -19,7 +19,7 @@ __all__ = ["plot_estimates"]
 
 STYLES = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"), ("v", "-"), ("x", "--"), (".", "-."))
 HINT = "(P,) values of the parameter, (P, S, d) estimates, (d,) the truth"
-FEW = 12  # values that are all named on the axis
+NAMED_VALUES = 12  # values that are all named on the axis
 GROUP = "estimates"  # the group of the lines of this module, by which a second call knows of the first
 
 
@@ -28,8 +28,14 @@ def plot_estimates(
 ) -> Axes:
     """|estimate - truth| against a parameter, both axes logarithmic: a line for the median, a band for the quartiles.
 
-    ``at``: the P values of the parameter, positive, called ``along``. ``estimates``: (P, S, d), S draws at each value;
-    ``truth``: (d,). A second call on the same axes adds a line in another colour and style. Returns the axes.
+    A second call on the same axes adds a line in another colour and style. Returns the axes.
+
+    - ``at``: the P values of the parameter, positive.
+    - ``estimates``: (P, S, d), S draws at each value.
+    - ``truth``: (d,).
+    - ``ax``: the axes; by default new ones.
+    - ``label``: the name of the line.
+    - ``along``: the name of the parameter.
 
     >>> draws = np.random.default_rng(0).normal(size=(3, 100, 2)) / np.array([1.0, 4.0, 16.0])[:, None, None]
     >>> from matplotlib.figure import Figure
@@ -49,7 +55,7 @@ def plot_estimates(
     marker, style = STYLES[count]
     ax.get_lines()[-1].set(marker=marker, linestyle=style, markersize=5, gid=GROUP)
     ax.set(xscale="log", yscale="log", xlabel=along)
-    if len(where) <= FEW:
+    if len(where) <= NAMED_VALUES:
         ax.set_xticks(where, [f"{value:g}" for value in where])
         ax.set_xticks([], minor=True)
     ax.set_ylabel(r"$|\widehat{\nabla}\Phi - \nabla\Phi|$ (median, quartiles)")

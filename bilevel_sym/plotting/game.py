@@ -35,11 +35,13 @@ def plot_game(
     box: Region = None,
     points: Iterable[Any] | None = (),
 ) -> Axes:
-    """Contours of f over the (x, y) box of a problem with d = n = 1, by default its own, and the curve y*(x).
+    """Contours of f over the (x, y) box of a problem with d = n = 1, and the curve y*(x). Returns the axes.
 
-    ``points`` have an ``x`` and a ``kind``, as those of ``verify.stationary_points`` and of the zoo; the ones in the
-    box are marked on the curve, by their kind as stationary points of Phi. Returns the axes, new ones where none are
-    given.
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``box``: by default the problem's.
+    - ``points``: with an ``x`` and a ``kind``, as those of ``verify.stationary_points`` and of the zoo; the ones in the
+      box are marked on the curve, by their kind as stationary points of Phi.
 
     >>> from bilevel_sym import zoo
     >>> game = zoo.get("minimax_not_nash")
@@ -75,7 +77,12 @@ def plot_game(
 def plot_moves(solution: Solution, ax: Axes, *, label: str, colour: str | None = None) -> Axes:
     """The pairs (x_k, y_k) of runs on the plane of a game; y_k is the estimate with which x_k moves on.
 
-    Without ``colour``, runs get the next colour that none on the axes has. Returns the axes.
+    Returns the axes.
+
+    - ``solution``: what ``solve`` returns.
+    - ``ax``: the axes of ``plot_game``.
+    - ``label``: the name of the runs.
+    - ``colour``: by default the next one that no run on the axes has.
 
     >>> from bilevel_sym import Descent, GDmax, solve, zoo
     >>> game = zoo.get("minimax_nash").problem

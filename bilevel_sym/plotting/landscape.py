@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "mark_of", "plot_landscape", "require_few"]
 
 CURVE, SURFACE = 401, 97  # points each way, in one and in two variables
-LEVELS = 14
-POWERS = (2.0, 7.0)  # of the distance between contours: with 2, those of a bowl x^2 are evenly spaced
-PALE = 0.5  # how much of the colour map is white: marks and lines stand out
-FLAT = 1e-12  # a height that changes less than this, relatively, is drawn as constant
+HEIGHT_LEVELS = 14
+SPACING_POWERS = (2.0, 7.0)  # of the distance between contours: with 2, those of a bowl x^2 are evenly spaced
+WHITE_SHARE = 0.5  # how much of the colour map is white: marks and lines stand out
+CONSTANT_HEIGHT_RTOL = 1e-12  # a height that changes less than this, relatively, is drawn as constant
 
 # a kind of stationary point by its marker and colour
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -61,12 +61,16 @@ def plot_landscape(
     points: Iterable[Any] | None = (),
     resolution: int | None = None,
 ) -> Axes:
-    """Phi over a box in x, by default the problem's: of one variable a curve, of two filled contours.
+    """Phi over a box in x: of one variable a curve, of two filled contours. Returns the axes.
 
-    ``points`` have an ``x`` and a ``kind``, as those of ``verify.stationary_points`` and of the zoo (None where it does
-    not know them); the ones in the box are marked by kind. ``resolution`` is the number of grid points each way. Where
-    the lower level cannot be solved, or f is not defined, there is a gap. Returns the axes, new ones where none are
-    given.
+    Where the lower level cannot be solved, or f is not defined, there is a gap.
+
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``box``: by default the problem's.
+    - ``points``: with an ``x`` and a ``kind``, as those of ``verify.stationary_points`` and of the zoo (None where it
+      does not know them); the ones in the box are marked by kind.
+    - ``resolution``: the number of grid points each way.
 
     >>> from bilevel_sym import zoo
     >>> saddle = zoo.get("saddle")
@@ -167,7 +171,7 @@ def _ends(heights: Floats) -> tuple[float, float]:
     """The lowest and the highest; of what is constant but for rounding, a little below and above."""
     low, high = float(np.nanmin(heights)), float(np.nanmax(heights))
     size = max(abs(low), abs(high))
-    if high - low > FLAT * size:
+    if high - low > CONSTANT_HEIGHT_RTOL * size:
         return low, high
     return low - 0.5 * (size or 1.0), high + 0.5 * (size or 1.0)
 
@@ -176,8 +180,8 @@ def _levels(heights: Floats) -> Floats:
     """Heights of the contours: denser near the lowest, and the more so, the more of the landscape is low."""
     low, high = _ends(heights)
     share = (float(np.nanmedian(heights)) - low) / (high - low)
-    power = np.clip(np.log(np.clip(share, 0.01, 0.99)) / np.log(0.5), *POWERS)  # the median comes to the middle
-    return np.asarray(low + (high - low) * np.linspace(0, 1, LEVELS + 1) ** power)
+    power = np.clip(np.log(np.clip(share, 0.01, 0.99)) / np.log(0.5), *SPACING_POWERS)  # the median comes to the middle
+    return np.asarray(low + (high - low) * np.linspace(0, 1, HEIGHT_LEVELS + 1) ** power)
 
 
 def _number(value: float) -> str:
@@ -190,7 +194,7 @@ def _pale() -> Colormap:
     from matplotlib.colors import ListedColormap
 
     colours = colormaps["viridis"](np.linspace(0, 1, 256))
-    colours[:, :3] = PALE + (1 - PALE) * colours[:, :3]
+    colours[:, :3] = WHITE_SHARE + (1 - WHITE_SHARE) * colours[:, :3]
     return ListedColormap(colours)
 
 

@@ -11,7 +11,7 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["line_over"]
 
-COUNT = 201
+LINE_POINTS = 201
 
 
 def line_over(problem: BilevelProblem, box: Region) -> Floats:
@@ -26,4 +26,4 @@ def line_over(problem: BilevelProblem, box: Region) -> Floats:
             f"this picture has one variable, but x has {problem.d}", hint="plot_landscape draws Phi over two"
         )
     (low,), (high,) = box_ends(problem, box, [problem.x[0].name])
-    return np.linspace(low, high, COUNT)[:, None]
+    return np.linspace(low, high, LINE_POINTS)[:, None]

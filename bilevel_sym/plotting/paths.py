@@ -22,7 +22,7 @@ __all__ = ["plot_trajectories"]
 # those that no kind of stationary point has come first
 ORDER = tuple(COLOURS[k] for k in (0, 6, 5, 4, 1, 3, 2))
 GROUP = "trajectories"  # the group of the lines of this module, by which a second call knows of the first
-FEW = 8  # runs whose lines are drawn in full strength
+FULL_STRENGTH_RUNS = 8  # runs whose lines are drawn in full strength
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,12 @@ def plot_trajectories(
     """The iterates of one run or of an ensemble on a landscape: where each starts, ends and is perturbed.
 
     Of one variable the points (x_k, Phi(x_k)), of two lines from x_k to x_(k+1). A run that leaves the picture is
-    marked at its last iterate inside. Without ``ax``, the landscape of the problem's box is drawn first; without
-    ``colour``, runs get the next colour that none on the axes has. Returns the axes.
+    marked at its last iterate inside. Returns the axes.
+
+    - ``solution``: what ``solve`` returns.
+    - ``ax``: the axes; by default the landscape of the problem's box is drawn first.
+    - ``label``: the name of the runs.
+    - ``colour``: by default the next one that no run on the axes has.
 
     >>> from bilevel_sym import AID, Descent, solve, zoo
     >>> run = solve(zoo.get("saddle").problem, Descent(AID(D=5, N=2, tau=0.1), eta=0.2), [0.5, 1.0], steps=20)
@@ -81,7 +85,7 @@ def _paths(solution: Solution) -> _Paths:
 
 
 def _draw_lines(ax: Axes, paths: _Paths, colour: str, name: str, *, joined: bool) -> None:
-    many = len(paths.at) > FEW
+    many = len(paths.at) > FULL_STRENGTH_RUNS
     how: dict[str, Any] = {"color": colour, "gid": GROUP, "zorder": 3, "alpha": 0.5 if many else 0.9}
     if joined:
         how |= {"linewidth": 0.8 if many else 1.3, "marker": "." if not many else "", "markersize": 3}
@@ -97,7 +101,7 @@ def _draw_events(ax: Axes, paths: _Paths, colour: str, name: str) -> None:
     inside = _inside(ax, paths.at)
     left = (paths.known & ~inside).any(axis=1)
     exits = [at[np.flatnonzero(seen)[-1]] for at, seen in zip(paths.at[left], inside[left], strict=True) if seen.any()]
-    wide = 12 if len(runs) <= FEW else 7  # wide enough to stand around the mark of a stationary point
+    wide = 12 if len(runs) <= FULL_STRENGTH_RUNS else 7  # wide enough to stand around the mark of a stationary point
     marks: list[tuple[str, Floats, dict[str, Any]]] = [
         ("perturbation", paths.at[paths.perturbed], {"marker": "+", "markersize": 6, "zorder": 8}),
         ("start", paths.at[:, 0], {"marker": "o", "markersize": wide, "fillstyle": "none"}),

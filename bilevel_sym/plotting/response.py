@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_response"]
 
-REACH = 0.2  # how far a tangent goes each way, as a part of the box
+TANGENT_REACH = 0.2  # how far a tangent goes each way, as a part of the box
 DASHES = ("-", "--", "-.", ":")
 
 
 def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Region = None) -> Axes:
-    """Every entry of y*(x) over x, with the tangents of slope -g_xy g_yy^-1 at the points ``at``.
+    """Every entry of y*(x) over x, of one variable, with tangents of slope -g_xy g_yy^-1. Returns the axes.
 
-    x has one variable, and runs over the box, by default the problem's. Returns the axes, new ones where none are
-    given.
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``at``: the points of the tangents.
+    - ``box``: over which x runs; by default the problem's.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y", box={"x": (-2, 2), "y": (-2, 2)})
     >>> from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     for k, (symbol, values) in enumerate(zip(exact.y, entries, strict=True)):
         style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
         ax.plot(x[:, 0], values, linewidth=2, label=f"{symbol.name}*", **style)
-    reach = REACH * (x[-1, 0] - x[0, 0])
+    reach = TANGENT_REACH * (x[-1, 0] - x[0, 0])
     for where, (y, slope) in zip(touched, answers, strict=True):
         ends = np.array([-reach, reach])
         for height, rise in zip(y, slope, strict=True):

@@ -11,7 +11,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.arguments import recorded
 from bilevel_sym.plotting.spread import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
-from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_solution"]
 
-ROUNDING = 2.0**-52
-RUG = 0.015  # how high above the lower edge, as a part of the axes, perturbations of an ensemble are marked
+RUG_HEIGHT = 0.015  # how high above the lower edge, as a part of the axes, perturbations of an ensemble are marked
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,16 @@ def plot_solution(
     against: Literal["iteration", "calls"] = "iteration",
     phi_min: float | None = None,
 ) -> Axes:
-    """Phi along the trajectories of a solution, or, with ``phi_min``, the gap Phi - phi_min on a logarithmic scale.
+    """Phi along the trajectories of a solution, or its gap to a known minimum. Returns the axes.
 
     One trajectory is a line with its perturbations marked. Several are their median and quartiles, with all
-    perturbations marked along the lower edge; one that has ended counts with its last value. ``against`` is
-    "iteration", or "calls": all oracle calls made so far (of several, the median number). Gaps below the rounding
-    error of ``phi_min`` are drawn there. Without ``ax``, new axes are made. Returns the axes.
+    perturbations marked along the lower edge; one that has ended counts with its last value.
+
+    - ``solution``: what ``solve`` returns.
+    - ``ax``: the axes; by default new ones.
+    - ``against``: "iteration", or "calls": all oracle calls made so far (of several trajectories, the median number).
+    - ``phi_min``: with it the gap Phi - phi_min is drawn on a logarithmic scale; gaps below the rounding error of
+      phi_min are drawn there.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
@@ -82,7 +85,7 @@ def _curves(solution: Solution, against: str, phi_min: float | None) -> _Curves:
 
 
 def _gap(phi: Floats, phi_min: float) -> Floats:
-    rounding = ROUNDING * max(1.0, abs(phi_min))
+    rounding = FLOAT64_EPS * max(1.0, abs(phi_min))
     gap = phi - phi_min
     if np.fmin.reduce(gap, axis=None, initial=0.0) < -1e6 * rounding:
         raise InvalidArgument(
@@ -106,6 +109,6 @@ def _draw_many(ax: Axes, curves: _Curves) -> None:
     times = np.nonzero(curves.perturbed)[1]
     if len(times):
         mark: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 7, "color": COLOURS[1]}
-        edge = np.full(len(times), RUG)
+        edge = np.full(len(times), RUG_HEIGHT)
         across = ax.get_xaxis_transform()  # x in data, y as a part of the axes
         ax.plot(at[times], edge, transform=across, label=f"perturbations ({len(times)} in all)", **mark)

@@ -42,6 +42,12 @@ def spread(values: Floats) -> Spread:
 def plot_spread(ax: Axes, at: Floats, values: Spread, *, colour: str, label: str) -> None:
     """A line for the median, and a band from quartile to quartile.
 
+    - ``ax``: the axes.
+    - ``at``: the abscissas.
+    - ``values``: median and quartiles at each.
+    - ``colour``: of the line and the band.
+    - ``label``: the name of the line.
+
     >>> from matplotlib.figure import Figure
     >>> ax = Figure().subplots()
     >>> plot_spread(ax, np.arange(2.0), spread(np.array([[1.0, 4.0], [3.0, 4.0]])), colour="#0072B2", label="two runs")

@@ -28,10 +28,10 @@ __all__ = [
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart by colour-blind readers: blue, vermillion, green, purple, orange, sky, black."""
 
-LEVELS = 16  # of contours, about
-SIZE = (6.0, 4.0)  # of new axes, in inches: the width of a notebook's column
-BELOW = 0.5  # inches from the axes down to their legend: ticks and a label lie between
-LINE = 0.17  # inches of each further line of the ticks' labels
+CONTOUR_LEVELS = 16  # of contours, about
+AXES_INCHES = (6.0, 4.0)  # of new axes, in inches: the width of a notebook's column
+LEGEND_DROP_INCHES = 0.5  # inches from the axes down to their legend: ticks and a label lie between
+TICK_LINE_INCHES = 0.17  # inches of each further line of the ticks' labels
 LETTER, SYMBOL = 0.56, 4.8  # what a letter of a legend takes, and the symbol before it, about, in sizes of its font
 
 
@@ -49,7 +49,7 @@ def require_matplotlib() -> None:
         raise InvalidArgument("drawing wants matplotlib", hint="pip install matplotlib") from missing
 
 
-def axes_or_new(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
+def axes_or_new(ax: Axes | None, size: tuple[float, float] = AXES_INCHES) -> Axes:
     """The axes given, or those of a new figure of ``size`` inches.
 
     >>> from matplotlib.figure import Figure
@@ -114,6 +114,13 @@ def filled_contours(
 ) -> ContourSet:
     """Values over a grid, first axis first, as filled contours with a colour bar; empty where they are nan.
 
+    - ``ax``: the axes.
+    - ``axes``: the two axes of the grid.
+    - ``values``: at its points.
+    - ``label``: of the colour bar.
+    - ``bar``: its options.
+    - ``how``: options of matplotlib's ``contourf``.
+
     >>> from matplotlib.figure import Figure
     >>> ax = Figure().subplots()
     >>> contours = filled_contours(ax, [np.arange(2.0), np.arange(3.0)], np.arange(6.0).reshape(2, 3), label="height")
@@ -121,7 +128,7 @@ def filled_contours(
     'height'
     """
     shown = np.ma.masked_invalid(values.T)  # rows of a picture are the second variable
-    looks: dict[str, Any] = {"levels": LEVELS, "cmap": "cividis", "zorder": 0} | how
+    looks: dict[str, Any] = {"levels": CONTOUR_LEVELS, "cmap": "cividis", "zorder": 0} | how
     filled = ax.contourf(axes[0], axes[1], shown, **looks)
     figure = ax.get_figure()
     assert figure is not None
@@ -132,8 +139,10 @@ def filled_contours(
 def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, right: bool = False) -> None:
     """A legend under the axes, in as many columns as fit; labels that repeat are said once.
 
-    ``lines`` is how many lines the labels of the ticks have. With ``right`` it ends where the axes end, and extends to
-    the left under the names of rows.
+    - ``ax``: the axes.
+    - ``handles``: what is named; by default all that has a label.
+    - ``lines``: how many lines the labels of the ticks have.
+    - ``right``: whether it ends where the axes end, and extends to the left under the names of rows.
 
     >>> from matplotlib.figure import Figure
     >>> ax = Figure().subplots()
@@ -154,7 +163,8 @@ def legend_below(ax: Axes, handles: list[Any] | None = None, *, lines: int = 1, 
     assert figure is not None
     letters = FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points()
     room = 1.2 * ax.get_window_extent().width * 72 / figure.dpi / letters
-    under = ax.transAxes + ScaledTranslation(0, -BELOW - LINE * (lines - 1), figure.dpi_scale_trans)
+    drop = LEGEND_DROP_INCHES + TICK_LINE_INCHES * (lines - 1)
+    under = ax.transAxes + ScaledTranslation(0, -drop, figure.dpi_scale_trans)
     ax.legend(
         entries.values(), entries.keys(), loc="upper right" if right else "upper center",
         bbox_to_anchor=(1.0 if right else 0.5, 0), bbox_transform=under,

@@ -38,10 +38,14 @@ def plot_terms(
     of: Literal["grad_phi", "hess_phi"] = "grad_phi",
     box: Region = None,
 ) -> Axes:
-    """Each named term of the gradient or the Hessian over x, and their sum; terms that vanish are left out.
+    """Each named term of the gradient or the Hessian over x, of one variable, and their sum. Returns the axes.
 
-    x has one variable, and runs over the box, by default the problem's. Returns the axes, new ones where none are
-    given.
+    Terms that vanish are left out.
+
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``of``: "grad_phi" or "hess_phi".
+    - ``box``: over which x runs; by default the problem's.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-2, 2), "y": (-1, 1)})
     >>> from matplotlib.figure import Figure

@@ -4,10 +4,11 @@ from bilevel_sym.solvers.algorithm import Algorithm, Ensemble, EstimatedRun, For
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.loop import State, solve
-from bilevel_sym.solvers.perturbed import Descent, Perturbed
+from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, Descent, Perturbed
 from bilevel_sym.solvers.stocbio import StocBiO, neumann_batch_sizes
 
 __all__ = [
+    "STATIONARY_SHARE",
     "Algorithm",
     "Descent",
     "Ensemble",

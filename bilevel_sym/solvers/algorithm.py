@@ -1,7 +1,7 @@
 """What the loop and an algorithm say to each other.
 
 An algorithm is a frozen configuration. ``start`` makes a Run for one problem, which estimates at the points where the
-team stands, and moves it. The team is the loop's: the trajectories still running, one a lane.
+team stands, and moves it. The team is the loop's: the trajectories still running, one per lane.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ Flags: TypeAlias = Bools
 
 @dataclass
 class Ensemble:
-    """The trajectories still running. Lane j holds trajectory ``active[j]``; lanes beyond them are filling.
+    """The trajectories still running. Lanes beyond them are filling.
 
-    x is (d, lanes), y and v are (n, lanes). ``clock`` is a number that an algorithm keeps for each trajectory;
-    ``streams[active[j]]`` is the random stream of the trajectory in lane j.
+    - ``active``: lane j holds trajectory ``active[j]``.
+    - ``x``: the points, (d, lanes).
+    - ``y``: the lower-level estimates, (n, lanes).
+    - ``v``: the solutions of the linear systems, (n, lanes).
+    - ``clock``: a number that an algorithm keeps for each lane.
+    - ``streams``: the random stream of each trajectory; that of lane j is ``streams[active[j]]``.
 
     >>> ensemble = Ensemble.gather(np.array([[1.0, 2.0]]), np.zeros((1, 3)), np.zeros((1, 3)), clock=0, streams=())
     >>> ensemble.size, ensemble.x.shape, ensemble.rows(ensemble.x)
@@ -47,7 +51,14 @@ class Ensemble:
 
     @classmethod
     def gather(cls, x: Floats, y: Floats, v: Floats, clock: int, streams: Sequence[np.random.Generator]) -> Ensemble:
-        """All trajectories, from rows (S, d) and (S, n)."""
+        """All trajectories, at their starts.
+
+        - ``x``: rows, (S, d).
+        - ``y``: rows, (S, n).
+        - ``v``: rows, (S, n).
+        - ``clock``: what every clock shows at the start.
+        - ``streams``: S random streams.
+        """
         clocks = np.full(whole_blocks(len(x)), clock, dtype=np.int64)
         return cls(np.arange(len(x)), in_lanes(x), in_lanes(y), in_lanes(v), clocks, streams)
 
@@ -57,7 +68,7 @@ class Ensemble:
         return len(self.active)
 
     def keep(self, staying: Flags) -> None:
-        """Let the others go; lanes move together, so that those who left cost nothing."""
+        """Keep these; lanes move together, so that those that ended cost nothing."""
         chosen = np.flatnonzero(staying[: self.size])
         self.active = self.active[chosen]
         if not len(chosen):
@@ -67,7 +78,7 @@ class Ensemble:
         self.clock = self.clock[lanes]
 
     def memory(self) -> dict[str, NDArray[Any]]:
-        """Where everybody stands; rows of those who ended are NaN."""
+        """Where each trajectory is; rows of those that ended are NaN."""
         size = len(self.streams)
         told: dict[str, NDArray[Any]] = {"running": np.zeros(size, dtype=np.bool_)}
         told["running"][self.active] = True
@@ -82,7 +93,7 @@ class Ensemble:
         """Stand there again."""
         self.active = np.flatnonzero(memory["running"])
         if not self.size:
-            raise ValueError("nobody runs")
+            raise ValueError("no trajectory runs")
         self.x, self.y, self.v = (in_lanes(memory[name][self.active]) for name in ("x", "y", "v"))
         self.clock = memory["clock"][filled(self.active)]
 
@@ -92,7 +103,12 @@ class Ensemble:
 
 
 class Move(NamedTuple):
-    """Where the ensemble goes: x (d, lanes); who was perturbed; a Status for those who are done; what it cost.
+    """Where the ensemble goes.
+
+    - ``x``: the next points, (d, lanes).
+    - ``perturbed``: which lanes are perturbed.
+    - ``finished``: a Status for the lanes that end, 0 for the others.
+    - ``calls``: what it cost beyond the estimate.
 
     >>> Move.to(np.zeros((2, 1)))
     Move(x=array([[0.],
@@ -106,13 +122,13 @@ class Move(NamedTuple):
 
     @classmethod
     def to(cls, x: Floats, perturbed: Flags | None = None) -> Move:
-        """All go to x, nobody is done, and it cost nothing beyond the estimate."""
+        """All go to x, none is done, and it costs nothing beyond the estimate."""
         lanes = x.shape[1]
-        nobody = np.zeros(lanes, dtype=np.bool_)
-        return cls(x, nobody if perturbed is None else perturbed, np.zeros(lanes, dtype=np.int8), {})
+        none = np.zeros(lanes, dtype=np.bool_)
+        return cls(x, none if perturbed is None else perturbed, np.zeros(lanes, dtype=np.int8), {})
 
 
-# (k, team, estimate) -> a Status for each lane that ends there, 0 for the others
+# (k, ensemble, estimate) -> a Status for each lane that ends there, 0 for the others
 Ends: TypeAlias = Callable[[int, Ensemble, Estimate], Any]
 
 
@@ -124,7 +140,7 @@ class Run(Protocol):
         """What every clock shows at the start."""
 
     def estimate(self, ensemble: Ensemble) -> Estimate:
-        """The hypergradient where the team stands."""
+        """The hypergradient where the ensemble is."""
 
     def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         """Where it goes from there; updates the clocks."""
@@ -151,7 +167,7 @@ class EstimatedRun(ABC):
         self.estimator, self.kernels, self.oracle = estimator, kernels, ExactOracle(kernels)
 
     def estimate(self, ensemble: Ensemble) -> Estimate:
-        """The hypergradient where the team stands, y and v carried on from the last one."""
+        """The hypergradient where the ensemble is, y and v carried on from the last one."""
         return self.estimator.in_lanes(self.oracle, ensemble.x, ensemble.y, ensemble.v)
 
     @abstractmethod
@@ -159,12 +175,12 @@ class EstimatedRun(ABC):
         """Where it goes from there.
 
         A lane must not depend on its neighbours; what a trajectory keeps from step to step belongs to its number in
-        ``team.members``, since lanes move together when others end.
+        ``ensemble.active``, since lanes move together when others end.
         """
 
 
 class Forgetful:
-    """A run that keeps nothing beside the ensemble: a checkpoint needs nothing of it.
+    """A run that keeps nothing besides the ensemble: a checkpoint needs nothing of it.
 
     >>> Forgetful().memory(3)
     {}

@@ -18,14 +18,14 @@ from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats
 
-__all__ = ["MAX_INNER", "Practical", "practical"]
+__all__ = ["MAX_INNER_STEPS", "Practical", "practical"]
 
-SAFETY = 2.0  # what was sampled is a lower bound
-ACCURACY = 1e-4  # of the lower level and the linear system in one iteration; warm starts do the rest
-MAX_INNER = 500
-FLAT = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
-TINY = 1e-4  # beside that, third derivatives of no account
-REACH = 100.0  # a perturbation is this part of the region in which the saddle's quadratic model holds
+SAMPLING_SAFETY = 2.0  # what was sampled is a lower bound
+INNER_ACCURACY = 1e-4  # of the lower level and the linear system in one iteration; warm starts do the rest
+MAX_INNER_STEPS = 500
+FLAT_CURVATURE_SHARE = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
+NEGLIGIBLE_RHO_SHARE = 1e-4  # relative to that, third derivatives of no account
+REGION_PER_PERTURBATION = 100.0  # a perturbation is this part of the region in which the saddle's quadratic model holds
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Practical:
     @property
     def r(self) -> float:
         """A perturbation, eta r, is a hundredth of the region."""
-        return self.region / (REACH * self.eta)
+        return self.region / (REGION_PER_PERTURBATION * self.eta)
 
     @property
     def T_escape(self) -> int:
         """How long a perturbation takes to fill the region, growing by 1 + eta sqrt(rho_phi eps) a step."""
         growth = math.log1p(self.eta * math.sqrt(self.rho_phi * self.eps))
-        return math.ceil(math.log(REACH * math.sqrt(self.d)) / growth)
+        return math.ceil(math.log(REGION_PER_PERTURBATION * math.sqrt(self.d)) / growth)
 
     @property
     def F_escape(self) -> float:
@@ -81,10 +81,17 @@ def practical(
     points: int = 64,
     rng: Seeds = 0,
 ) -> Practical:
-    """Constants from a given Smoothness (brackets ``L_phi`` and ``rho_phi``), or from curvature sampled in the box.
+    """Constants that are given, or made from curvature sampled in the box, and an estimator to match.
 
-    Without a box, the samples lie within ``radius`` of x0. What was sampled is a lower bound, and is doubled; it sets
-    steps, and is never what a local minimum is judged by.
+    What was sampled is a lower bound, and is doubled; it sets steps, and is never what a local minimum is judged by.
+
+    - ``problem``: the problem.
+    - ``smoothness``: brackets ``L_phi`` and ``rho_phi``, as ``verify.smoothness`` has them.
+    - ``eps``: the accuracy asked for.
+    - ``x0``: the middle of the samples, where there is no box.
+    - ``radius``: how far from x0 they lie.
+    - ``points``: how many there are.
+    - ``rng``: a seed or a generator.
 
     >>> from bilevel_sym import zoo
     >>> practical(zoo.get("saddle", d=2).problem).T_escape > 10
@@ -100,20 +107,20 @@ def practical(
     # a step should not jump beyond what was sampled, however flat Phi looks there; a constant Phi takes any step
     L_phi = max(L_phi, sample.steepest / (2 * float(region.half.max()))) or 1.0
     # a quadratic Phi has no scale of its own: look for curvature of at least a part of L_phi
-    scale = (FLAT * L_phi) ** 2 / eps
-    rho_phi = rho_phi if rho_phi > TINY * scale else scale
-    estimator = _estimator(problem, sample.mu, SAFETY * sample.ell)
-    return Practical(estimator, sample.mu, SAFETY * sample.ell, L_phi, rho_phi, eps, problem.d, known)
+    scale = (FLAT_CURVATURE_SHARE * L_phi) ** 2 / eps
+    rho_phi = rho_phi if rho_phi > NEGLIGIBLE_RHO_SHARE * scale else scale
+    estimator = _estimator(problem, sample.mu, SAMPLING_SAFETY * sample.ell)
+    return Practical(estimator, sample.mu, SAMPLING_SAFETY * sample.ell, L_phi, rho_phi, eps, problem.d, known)
 
 
 def _estimator(problem: BilevelProblem, mu: float, ell: float) -> Estimator:
     """AID or GDmax with steps to match the condition number; Newton's method where that would take too many."""
     kappa, tau = ell / mu, 1 / ell
-    D = math.ceil(math.log(1 / ACCURACY) / -math.log1p(-1 / kappa)) if kappa > 1 else 1
-    if D > MAX_INNER:
+    D = math.ceil(math.log(1 / INNER_ACCURACY) / -math.log1p(-1 / kappa)) if kappa > 1 else 1
+    if D > MAX_INNER_STEPS:
         return Exact()
     root = math.sqrt(kappa)
-    N = math.ceil(math.log(2 * root / ACCURACY) / math.log((root + 1) / (root - 1))) if kappa > 1 else 1
+    N = math.ceil(math.log(2 * root / INNER_ACCURACY) / math.log((root + 1) / (root - 1))) if kappa > 1 else 1
     return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else AID(D, min(N, problem.n), tau)
 
 
@@ -166,7 +173,7 @@ def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Samp
             value=reason.args[0].splitlines()[0], hint=reason.hint,
         )  # fmt: skip
     smallest, largest = (edge(axis=0) for edge in (np.array(seen).min, np.array(seen).max))
-    return _Sample(smallest[0], largest[1], largest[2], SAFETY * largest[3], SAFETY * largest[4])
+    return _Sample(smallest[0], largest[1], largest[2], SAMPLING_SAFETY * largest[3], SAMPLING_SAFETY * largest[4])
 
 
 def _look(kernels: Kernels, x: Floats) -> list[float]:

@@ -34,7 +34,7 @@ from bilevel_sym.system.writing import check_target
 
 __all__ = ["Keeper", "Remembers", "RunMemory", "identity", "saved_seeds"]
 
-SHORT = 60  # letters of what differs that are shown
+SHOWN_LETTERS = 60  # letters of what differs that are shown
 PAST = "past."  # before the names of what was recorded
 
 
@@ -50,9 +50,9 @@ class Remembers(Protocol):
 
 @dataclass(frozen=True)
 class RunMemory:
-    """What an algorithm's run remembers beside the ensemble, for so many trajectories.
+    """What an algorithm's run remembers besides the ensemble, for so many trajectories.
 
-    A run says so itself, in ``memory(size)`` and ``recall(arrays)``: nobody else can know.
+    A run says so itself, in ``memory(size)`` and ``recall(arrays)``: nothing else can know.
     """
 
     run: Any
@@ -86,6 +86,14 @@ def identity(
     record: str, *, compiled: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """All that must be the same for a run to go on from a checkpoint, as it stands in the file. The steps may grow.
+
+    - ``kernels``: of the problem, with their backend.
+    - ``algorithm``: with all of its parameters.
+    - ``starts``: x0, y0 and v0.
+    - ``seeds``: one for each trajectory.
+    - ``stop``: the stopping rule.
+    - ``record``: "all" or "last".
+    - ``compiled``: whether the compiled loop runs.
 
     >>> from bilevel_sym import BilevelProblem, Descent, Exact
     >>> kernels = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels
@@ -224,6 +232,6 @@ def _difference(name: str, there: object, here: object) -> str:
         return f"the {name} is another" if name == "problem" else f"{name} is another"
     there, here = str(there), str(here)
     shared = next((k for k, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
-    start = max(0, shared - SHORT // 2)  # long ones from a little before they differ
-    old, new = (("..." if start else "") + text[start : start + SHORT] for text in (there, here))
+    start = max(0, shared - SHOWN_LETTERS // 2)  # long ones from a little before they differ
+    old, new = (("..." if start else "") + text[start : start + SHOWN_LETTERS] for text in (there, here))
     return f"{name} is {old} there and {new} here"

@@ -30,8 +30,8 @@ About: TypeAlias = dict[str, Any]
 
 FORMAT = b"bilevel-sym/checkpoint/1\n"
 TYPES = frozenset({"<f8", "<i8", "<u8", "|i1", "|b1"})
-LONGEST = 2**26  # bytes of the line of JSON; seeds take most of it
-DIGEST = 64
+MAX_HEADER_BYTES = 2**26  # bytes of the line of JSON; seeds take most of it
+DIGEST_LETTERS = 64
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Saved | None:
         raise _failure(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not content.startswith(FORMAT):
         raise _failure(path, "is not a checkpoint, or one of another version")
-    body, digest = content[:-DIGEST], content[-DIGEST:]
+    body, digest = content[:-DIGEST_LETTERS], content[-DIGEST_LETTERS:]
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise _failure(path, "is damaged: its digest does not fit")
     try:
@@ -93,7 +93,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Saved | None:
 
 
 def _parsed(body: memoryview) -> Saved:
-    end = bytes(body[:LONGEST]).index(b"\n")
+    end = bytes(body[:MAX_HEADER_BYTES]).index(b"\n")
     header = json.loads(bytes(body[:end]))
     about, k, table = header["about"], header["k"], header["arrays"]
     if not isinstance(about, dict) or type(k) is not int or k < 0:

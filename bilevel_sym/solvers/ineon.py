@@ -26,7 +26,7 @@ from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["INeon", "require_escape"]
 
-FOUND = 11519 / 12800  # the part of F_escape by which the test of step 15 must fall
+FOUND_SHARE = 11519 / 12800  # the part of F_escape by which the test of step 15 must fall
 
 
 class _Found(NamedTuple):
@@ -46,8 +46,17 @@ class INeon:
     direction of curvature at most -sqrt(rho_phi eps)/(40 iota). If that never happens, 0 is.
 
     As the escape of ``Descent`` or ``StocBiO``, x moves by ``step`` along u or -u, whichever has the lower phi_hat.
-    The step that the lemma allows is its curvature over rho_phi, which in the lemma's parameters is
-    sqrt(eps/rho_phi)/(40 iota) = sqrt(eta T_escape F_escape)/4; that is the default.
+
+    - ``estimator``: of the hypergradient.
+    - ``eta``: the step of the power method; 1/L_phi is safe.
+    - ``eps``: the accuracy asked for.
+    - ``r``: the radius of the first perturbation, before its factor eta.
+    - ``T_escape``: steps of the power method.
+    - ``F_escape``: the decrease by which negative curvature is told.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi, if known.
+    - ``step``: how far x moves. The lemma allows its curvature over rho_phi, which in its parameters is
+      sqrt(eps/rho_phi)/(40 iota) = sqrt(eta T_escape F_escape)/4; that is the default.
+    - ``as_printed``: follow the printed lines; see below.
 
     Paper: Algorithm 2 [alg:iNEON], Lemma 4.1 [lem:neon]
     Paper: Algorithm 2, step 14 [unlabelled:algorithm-2-step-14]
@@ -110,7 +119,13 @@ class INeon:
     def direction(
         self, problem: BilevelProblem, x: ArrayLike, *, y0: ArrayLike | None = None, rng: Seeds = None
     ) -> Floats:
-        """A unit vector (d,) of negative curvature of Phi at x, or zeros."""
+        """A unit vector (d,) of negative curvature of Phi at x, or zeros.
+
+        - ``problem``: the problem.
+        - ``x``: the point, (d,).
+        - ``y0``: where the lower level begins, (n,); zero unless given.
+        - ``rng``: a seed or a generator.
+        """
         self.estimator.check(problem)
         d, n = problem.d, problem.n
         point, shape = joined({"x": (x, problem.x)} | ({} if y0 is None else {"y0": (y0, problem.y)}))
@@ -127,7 +142,13 @@ class INeon:
     # ---- in lanes ---------------------------------------------------------------------------------------
 
     def search(self, oracle: Oracle, ensemble: Ensemble, lanes: Indices, here: Estimate | None = None) -> _Found:
-        """iNEON for some lanes of a team, from their y and v; ``here`` is the estimate at x, if it is known."""
+        """iNEON for some lanes of an ensemble, from their y and v.
+
+        - ``oracle``: what may be asked of the problem.
+        - ``ensemble``: the trajectories that are running.
+        - ``lanes``: those to search at.
+        - ``here``: the estimate at x, if it is known.
+        """
         estimator = self.estimator.longer() if self.as_printed else self.estimator
         size, chosen = len(lanes), filled(lanes)
         width = len(chosen)
@@ -152,7 +173,7 @@ class INeon:
             y[:, pick], v[:, pick] = there.y, there.v
             failed[going] = there.failed[: len(going)]
             fall = there.phi - level[pick] - dots(slope[:, pick], u[:, pick])
-            found = ((fall <= -FOUND * self.F_escape) & (k > 0))[: len(going)]
+            found = ((fall <= -FOUND_SHARE * self.F_escape) & (k > 0))[: len(going)]
             for lane in going[found]:
                 result[:, lane] = u[:, lane] / math.sqrt(float(u[:, lane] @ u[:, lane]))
             u[:, pick] -= self.eta * (there.grad - slope[:, pick])
@@ -168,7 +189,14 @@ class INeon:
         return u
 
     def escape(self, oracle: Oracle, ensemble: Ensemble, estimate: Estimate | None, x: Floats, flat: Flags) -> Move:
-        """Where the flat lanes of a team go; the others go to ``x``. Without negative curvature, a lane is finished."""
+        """Where the flat lanes of an ensemble go. Without negative curvature, a lane is finished.
+
+        - ``oracle``: what may be asked of the problem.
+        - ``ensemble``: the trajectories that are running.
+        - ``estimate``: that at x, if it is known.
+        - ``x``: where the other lanes go, (d, lanes).
+        - ``flat``: the lanes to escape from.
+        """
         finished = np.zeros(x.shape[1], dtype=np.int8)
         lanes = np.flatnonzero(flat)
         if not len(lanes):

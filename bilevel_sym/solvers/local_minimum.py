@@ -17,7 +17,7 @@ from bilevel_sym.solvers.algorithm import Ensemble, Move
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.typing import Floats
 
-ROUNDING = 1e-12  # of an eigenvalue, beside the norm of its matrix
+EIGENVALUE_ROUNDING = 1e-12  # of an eigenvalue, relative to the norm of its matrix
 
 __all__ = ["Curvature", "LocalMinimum", "confirm", "curvature_at"]
 
@@ -65,7 +65,14 @@ def _smooth_at(kernels: Kernels, x: Floats) -> bool:
 
 
 def confirm(kernels: Kernels, ensemble: Ensemble, move: Move, eps: float, rho_phi: float | None) -> None:
-    """Where iNEON claims a minimum and the exact gradient or Hessian disagrees, say only what iNEON found."""
+    """Where iNEON claims a minimum and the exact gradient or Hessian disagrees, say only what iNEON found.
+
+    - ``kernels``: those of the problem.
+    - ``ensemble``: the trajectories that are running.
+    - ``move``: what the algorithm found; its ``finished`` is changed.
+    - ``eps``: the accuracy.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi, if known.
+    """
     for lane in np.flatnonzero(move.finished[: ensemble.size] == Status.LOCAL_MINIMUM):
         x, y = (np.array(part[:, lane]) for part in (ensemble.x, ensemble.y))
         if not LocalMinimum(eps, rho_phi).holds(kernels, x, y):
@@ -101,7 +108,13 @@ class LocalMinimum:
             raise InvalidArgument(f"by must be an INeon, or None for the exact Hessian, but is {self.by!r}")
 
     def holds(self, kernels: Kernels, x: Floats, y: Floats | None = None, *, rng: int = 0) -> bool:
-        """Whether the point passes the check; a point at which it cannot be made does not."""
+        """Whether the point passes the check; a point at which it cannot be made does not.
+
+        - ``kernels``: those of the problem.
+        - ``x``: the point, (d,).
+        - ``y``: where the lower level begins, (n,), if that is known.
+        - ``rng``: the seed of iNEON.
+        """
         try:
             here = curvature_at(kernels, x, y, self.rho_phi)
             if self.by is not None:
@@ -110,5 +123,5 @@ class LocalMinimum:
         except BilevelError:
             return False
         # a zero eigenvalue comes out of the computation as a rounding error of either sign
-        allowed = math.sqrt(here.rho_phi * self.eps) + ROUNDING * here.hess_norm
+        allowed = math.sqrt(here.rho_phi * self.eps) + EIGENVALUE_ROUNDING * here.hess_norm
         return here.grad_norm <= self.eps and here.smallest_eigenvalue >= -allowed and _smooth_at(kernels, x)

@@ -25,7 +25,7 @@ from bilevel_sym.solvers.checkpoint import Keeper, Remembers, RunMemory, identit
 from bilevel_sym.solvers.compiled.run import CompiledRun
 from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
-from bilevel_sym.solvers.perturbed import SMALL, norms
+from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.solvers.solution import Solution, Stats
 from bilevel_sym.system.progress import ProgressBar
@@ -33,12 +33,18 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["State", "solve"]
 
-MAX_WAIT = 64  # iterations between two checks of a point that failed them
+MAX_CHECK_INTERVAL = 64  # iterations between two checks of a point that failed them
 
 
 @dataclass(frozen=True)
 class State:
-    """What a stopping rule sees of one trajectory: its k-th point and the estimates there.
+    """What a stopping rule sees of one trajectory.
+
+    - ``k``: the number of the iterate.
+    - ``x``: the iterate, (d,).
+    - ``y``: its lower-level estimate, (n,).
+    - ``grad_phi_hat``: the hypergradient there.
+    - ``phi_hat``: the value there.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -77,17 +83,24 @@ def solve(
 ) -> Solution:
     """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
 
-    ``algorithm`` is a Descent, Perturbed or StocBiO; ``steps`` the most moves that a trajectory makes. y0 and v0, where
-    the lower level and the linear system begin, are (n,) or (S, n), zero unless given. ``rng``: a seed, a generator, or
-    one seed for each trajectory. ``record="last"`` keeps nothing that grows with the steps. ``progress`` shows on a
-    terminal how far it is. ``stop``: a function of State, or "local minimum" (see ``LocalMinimum``). ``backend`` is
-    that of ``compile_kernels``. A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what
-    there is. Every trajectory is bitwise the same alone and in any ensemble.
+    A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what there is. Every trajectory
+    is bitwise the same alone and in any ensemble.
 
-    ``checkpoint`` is a file to which the run is written every ``checkpoint_every`` steps, at the end, and when it is
-    interrupted. The same call goes on from it, and returns what one uninterrupted run would have, bit by bit; a
-    finished run is returned again, or goes on if ``steps`` has grown. A checkpoint of another run, or a damaged one,
-    raises CheckpointFailure.
+    - ``problem``: the problem; for StocBiO a StochasticProblem.
+    - ``algorithm``: a Descent, Perturbed or StocBiO.
+    - ``x0``: the start, or one for each trajectory.
+    - ``y0``: where the lower level begins, (n,) or (S, n); zero unless given.
+    - ``v0``: where the linear system begins, likewise.
+    - ``steps``: the most moves that a trajectory makes.
+    - ``rng``: a seed, a generator, or one seed for each trajectory.
+    - ``record``: "all" iterates, or "last", which keeps nothing that grows with the steps.
+    - ``progress``: whether a terminal shows how far it is.
+    - ``stop``: a function of State, or "local minimum" (see ``LocalMinimum``).
+    - ``backend``: that of ``compile_kernels``.
+    - ``checkpoint``: a file to which the run is written as it goes, at the end, and when it is interrupted. The same
+      call goes on from it, and returns what one uninterrupted run would have, bit by bit; a finished run is returned
+      again, or goes on if ``steps`` has grown. A checkpoint of another run, or a damaged one, raises CheckpointFailure.
+    - ``checkpoint_every``: steps between two writings.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -199,7 +212,7 @@ def _loop(
 
 
 def _checked(move: object, ensemble: Ensemble) -> Move:
-    """What anybody's ``move`` returned, refused unless it is what was asked for."""
+    """What a user's ``move`` returned, refused unless it is what was asked for."""
     if isinstance(move, Move) and np.shape(move.x) == ensemble.x.shape:
         return move
     what = f"x of shape {np.shape(move.x)}" if isinstance(move, Move) else f"a {type(move).__name__}"
@@ -223,7 +236,7 @@ def _retire(ensemble: Ensemble, recorder: Recorder, leaving: Flags, codes: Any) 
 
 
 def _only(estimate: Estimate, staying: Flags, ensemble: Ensemble) -> Estimate:
-    """The estimate in the lanes of those who stay, laid out as the ensemble now is."""
+    """The estimate in the lanes of those that stay, laid out as the ensemble now is."""
     if not ensemble.size:
         return estimate
     lanes = filled(np.flatnonzero(staying)[: ensemble.size])
@@ -283,7 +296,7 @@ class _Checked:
 
     def __call__(self, k: int, ensemble: Ensemble, estimate: Estimate) -> Any:
         codes = np.zeros(ensemble.x.shape[1], dtype=np.int8)
-        flat = norms(estimate.grad)[: ensemble.size] <= SMALL * self._rule.eps
+        flat = norms(estimate.grad)[: ensemble.size] <= STATIONARY_SHARE * self._rule.eps
         self._wait[ensemble.active[~flat]] = 1
         self._next[ensemble.active[~flat]] = k
         for lane in np.flatnonzero(flat & (self._next[ensemble.active] <= k)):
@@ -292,5 +305,5 @@ class _Checked:
             if self._rule.holds(self._kernels, x, y, rng=k):
                 codes[lane] = Status.LOCAL_MINIMUM
             self._next[member] = k + self._wait[member]
-            self._wait[member] = min(2 * self._wait[member], MAX_WAIT)
+            self._wait[member] = min(2 * self._wait[member], MAX_CHECK_INTERVAL)
         return codes

@@ -1,4 +1,4 @@
-"""Random streams, one a trajectory: what a trajectory draws never depends on which others run beside it."""
+"""Random streams, one per trajectory: what a trajectory draws never depends on which others run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["Seeds", "Streams", "seeds_for", "uniform_in_ball"]
 
-WORD = 2**64
-WORDS = 6  # state and increment of PCG64, two each, and half a word that may be left
+WORD_VALUES = 2**64
+STATE_WORDS = 6  # state and increment of PCG64, two each, and half a word that may be left
 
 Seeds = np.random.Generator | int | Sequence[int] | None
 
@@ -63,7 +63,8 @@ class Streams(Sequence[np.random.Generator]):
     def __init__(self, seeds: Sequence[int]) -> None:
         self._seeds = seeds
         self._made: dict[int, np.random.Generator] = {}
-        self._states = np.zeros((len(seeds), WORDS), dtype=np.uint64)  # as of the last ``memory``; zero: not made yet
+        # as of the last ``memory``; zero: not made yet
+        self._states = np.zeros((len(seeds), STATE_WORDS), dtype=np.uint64)
         self._used: set[int] = set()  # since then
 
     def __len__(self) -> int:
@@ -94,7 +95,7 @@ class Streams(Sequence[np.random.Generator]):
 def _words(stream: np.random.Generator) -> list[int]:
     state: Any = stream.bit_generator.state
     wide = (state["state"]["state"], state["state"]["inc"])
-    return [*(part for number in wide for part in divmod(number, WORD)), state["has_uint32"], state["uinteger"]]
+    return [*(part for number in wide for part in divmod(number, WORD_VALUES)), state["has_uint32"], state["uinteger"]]
 
 
 def _standing(words: list[int], seed: int) -> np.random.Generator:
@@ -103,7 +104,7 @@ def _standing(words: list[int], seed: int) -> np.random.Generator:
     state: Any = stream.bit_generator.state
     if words[2:4] != _words(stream)[2:4] or words[4] > 1 or words[5] >= 2**32:
         raise ValueError("this is not where a stream of that seed can stand")
-    state["state"]["state"] = words[0] * WORD + words[1]
+    state["state"]["state"] = words[0] * WORD_VALUES + words[1]
     state |= {"has_uint32": words[4], "uinteger": words[5]}
     stream.bit_generator.state = state
     return stream

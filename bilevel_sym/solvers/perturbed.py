@@ -19,9 +19,9 @@ from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.typing import Floats
 
-__all__ = ["SMALL", "Descent", "Perturbed", "norms"]
+__all__ = ["STATIONARY_SHARE", "Descent", "Perturbed", "norms"]
 
-SMALL = 0.8  # an estimate below 4/5 of eps counts as stationary
+STATIONARY_SHARE = 0.8  # an estimate below 4/5 of eps counts as stationary
 
 
 def norms(table: Floats) -> Floats:
@@ -95,7 +95,7 @@ class _DescentRun(Forgetful, EstimatedRun):
         x = ensemble.x - algorithm.eta * estimate.grad
         if algorithm.escape is None:
             return Move.to(x)
-        flat = norms(estimate.grad) <= SMALL * algorithm.escape.eps
+        flat = norms(estimate.grad) <= STATIONARY_SHARE * algorithm.escape.eps
         flat[ensemble.size :] = False
         # differences only make sense between estimates of one kind
         same = algorithm.escape.estimator == algorithm.estimator and not algorithm.escape.as_printed
@@ -109,10 +109,16 @@ class Perturbed:
     """Algorithm 1: where the estimate is at most 4/5 of eps, and the last perturbation is more than T_escape
     iterations ago, x moves by -eta u with u uniform in the ball of radius r; otherwise by -eta grad_phi_hat.
 
-    With AID this is perturbed AID, with GDmax perturbed GDmax. ``eta`` is the step (1/L_phi is safe), ``eps`` the
-    accuracy asked for; T_escape is rounded up. ``auto`` chooses them all, ``schedules.perturbed_aid`` gives the
-    theorem's. ``rho_phi``, if known, is the Lipschitz constant of Hess Phi that ``stop="local minimum"`` measures
-    curvature by.
+    With AID this is perturbed AID, with GDmax perturbed GDmax. ``auto`` chooses the numbers,
+    ``schedules.perturbed_aid`` gives the theorem's.
+
+    - ``estimator``: of the hypergradient.
+    - ``eta``: the step; 1/L_phi is safe.
+    - ``eps``: the accuracy asked for.
+    - ``r``: the radius of a perturbation, before its factor eta.
+    - ``T_escape``: iterations between two perturbations, at least; rounded up.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi, if known, by which ``stop="local minimum"`` measures curvature.
+    - ``as_printed``: follow the printed lines; see below.
 
     Paper: Algorithm 1 [alg:perturbedalg], Lemma 2.9 [lem:escapesaddle]
     Paper: Algorithm 1, step 5 [unlabelled:algorithm-1-step-5]
@@ -174,7 +180,7 @@ class Perturbed:
 
 
 class _PerturbedRun(Forgetful, EstimatedRun):
-    """``team.clock`` is k - k_perturb."""
+    """``ensemble.clock`` is k - k_perturb."""
 
     def __init__(self, algorithm: Perturbed, problem: BilevelProblem, kernels: Kernels) -> None:
         super().__init__(algorithm.estimates, problem, kernels)
@@ -182,7 +188,7 @@ class _PerturbedRun(Forgetful, EstimatedRun):
 
     def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         algorithm = self._algorithm
-        perturbed = (norms(estimate.grad) <= SMALL * algorithm.eps) & (ensemble.clock > algorithm.T_escape)
+        perturbed = (norms(estimate.grad) <= STATIONARY_SHARE * algorithm.eps) & (ensemble.clock > algorithm.T_escape)
         perturbed[ensemble.size :] = False
         x = ensemble.x - algorithm.eta * estimate.grad
         for lane in np.flatnonzero(perturbed):

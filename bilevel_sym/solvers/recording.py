@@ -18,10 +18,10 @@ from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = ["History", "Recorder"]
 
-FAR = 1e50  # what is beyond this when numbers end has run away
-MAX_BYTES = 8 * 2**30
+DIVERGED_BEYOND = 1e50  # what is beyond this when numbers end has run away
+MAX_RECORD_BYTES = 8 * 2**30
 ROWS = ("x", "y", "v", "grad", "phi", "status", "steps", "best_x", "best_y", "best_phi", "best_k")
-ROOM = 1024  # points of each trajectory that there is room for at first
+FIRST_CAPACITY = 1024  # points of each trajectory that there is room for at first
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class History:
 
 
 def _require_room(size: int, steps: int, d: int, n: int) -> None:
-    if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_BYTES:
+    if 8 * size * (steps + 1) * (2 * d + 2 * n + 2) > MAX_RECORD_BYTES:
         raise InvalidArgument(
-            f"recording {size} trajectories of {steps} steps could take more than {MAX_BYTES >> 30} GB",
+            f"recording {size} trajectories of {steps} steps could take more than {MAX_RECORD_BYTES >> 30} GB",
             hint='record="last", fewer steps, or fewer trajectories at a time',
         )
 
@@ -77,7 +77,7 @@ class Recorder:
         self.history: History | None = None
         if record:
             _require_room(size, steps, d, n)
-            self.history = History.empty(size, min(steps + 1, ROOM), d, n)
+            self.history = History.empty(size, min(steps + 1, FIRST_CAPACITY), d, n)
 
     def reserve(self, stop: int) -> History:
         """The history, with room for ``stop`` points: it doubles as it fills, up to what the steps can use."""
@@ -116,12 +116,17 @@ class Recorder:
                 table[:, :k] = tables[name]
 
     def count(self, active: Indices, calls: Mapping[str, Any]) -> None:
-        """Note oracle calls: one number for all members, or one each."""
+        """Note oracle calls: one number for all trajectories, or one each."""
         for name, number in calls.items():
             self.calls[name][active] += np.broadcast_to(number, max(len(active), np.size(number)))[: len(active)]
 
     def note(self, active: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
-        """The estimates of some trajectories at their k-th point (rows)."""
+        """The estimates of some trajectories at their k-th point.
+
+        - ``active``: the trajectories.
+        - ``k``: the number of the point.
+        - ``x``, ``y``, ``v``, ``grad``, ``phi``: the point and its estimates, a row for each trajectory.
+        """
         self.x[active], self.y[active], self.v[active], self.grad[active], self.phi[active] = x, y, v, grad, phi
         self.steps[active] = k
         better = phi < self.best_phi[active]
@@ -134,10 +139,17 @@ class Recorder:
             h.calls[active, k] = sum(self.calls[name][active] for name in COUNTERS)
 
     def fail(self, active: Indices, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
-        """Trajectories that could not be estimated at their k-th point; y and v are those of before."""
+        """Trajectories that could not be estimated at their k-th point.
+
+        - ``active``: the trajectories.
+        - ``codes``: their Status.
+        - ``k``: the number of the point.
+        - ``x``: the point, a row for each trajectory.
+        - ``y``, ``v``: those of before.
+        """
         self.x[active], self.y[active], self.v[active], self.steps[active] = x, y, v, k
         self.grad[active], self.phi[active] = np.nan, np.nan
-        far = ~(np.abs(np.concatenate([x, y], axis=1)).max(axis=1, initial=0.0) <= FAR)
+        far = ~(np.abs(np.concatenate([x, y], axis=1)).max(axis=1, initial=0.0) <= DIVERGED_BEYOND)
         self.status[active] = np.where(far & (codes == Status.NOT_FINITE), Status.DIVERGED, codes)
         if self.history is not None and len(active):
             h = self.reserve(int(np.max(k)) + 1)

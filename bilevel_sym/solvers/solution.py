@@ -25,7 +25,7 @@ from bilevel_sym.typing import Bools, Floats, Indices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Best", "Solution", "Stats", "Trajectory"]
+__all__ = ["COUNTERS", "Best", "Solution", "Stats", "Trajectory"]
 
 COUNTERS = ("G_f", "G_g", "JV_g", "HV_g")
 
@@ -61,11 +61,17 @@ class Stats:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """All iterates k = 0, ..., K, time after the ensemble's axis if there is one: x is (K+1, d) or (S, K+1, d).
+    """All iterates k = 0, ..., K, time after the ensemble's axis if there is one; NaN beyond the end of a trajectory.
 
-    ``grad_phi_hat``, ``phi_hat``, ``y`` and ``v`` are the estimates at x_k; ``perturbed`` says whether the move from
-    x_k to x_(k+1) was a perturbation or an escape; ``calls`` counts all oracle calls up to and including x_k. Beyond
-    the end of a trajectory (``length`` iterates) numbers are NaN.
+    - ``x``: the iterates, (K+1, d) or (S, K+1, d).
+    - ``y``: the lower-level estimate at x_k.
+    - ``v``: the solution of the linear system at x_k.
+    - ``grad_phi_hat``: the hypergradient at x_k.
+    - ``phi_hat``: the value at x_k.
+    - ``perturbed``: whether the move from x_k to x_(k+1) was a perturbation or an escape.
+    - ``calls``: all oracle calls up to and including x_k.
+    - ``length``: how many iterates each trajectory has.
+    - ``kernels``: those of the problem.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -109,10 +115,19 @@ def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
 class Solution:
     """The outcome of ``solve``. With x0 of shape (S, d) everything leads with S; with (d,) nothing does.
 
-    x, y: the last point and its lower-level estimate. ``best``: the visited point with the lowest phi_hat. ``status``:
-    how each trajectory ended. ``steps``: how many moves it made. ``seed``: a tuple; ``rng=solution.seed[i]`` alone
-    reproduces trajectory i to the last bit. ``schedule``: the algorithm with all of its parameters. ``counters``: how
-    many gradients of f and g and products with g_xy and g_yy each trajectory asked for. ``stats``: what computed it.
+    - ``x``: the last point.
+    - ``y``: its lower-level estimate.
+    - ``status``: how each trajectory ended.
+    - ``steps``: how many moves it made.
+    - ``best``: the visited point with the lowest phi_hat.
+    - ``counters``: how many gradients of f and g and products with g_xy and g_yy each trajectory asked for.
+    - ``seed``: a tuple; ``rng=solution.seed[i]`` alone reproduces trajectory i to the last bit.
+    - ``schedule``: the algorithm with all of its parameters.
+    - ``grad_phi_hat``: the hypergradient at the last point.
+    - ``phi_hat``: the value there.
+    - ``kernels``: those of the problem.
+    - ``stats``: what computed it.
+    - ``recorded``: the iterates, where all were kept; ``trajectory`` is the same, or says what is missing.
 
     >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2

@@ -19,10 +19,10 @@ from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Ensemble, Move, Run
-from bilevel_sym.solvers.auto import MAX_INNER, practical
+from bilevel_sym.solvers.auto import MAX_INNER_STEPS, practical
 from bilevel_sym.solvers.ineon import INeon, require_escape
 from bilevel_sym.solvers.local_minimum import confirm
-from bilevel_sym.solvers.perturbed import SMALL, norms
+from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.typing import Floats
 
 __all__ = ["StocBiO", "neumann_batch_sizes"]
@@ -35,6 +35,11 @@ def neumann_batch_sizes(B: float, Q: int, eta_neumann: float, mu: float) -> tupl
     """The theorem's batches for the Neumann series, in the order in which they are applied: B Q (1 - eta mu)^(j-1).
 
     The first is applied to the gradient and matters most; each is rounded up.
+
+    - ``B``: the theorem's B.
+    - ``Q``: products of the series.
+    - ``eta_neumann``: the step of the series.
+    - ``mu``: the strong convexity of g in y.
 
     Paper: Theorem 4.5 [thm:stocneon]
 
@@ -49,11 +54,23 @@ class StocBiO:
     """StocBiO: D steps of stochastic gradients (size alpha, batches of S) for y, a stochastic Neumann series with Q
     products for v, and x_(k+1) = x_k - beta grad_phi_hat(x_k). For a StochasticProblem; batches are data rows.
 
-    ``neumann_batches``: the sizes of the Q batches of the series in the order in which they are applied (see
-    ``neumann_batch_sizes``), or one size for all; batch_g unless given. With ``escape=INeon(...)``, batches D_F and
-    D_G of batch_f and batch_g rows are drawn and frozen at each point that descent has reached; where their own
-    hypergradient (by the escape's estimator) is at most 4/5 of eps, iNEON searches f_D, g_D: x moves along what it
-    finds, and where it finds nothing the trajectory ends.
+    With an escape, batches D_F and D_G of batch_f and batch_g rows are drawn and frozen at each point that descent has
+    reached; where their own hypergradient (by the escape's estimator) is at most 4/5 of eps, iNEON searches f_D, g_D: x
+    moves along what it finds, and where it finds nothing the trajectory ends.
+
+    - ``D``: stochastic gradient steps for y.
+    - ``Q``: products of the Neumann series.
+    - ``S``: rows in the batch of a step of y.
+    - ``alpha``: the step size of y.
+    - ``beta``: the step size of x.
+    - ``eta_neumann``: the step of the series.
+    - ``batch_f``: rows of xi in the batch of a hypergradient.
+    - ``batch_g``: rows of zeta in it.
+    - ``escape``: an INeon, or None.
+    - ``eps``: the accuracy asked for, where there is an escape.
+    - ``neumann_batches``: the sizes of the Q batches of the series in the order in which they are applied (see
+      ``neumann_batch_sizes``), or one size for all; batch_g unless given.
+    - ``as_printed``: follow the printed lines; see below.
 
     Paper: Algorithm 3 [alg:INEONstocbio], Equation 4.7 [est-vq], Equation 4.8 [estG]
     Paper: Algorithm 3, step 6 [unlabelled:algorithm-3-step-6]
@@ -109,10 +126,13 @@ class StocBiO:
     def auto(
         cls, problem: StochasticProblem, smoothness: Any = None, *, batch: int | None = None, **options: Any
     ) -> StocBiO:
-        """Practical parameters for the mean problem with batches of ``batch`` rows, and iNEON to escape by.
+        """Practical parameters for the mean problem, and iNEON to escape by; nothing is proved.
 
-        Unless given, batches are (10/eps)^2 rows, whose mean is off by about eps/10: where the data are few that
-        costs no more than the data themselves. Options as in ``Perturbed.auto``; nothing is proved.
+        - ``problem``: the problem.
+        - ``smoothness``: L_phi and rho_phi, as ``verify.smoothness`` has them; by default they are sampled.
+        - ``batch``: rows in a batch. By default (10/eps)^2, whose mean is off by about eps/10: where the data are few
+          that costs no more than the data themselves.
+        - ``options``: those of ``Perturbed.auto``.
 
         >>> from bilevel_sym import zoo
         >>> StocBiO.auto(zoo.get("stochastic_noise").problem, batch=16).S
@@ -123,8 +143,8 @@ class StocBiO:
         p = practical(problem, smoothness, **options)
         escape = INeon.of(p)
         if isinstance(escape.estimator, Exact):  # which has no meaning on a batch
-            escape = replace(escape, estimator=AID(MAX_INNER, problem.n, 1 / p.ell))
-        steps = min(math.ceil(3 * p.ell / p.mu), MAX_INNER)
+            escape = replace(escape, estimator=AID(MAX_INNER_STEPS, problem.n, 1 / p.ell))
+        steps = min(math.ceil(3 * p.ell / p.mu), MAX_INNER_STEPS)
         if batch is None:
             few = max(len(problem.xi_data), len(problem.zeta_data)) <= FEW_ROWS
             batch = min(math.ceil((10 / p.eps) ** 2), MAX_BATCH) if few else LEAST_BATCH
@@ -174,7 +194,7 @@ class _Left(NamedTuple):
 
 
 class _StocBiORun:
-    """``team.clock`` is 0 after an escape: the next point is reached by descent before it is looked at again."""
+    """``ensemble.clock`` is 0 after an escape: the next point is reached by descent before it is looked at again."""
 
     def __init__(self, algorithm: StocBiO, data: Data, kernels: Kernels) -> None:
         self._algorithm, self._data, self._kernels = algorithm, data, kernels
@@ -299,7 +319,7 @@ class _StocBiORun:
         _add(calls, lane, here.calls, a)
         if here.failed[0]:
             finished[lane] = here.failed[0]
-        if here.failed[0] or not norms(here.grad)[0] <= SMALL * a.eps:
+        if here.failed[0] or not norms(here.grad)[0] <= STATIONARY_SHARE * a.eps:
             return
         alone = Ensemble(ensemble.active[[lane]], points[0], here.y, here.v, ensemble.clock[:1], ensemble.streams)
         only = np.zeros(oracle.width, dtype=np.bool_)

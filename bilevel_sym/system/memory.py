@@ -19,7 +19,7 @@ Memory = str | int
 FLOAT = 8  # bytes
 DEFAULT = 2 * 10**9
 UNITS: Mapping[str, int] = MappingProxyType({"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12})
-LEAST = 10**8  # less than the libraries themselves take
+LEAST_BYTES = 10**8  # less than the libraries themselves take
 _SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?\s*", re.IGNORECASE)
 _MORE = "'2GB', '500 MB' or a number of bytes, at least 100 MB"
 
@@ -40,7 +40,7 @@ def bytes_of(memory: object) -> int:
         size = float(match[1]) * UNITS[match[2].lower()]
     elif isinstance(memory, (int, float)) and not isinstance(memory, bool):
         size = memory
-    if not LEAST <= size < math.inf:
+    if not LEAST_BYTES <= size < math.inf:
         raise InvalidArgument(f"memory={memory!r:.40}", hint=_MORE)
     return int(size)
 
@@ -59,6 +59,11 @@ def shown(size: float) -> str:
 
 def require(needed: float, memory: int, what: str, fits: str) -> None:
     """Refuse what needs more than there may be taken.
+
+    - ``needed``: bytes.
+    - ``memory``: bytes that may be taken.
+    - ``what``: the work, for the message.
+    - ``fits``: what would fit, for its hint.
 
     >>> require(3e9, 2 * 10**9, "D^3 Phi over one box, d = 70, n = 3,", "d = 55")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""One sentence to whoever reads standard error, once a process.
+"""One sentence to whoever reads standard error, once per process.
 
 Not as a warning: where people make those errors, as test suites do, a full disk would end their run.
 """

@@ -14,7 +14,7 @@ from bilevel_sym.errors import InvalidProblem, visible
 
 __all__ = ["as_html", "as_markdown", "as_title", "check_title", "named"]
 
-MOST = 200  # characters of a title
+TITLE_CHARACTERS = 200  # characters of a title
 
 
 def check_title(title: object) -> str:
@@ -30,8 +30,8 @@ def check_title(title: object) -> str:
     """
     if not isinstance(title, str):
         raise InvalidProblem(f"name must be text, but is a {type(title).__name__}")
-    if len(title) > MOST:
-        raise InvalidProblem(f"the name has {len(title)} characters", hint=f"at most {MOST}")
+    if len(title) > TITLE_CHARACTERS:
+        raise InvalidProblem(f"the name has {len(title)} characters", hint=f"at most {TITLE_CHARACTERS}")
     if not title.isprintable():
         raise InvalidProblem(
             f"the name {title!r} has a character that cannot be printed",

@@ -12,7 +12,7 @@ from typing import Self
 
 __all__ = ["ProgressBar"]
 
-PAUSE = 0.2  # seconds between two drawings
+REDRAW_SECONDS = 0.2  # seconds between two drawings
 ECHO = "^C"  # what a terminal writes behind the line when it is interrupted
 
 
@@ -36,7 +36,7 @@ class ProgressBar:
         if self._shown:
             try:
                 self._thread.start()
-            except BaseException:  # interrupted while it starts: nobody would end it
+            except BaseException:  # interrupted while it starts: nothing would end it
                 self._over.set()
                 raise
         return self
@@ -59,7 +59,7 @@ class ProgressBar:
             yield
 
     def _draw_until_over(self) -> None:
-        while not self._over.wait(PAUSE):
+        while not self._over.wait(REDRAW_SECONDS):
             if self._lock.acquire(blocking=False):  # else something is being printed
                 self._draw()
                 self._lock.release()

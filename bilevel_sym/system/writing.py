@@ -2,7 +2,7 @@
 
 A file is written under a fresh name beside its target, brought to the disk, and renamed. Until then the target is as it
 was, whatever happens. Only ``kill -9`` or a power cut can leave the other name behind, ``.run.csv.<letters>.partial``,
-which disturbs nobody and may be deleted.
+which disturbs nothing and may be deleted.
 
 - A target that is a symbolic link is replaced by the file, and where the link led stays as it was. Links among the
   folders above it are followed, as everywhere.
@@ -34,8 +34,8 @@ __all__ = ["Content", "check_target", "csv_lines", "make_folder", "write", "writ
 Content: TypeAlias = str | bytes | Iterable[str] | Iterable[bytes]
 Where: TypeAlias = str | os.PathLike[str]
 
-STEM = 40  # letters of the target in the name of its neighbour: 255 bytes are allowed in all
-WRITE = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Windows has the last alone
+STEM_LETTERS = 40  # letters of the target in the name of its neighbour: 255 bytes are allowed in all
+WRITE_FLAGS = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Windows has the last alone
 DESCRIPTOR = re.compile(r"/dev/std(out|err)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
 
 # what the system says -> why, and what to try; {folder} is that of the target
@@ -186,12 +186,12 @@ def _opened(path: Where) -> int:
     """A stream; of an open descriptor a second one, which writes on where the first one stands."""
     if match := DESCRIPTOR.fullmatch(os.fspath(path)):
         return os.dup({"out": 1, "err": 2}.get(match[1], int(match[2] or 0)))
-    return os.open(path, WRITE)
+    return os.open(path, WRITE_FLAGS)
 
 
 def _neighbour(path: Path) -> Path:
-    """A name that nobody can foresee, and that says what it is."""
-    return path.with_name(f".{path.name[:STEM]}.{secrets.token_hex(8)}.partial")
+    """A name that cannot be foreseen, and that says what it is."""
+    return path.with_name(f".{path.name[:STEM_LETTERS]}.{secrets.token_hex(8)}.partial")
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def _refusing(path: Where, so_far: str = "") -> Iterator[None]:
 
 def _write_fresh(fresh: Path, target: Path, content: Content) -> None:
     """Under the permissions of the file that it will replace, or of any new file."""
-    with os.fdopen(os.open(fresh, WRITE | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+    with os.fdopen(os.open(fresh, WRITE_FLAGS | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         old = _mode(target)
         if old is not None and stat.S_ISREG(old):
             os.chmod(file.fileno() if os.chmod in os.supports_fd else fresh, old & 0o777)  # noqa: PTH101 - no name

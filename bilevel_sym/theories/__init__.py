@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from bilevel_sym.theories.statement import Statement
+from bilevel_sym.theories.statement import Reading, Statement, Variant, cite
 
-__all__ = ["statements"]
+__all__ = ["Reading", "Statement", "Variant", "cite", "statements"]
 
 
 @lru_cache(1)

@@ -18,10 +18,10 @@ from bilevel_sym.system.extensions import Extension, installed
 from bilevel_sym.zoo import extremal, learning, minimax, quadratic, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry
-from bilevel_sym.zoo.example import Example, KnownPoint
+from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 
 __all__ = [
-    "Example", "Flower", "KnownPoint", "get", "iris", "names", "parameters", "parse", "summary",
+    "Example", "Flower", "KnownPoint", "exact_constants", "get", "iris", "names", "parameters", "parse", "summary",
 ]  # fmt: skip
 
 _ENTRIES: Mapping[str, Entry] = MappingProxyType(

@@ -18,7 +18,13 @@ _Item = TypeVar("_Item")
 
 
 class Flower(NamedTuple):
-    """One of the 150 flowers: four lengths in centimetres, and the species.
+    """One of the 150 flowers; lengths are in centimetres.
+
+    - ``sepal_length``: of a sepal.
+    - ``sepal_width``: of the same.
+    - ``petal_length``: of a petal.
+    - ``petal_width``: of the same.
+    - ``species``: 0 setosa, 1 versicolor, 2 virginica.
 
     >>> Flower(*(sp.Rational(k, 10) for k in (51, 35, 14, 2)), species=0).petal_length
     7/5
@@ -28,7 +34,7 @@ class Flower(NamedTuple):
     sepal_width: sp.Rational
     petal_length: sp.Rational
     petal_width: sp.Rational
-    species: int  # 0 setosa, 1 versicolor, 2 virginica
+    species: int
 
 
 def iris() -> tuple[Flower, ...]:

@@ -14,7 +14,9 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.zoo.example import Example
 
-__all__ = ["Entry", "entry", "require_positive", "require_range"]
+__all__ = ["MOST_VARIABLES", "Entry", "entry", "require_positive", "require_range"]
+
+MOST_VARIABLES = 60  # of x, and of y: formulas of more take long to write down
 
 
 @dataclass(frozen=True)

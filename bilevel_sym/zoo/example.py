@@ -38,9 +38,16 @@ class KnownPoint:
 class Example:
     """A problem with its y*, Phi, stationary points and constants; None where they are not known.
 
-    ``stationary_points`` are all that there are (in the problem's domain) if ``all_stationary``
-    is true. ``constants`` hold over ``problem.box``; of a stochastic problem, for every data row.
-    ``notes`` tells what else was built in, such as which labels are wrong.
+    - ``problem``: the problem.
+    - ``reference``: where it comes from.
+    - ``summary``: one line about it.
+    - ``y_star``: y*(x), as expressions.
+    - ``phi``: Phi(x), as an expression.
+    - ``stationary_points``: those that are known.
+    - ``all_stationary``: whether these are all in the problem's domain.
+    - ``constants``: those that hold over ``problem.box``; of a stochastic problem, for every data row.
+    - ``parameters``: what the problem was made with.
+    - ``notes``: what else was built in, such as which labels are wrong.
 
     >>> from bilevel_sym import zoo
     >>> example = zoo.get("saddle", d=2)

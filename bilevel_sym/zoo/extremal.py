@@ -13,7 +13,7 @@ __all__ = ["block_extremal"]
 
 _HALF, _THOUSANDTH = sp.Rational(1, 2), sp.Rational(1, 1000)
 _ONE, _TWO, _THREE, _FIVE = sp.Integer(1), sp.Integer(2), sp.Integer(3), sp.Integer(5)
-_TIMES = 10  # the box is so many times as wide in y as in x
+_Y_WIDTHS = 10  # the box is so many times as wide in y as in x
 
 
 @entry
@@ -50,7 +50,7 @@ def block_extremal(
     f = M * y + ell * s**2 / 2 + rho * s**3 / 6
     g = mu * y**2 / 2 - ell * x * y - rho * s**3 / 6 - nu * s**4 / 24
     return Example(
-        problem=BilevelProblem(f, g, x, y, box={"x": (-width, 0), "y": (-_TIMES * width, 0)}, name="block_extremal"),
+        problem=BilevelProblem(f, g, x, y, box={"x": (-width, 0), "y": (-_Y_WIDTHS * width, 0)}, name="block_extremal"),
         reference="Made for this package.",
         stationary_points=(),
         all_stationary=True,
@@ -71,13 +71,13 @@ def _require_corner(
     most ell t; g_y is not negative at y = 0, and not positive at y = -10 width while ell <= 10 mu. Phi' is at least
     kappa M - L_phi width.
     """
-    t = (_TIMES + 1) * width
+    t = (_Y_WIDTHS + 1) * width
     slope = exact_constants(mu=mu, ell=ell, rho=rho, nu=nu, M=M).L_phi() * width
     conditions = (
-        (nu * t <= 2 * rho, "nu*width is too large beside rho"),
+        (nu * t <= 2 * rho, "nu*width is too large relative to rho"),
         (mu + rho * t <= ell, "mu + 11*rho*width must be at most ell"),
-        (ell * t <= M, "ell*width is too large beside M"),
-        (ell <= _TIMES * mu, f"ell must be at most {_TIMES}*mu"),
+        (ell * t <= M, "ell*width is too large relative to M"),
+        (ell <= _Y_WIDTHS * mu, f"ell must be at most {_Y_WIDTHS}*mu"),
         (slope < ell / mu * M, "Phi might be stationary in the box"),
     )
     for holds, complaint in conditions:

@@ -13,7 +13,7 @@ import sympy as sp
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.theories.huang_saddle.constants import Constants
-from bilevel_sym.zoo.entry import entry, require_range
+from bilevel_sym.zoo.entry import MOST_VARIABLES, entry, require_range
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 from bilevel_sym.zoo.matrices import (
     eigenvalues_between,
@@ -26,8 +26,7 @@ from bilevel_sym.zoo.matrices import (
 
 __all__ = ["quadratic"]
 
-_MOST_VARIABLES = 60
-_RADIUS = sp.Integer(2)  # the box in x is [-2, 2]^d
+_BOX_RADIUS = sp.Integer(2)  # the box in x is [-2, 2]^d
 
 
 @entry
@@ -51,8 +50,8 @@ def quadratic(*, d: int = 2, n: int = 3, spectrum: object = "two", seed: int = 0
     >>> quadratic(d=1, n=2, spectrum="1/2:3").constants.mu
     1/2
     """
-    require_range("d", d, 1, _MOST_VARIABLES)
-    require_range("n", n, 1, _MOST_VARIABLES)
+    require_range("d", d, 1, MOST_VARIABLES)
+    require_range("n", n, 1, MOST_VARIABLES)
     require_range("seed", seed, 0, 2**63)
     drawn = _draw(d, n, _eigenvalues(spectrum, n), np.random.default_rng(seed))
     return Example(
@@ -112,7 +111,7 @@ class _Quadratic:
     @cached_property
     def reach(self) -> list[sp.Integer]:
         """How far from zero each y*_j comes over the box in x, rounded up."""
-        far = (_RADIUS * sum(map(abs, self.K.row(j))) + abs(self.k[j]) for j in range(self.K.rows))
+        far = (_BOX_RADIUS * sum(map(abs, self.K.row(j))) + abs(self.k[j]) for j in range(self.K.rows))
         return [sp.Integer(max(1, math.ceil(value))) for value in far]
 
     @property
@@ -121,7 +120,7 @@ class _Quadratic:
         own = quadratic_form(self.P, x) + quadratic_form(self.R, y)
         f = own + _bilinear(x, self.C, y) + linear_form(self.p, x) + linear_form(self.q, y)
         g = quadratic_form(self.A, y) - _bilinear(x, self.B, y) - linear_form(self.b, y)
-        box = {s.name: (-_RADIUS, _RADIUS) for s in x}
+        box = {s.name: (-_BOX_RADIUS, _BOX_RADIUS) for s in x}
         box |= {s.name: (-far, far) for s, far in zip(y, self.reach, strict=True)}
         return BilevelProblem(f, g, x, y, box=box, name="quadratic")
 
@@ -142,11 +141,11 @@ class _Quadratic:
     @property
     def constants(self) -> Constants:
         """Exact: no two components of f_x share a variable, nor do two of f_y."""
-        of_x = [_RADIUS * abs(self.P[i, i]) + abs(self.p[i]) for i in range(self.P.rows)]
+        of_x = [_BOX_RADIUS * abs(self.P[i, i]) + abs(self.p[i]) for i in range(self.P.rows)]
         of_y = [far * abs(self.R[j, j]) + abs(self.q[j]) for j, far in enumerate(self.reach)]
         for i in range(min(self.C.shape)):
             of_x[i] += self.reach[i] * self.C[i, i]
-            of_y[i] += _RADIUS * self.C[i, i]
+            of_y[i] += _BOX_RADIUS * self.C[i, i]
         largest = sp.sqrt(max(sum(t**2 for t in of_x), sum(t**2 for t in of_y)))
         mu, ell = min(self.eigenvalues), max(self.eigenvalues)
         return exact_constants(mu=mu, ell=ell, rho=0, nu=0, M=largest)

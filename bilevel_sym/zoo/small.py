@@ -11,8 +11,8 @@ from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 
 __all__ = ["implicit_cubic", "lphi_witness", "saddle", "scalar"]
 
-_FORTY = sp.Integer(40)
-_MILLIONTH = sp.Rational(1, 10**6)
+_WITNESS_RHO = sp.Integer(40)
+_WITNESS_DELTA = sp.Rational(1, 10**6)
 
 
 @entry
@@ -107,7 +107,7 @@ def implicit_cubic() -> Example:
 
 
 @entry
-def lphi_witness(*, rho: sp.Rational = _FORTY, delta: sp.Rational = _MILLIONTH) -> Example:
+def lphi_witness(*, rho: sp.Rational = _WITNESS_RHO, delta: sp.Rational = _WITNESS_DELTA) -> Example:
     """A curvature of Phi above the printed L_phi and below the corrected one.
 
     f = y/2 and g = y^2/2 + x y + rho delta^3 sin((y - x)/delta): the third derivatives of g reach

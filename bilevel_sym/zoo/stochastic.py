@@ -16,11 +16,11 @@ from bilevel_sym.zoo.small import saddle
 
 __all__ = ["stochastic_noise", "stochastic_rows"]
 
-_TENTH = sp.Rational(1, 10)
+_NOISE = sp.Rational(1, 10)
 
 
 @entry
-def stochastic_noise(*, d: int = 2, noise: sp.Rational = _TENTH) -> Example:
+def stochastic_noise(*, d: int = 2, noise: sp.Rational = _NOISE) -> Example:
     """The problem ``saddle`` with noise of mean zero added to its gradients.
 
     F = f + sum_j xi_j (x_j + y_j) and G = g + sum_j zeta_j y_j, where xi and zeta take the 2d

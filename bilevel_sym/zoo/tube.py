@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import sympy as sp
 
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.zoo.entry import entry, require_range
+from bilevel_sym.zoo.entry import MOST_VARIABLES, entry, require_range
 from bilevel_sym.zoo.example import Example, Kind, KnownPoint
 from bilevel_sym.zoo.matrices import eigenvalues_between, quadratic_form, with_spectrum
 from bilevel_sym.zoo.tube_shape import TAU, TubeShape
@@ -16,8 +16,7 @@ from bilevel_sym.zoo.tube_shape import TAU, TubeShape
 __all__ = ["tube", "tube_coupled", "tube_printed"]
 
 _ZERO, _ONE, _TEN = sp.Integer(0), sp.Integer(1), sp.Integer(10)
-_MOST_VARIABLES = 60
-_FAR = 17  # a little more than 6 tau
+_BOX_END = 17  # a little more than 6 tau
 _REFERENCE = "Du et al., NeurIPS 2017; as a bilevel problem: the paper's Section 5."
 
 
@@ -44,12 +43,12 @@ def tube(*, d: int = 5, L: sp.Rational = _ONE, gamma: sp.Rational = _ONE) -> Exa
     >>> [str(point) for point in example.stationary_points]
     ['(0, 0): saddle', '(4*E, 0): saddle', '(4*E, 4*E): local minimum']
     """
-    require_range("d", d, 1, _MOST_VARIABLES)
+    require_range("d", d, 1, MOST_VARIABLES)
     shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.Symbol("y")
     phi = shape.value(x)
     # y* = T_1 lies between -d nu, for A >= -nu, and L |x|^2, for A(c) <= L c^2
-    lowest, highest = -d * math.ceil(shape.nu), d * math.ceil(L * _FAR**2)
-    box = {s.name: (-_FAR, _FAR) for s in x} | {"y": (lowest, highest)}
+    lowest, highest = -d * math.ceil(shape.nu), d * math.ceil(L * _BOX_END**2)
+    box = {s.name: (-_BOX_END, _BOX_END) for s in x} | {"y": (lowest, highest)}
     return Example(
         problem=BilevelProblem(y, y**2 / 2 - phi * y, x, y, box=box, name="tube"),
         reference=_REFERENCE,
@@ -81,12 +80,12 @@ def tube_coupled(
     >>> example.y_star, example.problem.n
     ((x1, x2), 2)
     """
-    require_range("d", d, 2, _MOST_VARIABLES)
+    require_range("d", d, 2, MOST_VARIABLES)
     shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.symbols(f"y1:{d + 1}")
     turns = [(2, *(1,) * (d - 1)), (1, *(4,) * (d - 1))]  # these leave no zeros in A
     matrix = with_spectrum(eigenvalues_between(_ONE, kappa, d), turns)
     g = quadratic_form(matrix, [t - s for s, t in zip(x, y, strict=True)])
-    box = {s.name: (-_FAR, _FAR) for s in (*x, *y)}
+    box = {s.name: (-_BOX_END, _BOX_END) for s in (*x, *y)}
     return Example(
         problem=BilevelProblem(shape.value(y), g, x, y, box=box, name="tube_coupled"),
         reference=f"Made for this package, after {_REFERENCE}",
@@ -120,7 +119,7 @@ def tube_printed(
     >>> example.phi.subs({"x1": 1, "x2": 2}), example.phi.subs({"x1": 1, "x2": 3})
     (3, nan)
     """
-    require_range("d", d, 1, _MOST_VARIABLES)
+    require_range("d", d, 1, MOST_VARIABLES)
     shape, x, y = TubeShape(L, gamma), sp.symbols(f"x1:{d + 1}"), sp.Symbol("y")
     first = [shape.first_piece(x, i) for i in range(d + 1)]
     h = [shape.connector(x, i) for i in range(d)]

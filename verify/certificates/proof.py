@@ -26,9 +26,13 @@ KINDS = MappingProxyType({"block": "constants", "joint": "constants"})
 class Rechecked:
     """What ``recheck`` proved, in sentences and in numbers.
 
-    ``kind`` is "constants", "smoothness", "stationary" or "point". ``brackets`` are the proved ends of the constants,
-    or of the smoothness of Phi, as floats rounded outward; ``numbers`` are all claims as the file states them. ``own``
-    says whether the problem was the consumer's, and ``boxes`` how many pieces of the box it took.
+    ``brackets`` are the proved ends of the constants, or of the smoothness of Phi, as floats rounded outward.
+
+    - ``kind``: "constants", "smoothness", "stationary" or "point".
+    - ``sentences``: what is proved, in words.
+    - ``numbers``: all claims as the file states them.
+    - ``boxes``: how many pieces of the box it took.
+    - ``own``: whether the problem was the consumer's.
 
     >>> import pathlib, tempfile
     >>> from bilevel_sym import evaluate

@@ -19,7 +19,7 @@ from verify.gallery.right import right
 __all__ = ["FAMILIES", "Defect", "Kind", "defect", "defects", "descent", "plot_descents", "plot_gallery", "right"]
 
 FAMILIES: tuple[ModuleType, ...] = (terms, inverses, lower_levels, numbers, hessians, trajectories)
-"""The modules that hold the defects, one a family."""
+"""The modules that hold the defects, one per family."""
 
 
 def defects(kind: Kind | None = None) -> tuple[Defect, ...]:

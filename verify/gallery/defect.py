@@ -24,8 +24,13 @@ Make = Callable[[BilevelProblem], Any]
 class Defect:
     """A minimal version of something that goes wrong in programs for bilevel problems; made by ``defect``.
 
-    ``cause`` is what was planted, in the words of ``verify.testkit.diagnosis``; ``looks`` says how it looks from
-    outside, ``seen`` where programs of this class were seen. ``make`` is the program itself: read it.
+    - ``name``: a few words.
+    - ``kind``: what the candidate is to compute.
+    - ``cause``: what was planted, in the words of ``verify.testkit.diagnosis``.
+    - ``looks``: how it looks from outside.
+    - ``make``: the program itself: read it.
+    - ``on``: makes a problem on which it shows.
+    - ``seen``: where programs of this class were seen.
 
     >>> from verify.gallery import defects
     >>> wrong = {item.name: item for item in defects()}["implicit term halved"]
@@ -88,6 +93,9 @@ def defect(
     showcase: Callable[[], BilevelProblem] = coupled,
 ) -> Callable[[Make], Defect]:
     """Make a function from a problem to a candidate a defect; ``verify.gallery`` collects them by their type.
+
+    - ``showcase``: makes a problem on which it shows.
+    - The others: as for ``Defect``.
 
     >>> @defect("zero", kind="hypergradient", cause="factor", looks="nothing moves")
     ... def zero(problem):

@@ -17,7 +17,7 @@ from verify.gallery.plain import Candidate, hypergradient
 
 __all__ = ["descent"]
 
-FLATTEST = 0.1  # the least curvature that a Newton step believes
+LEAST_CURVATURE = 0.1  # the least curvature that a Newton step believes
 
 
 def descent(
@@ -32,8 +32,14 @@ def descent(
     """The exact values Phi(x_0), ..., Phi(x_steps) of a descent that believes the candidate; nan once it is lost.
 
     A hypergradient is followed with step ``eta``; a lower solution makes one; a Hessian makes Newton steps, times
-    ``eta``, with the exact gradient and eigenvalues made positive; a trajectory is taken as it is. ``kind`` is a
-    Defect's own.
+    ``eta``, with the exact gradient and eigenvalues made positive; a trajectory is taken as it is.
+
+    - ``candidate``: a function, or of kind "trajectory" the record of a run.
+    - ``problem``: the problem.
+    - ``x0``: the start, (d,).
+    - ``steps``: how many.
+    - ``eta``: their size.
+    - ``kind``: a Defect's own.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> descent(lambda x: x, problem, [1.0], steps=2, eta=0.5)  # half of the truth
@@ -62,7 +68,7 @@ def _mover(candidate: Candidate, problem: BilevelProblem, kind: Kind) -> Callabl
 def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
     """Newton's step with eigenvalues made positive, which goes down near saddle points too."""
     values, vectors = np.linalg.eigh(hessian)
-    return np.asarray(vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(values), FLATTEST)))
+    return np.asarray(vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(values), LEAST_CURVATURE)))
 
 
 def _values(problem: BilevelProblem, x: Floats) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below, require_matplotlib
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.gallery.defect import Defect, Kind
 from verify.gallery.descent import descent
 from verify.gallery.right import right as right_candidates
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_descents", "plot_gallery"]
 
-MARGIN = 0.1  # of the height of a picture
-ROUNDING = 2.0**-52
-SIZE = (3.6, 2.5)  # of one small picture, in inches
+MARGIN_SHARE = 0.1  # of the height of a picture
+PICTURE_INCHES = (3.6, 2.5)  # of one small picture, in inches
 
 
 def plot_descents(
@@ -35,9 +34,14 @@ def plot_descents(
     phi_min: float | None = None,
     legend: bool = True,
 ) -> Axes:
-    """Phi along two descents, the right one and the other. Returns the axes, new ones where none are given.
+    """Phi along two descents, the right one and the other. Returns the axes.
 
-    With ``phi_min`` the gap |Phi - phi_min| is drawn instead, on a logarithmic scale.
+    - ``right``: the values Phi(x_k) of the right one.
+    - ``wrong``: those of the other.
+    - ``ax``: the axes; by default new ones.
+    - ``title``: of the picture.
+    - ``phi_min``: with it the gap |Phi - phi_min| is drawn instead, on a logarithmic scale.
+    - ``legend``: whether there is one.
 
     >>> right, wrong = np.array([1.0, 0.5]), np.array([1.0, 0.7])
     >>> from matplotlib.figure import Figure
@@ -46,7 +50,7 @@ def plot_descents(
     """
     ax = axes_or_new(ax)
     if phi_min is not None:
-        right, wrong = (np.abs(phi - phi_min) + ROUNDING for phi in (right, wrong))
+        right, wrong = (np.abs(phi - phi_min) + FLOAT64_EPS for phi in (right, wrong))
     ax.plot(right, color=COLOURS[0], linewidth=1.8, label="right")
     ax.plot(wrong, color=COLOURS[1], linewidth=1.8, linestyle="--", label="with the defect")
     lost = np.flatnonzero(~np.isfinite(wrong))
@@ -57,7 +61,7 @@ def plot_descents(
     if phi_min is not None:
         ax.set_yscale("log")
     elif np.nanmax(wrong) > high + (high - low):  # it climbs, or explodes: the right one would be a flat line
-        ax.set_ylim(min(low, np.nanmin(wrong)) - MARGIN * (high - low), high + (high - low))
+        ax.set_ylim(min(low, np.nanmin(wrong)) - MARGIN_SHARE * (high - low), high + (high - low))
     ax.set(xlabel="step k", ylabel=r"$\Phi(x_k)$" if phi_min is None else r"$\Phi(x_k) - \Phi_{\min}$", title=title)
     if legend:
         legend_below(ax)
@@ -75,7 +79,12 @@ def plot_gallery(
 ) -> list[Axes]:
     """A small picture for each defect on its showcase, in one new figure; returns the axes.
 
-    With ``gap``, Phi - Phi_min on a logarithmic scale, where Phi_min is what the right descent reaches.
+    - ``items``: the defects.
+    - ``x0``: the start of the descents.
+    - ``steps``: how many each makes.
+    - ``eta``: their size.
+    - ``gap``: draw Phi - Phi_min on a logarithmic scale, where Phi_min is what the right descent reaches.
+    - ``columns``: of pictures.
 
     >>> from verify.gallery import defects
     >>> len(plot_gallery(defects("hessian")))  # doctest: +SKIP
@@ -94,7 +103,7 @@ def plot_gallery(
 
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
-    size = (SIZE[0] * columns, SIZE[1] * rows)
+    size = (PICTURE_INCHES[0] * columns, PICTURE_INCHES[1] * rows)
     figure, table = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for item, ax in zip(shown, table.flat, strict=False):
         problem = item.showcase()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym import BilevelProblem
+from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import hypergradient, norm
@@ -20,8 +21,7 @@ Move = Callable[[Floats, Floats, Floats], Floats]
 """(x, the gradient there, a perturbation or zero) -> the next x."""
 
 ETA, EPS, R, T_ESCAPE, STEPS = 0.1, 0.05, 0.5, 30, 120
-NEAR = 0.02  # each coordinate of the start: near the saddle at 0, where the gradient is small and not zero
-SMALL = 0.8  # of eps: a gradient below it counts as zero
+START = 0.02  # each coordinate of the start: near the saddle at 0, where the gradient is small and not zero
 
 
 def perturbed_descent(problem: BilevelProblem, move: Move) -> Record:
@@ -32,10 +32,10 @@ def perturbed_descent(problem: BilevelProblem, move: Move) -> Record:
     ((121, 2), True)
     """
     gradient, rng = hypergradient(problem), np.random.default_rng(0)
-    x, since = np.full(problem.d, NEAR), T_ESCAPE + 1
+    x, since = np.full(problem.d, START), T_ESCAPE + 1
     points, gradients, perturbed = [x], [gradient(x)], []
     for _ in range(STEPS):
-        escape = norm(gradients[-1]) <= SMALL * EPS and since > T_ESCAPE
+        escape = norm(gradients[-1]) <= STATIONARY_SHARE * EPS and since > T_ESCAPE
         since = 1 if escape else since + 1
         x = move(x, gradients[-1], _in_ball(rng, problem.d) if escape else np.zeros(problem.d))
         points.append(x)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below
+from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.style import filled_contours
 from bilevel_sym.plotting.values import on_grid
 from bilevel_sym.typing import Floats
 from verify.regularity.phi_smoothness import Smoothness

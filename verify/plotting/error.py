@@ -10,7 +10,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
 from verify.papers.huang_saddle.trajectory.bounds import ErrorBounds, error_bounds
 from verify.papers.huang_saddle.trajectory.record import record_of
 from verify.papers.huang_saddle.trajectory.truth import Given, Truth, given_of, truth_of
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_error"]
 
-ROUNDING = 2.0**-52
-LETTERS_ACROSS = 64  # of a title
+TITLE_LETTERS = 64  # of a title
 
 
 def plot_error(
@@ -31,10 +30,14 @@ def plot_error(
 ) -> Axes:
     """|grad_phi_hat - grad Phi| along a run of AID or GDmax, and the bounds of the lemma about it, on a log scale.
 
-    ``solution`` and ``constants`` are what ``verify.check_trajectory`` takes; without constants they are certified
-    over the hull of the run. The bound of one iteration follows from the warm start of that iteration, that of the
-    run from its first. Where the lemma says nothing about the run, the title says why, and the error stands alone.
-    Several runs are their median and quartiles. Returns the axes, new ones where none are given.
+    The bound of one iteration follows from the warm start of that iteration, that of the run from its first. Where the
+    lemma says nothing about the run, the title says why, and the error stands alone. Several runs are their median and
+    quartiles. Returns the axes.
+
+    - ``solution``: what ``verify.check_trajectory`` takes.
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``constants``: what ``verify.check_trajectory`` takes; by default certified over the hull of the run.
 
     Paper: Lemma B.1 [lem:grad-err-aid]; Lemma C.2 [lem:grad-err-mini]
 
@@ -50,7 +53,7 @@ def plot_error(
         raise InvalidArgument("there is no estimate beside an exact gradient to draw", hint="grad_phi_hat of the run")
     found, reason = _bounds(truth)
     ax = axes_or_new(ax)
-    floor = ROUNDING * max(1.0, float(np.nanmax(np.linalg.norm(truth.grad_phi, axis=-1))))
+    floor = FLOAT64_EPS * max(1.0, float(np.nanmax(np.linalg.norm(truth.grad_phi, axis=-1))))
     if (truth.error <= floor).any():
         ax.axhline(floor, color="0.5", linestyle=":", linewidth=1, label="rounding: what is smaller is drawn here")
     _draw(ax, np.arange(truth.error.shape[1]), np.maximum(truth.error, floor), COLOURS[0], "error of the estimate")
@@ -59,7 +62,7 @@ def plot_error(
     count_iterations(ax)
     ax.set(ylabel=r"$\|\hat\nabla\Phi(x_k) - \nabla\Phi(x_k)\|$", yscale="log")
     title = f"no bound: {reason}" if found is None else cite(found.label)
-    ax.set_title(textwrap.fill(title, LETTERS_ACROSS), fontsize="medium")
+    ax.set_title(textwrap.fill(title, TITLE_LETTERS), fontsize="medium")
     legend_below(ax)
     return ax
 

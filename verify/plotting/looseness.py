@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
+from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.style import ink
 from verify.regularity.phi_smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["plot_looseness"]
 CONSTANTS: Mapping[str, tuple[str, str, str, float]] = MappingProxyType(
     {"L_phi": (r"$L_\phi$", "o", COLOURS[0], -0.14), "rho_phi": (r"$\rho_\phi$", "D", COLOURS[1], 0.14)}
 )
-ZERO = 1e12  # a truth that may be zero, and is this much smaller than the formula, is drawn as zero
+ZERO_RATIO = 1e12  # a truth that may be zero, and is this much smaller than the formula, is drawn as zero
 HEAD, ROW = 1.6, 0.4  # inches
 
 
@@ -38,7 +39,7 @@ class _Ratio:
 
     @property
     def endless(self) -> bool:
-        return self.least == math.inf or (self.most == math.inf and self.least > ZERO)
+        return self.least == math.inf or (self.most == math.inf and self.least > ZERO_RATIO)
 
 
 def plot_looseness(found: Mapping[str, Smoothness], ax: Axes | None = None) -> Axes:

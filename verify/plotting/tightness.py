@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
+from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.style import ink
 from bilevel_sym.system.plain_text import as_title
 from verify.reporting import Report
 from verify.theory import cite
@@ -29,9 +30,9 @@ FILLS: Mapping[str, str] = MappingProxyType(
     {"proved": "full", "certified": "right", "statistical": "bottom", "sampled": "none"}
 )
 WIDTH, HEAD, ROW, MEMBER = 7.0, 1.6, 0.17, 0.06  # inches: across, all but rows, a row, each further report in it
-LETTERS = (5.0, 7.5)  # the sizes of letters, in points, between which the names of the rows are
-LETTERS_ACROSS = 70  # of a title
-SEVERAL = 5  # so many reports are named
+LETTER_POINTS = (5.0, 7.5)  # the sizes of letters, in points, between which the names of the rows are
+TITLE_LETTERS = 70  # of a title
+NAMED_REPORTS = 5  # so many reports are named
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
         for k, result in row.members:
             shift = (k + 0.5) / len(reports) - 0.5
             ax.plot([scale.place(result.tightness)], [y + 0.8 * shift], **_mark(result))
-    ax.set_title(textwrap.fill(_title(reports), LETTERS_ACROSS), fontsize="medium", loc="right")
+    ax.set_title(textwrap.fill(_title(reports), TITLE_LETTERS), fontsize="medium", loc="right")
     handles = _legend(ax, [result for row in rows for _, result in row.members])
     legend_below(ax, handles, lines=2 if scale.none or scale.endless else 1, right=True)
     return ax
@@ -136,8 +137,8 @@ def _frame(ax: Axes, names: list[str], scale: _Scale) -> None:
     figure = ax.get_figure()
     assert figure is not None
     height = ax.get_window_extent().height * 72 / figure.dpi / len(names)
-    step = math.ceil(LETTERS[0] / (0.9 * height))
-    ax.set_yticks(range(0, len(names), step), names[::step], fontsize=min(0.8 * height * step, LETTERS[1]))
+    step = math.ceil(LETTER_POINTS[0] / (0.9 * height))
+    ax.set_yticks(range(0, len(names), step), names[::step], fontsize=min(0.8 * height * step, LETTER_POINTS[1]))
     ax.grid(axis="both", color="0.9", linewidth=0.5)
     ax.set_axisbelow(True)
 
@@ -164,5 +165,5 @@ def _title(reports: Sequence[Report]) -> str:
     names = [f"{as_title(report.problem)} ({report.variant})" for report in reports]
     if len(names) == 1:
         return names[0]
-    order = ", ".join(names) if len(names) <= SEVERAL else f"{len(names)} reports in their order"
+    order = ", ".join(names) if len(names) <= NAMED_REPORTS else f"{len(names)} reports in their order"
     return f"in each row, from the top: {order}"

@@ -19,7 +19,7 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument
 from bilevel_sym.system.memory import Memory, bytes_of
-from bilevel_sym.theories.statement import Reading
+from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
@@ -28,7 +28,7 @@ from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.cover import Cover
 
-__all__ = ["BLOCKS", "CertifiedConstants", "Proof", "Reading", "constants"]
+__all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
 
 BLOCKS: Mapping[Reading, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -62,7 +62,7 @@ beyond the second order, as the assumption does: never g_xxx.
 
 TABLE = ("mu", "ell", "rho", "nu", "M", "g_y")
 Point = Mapping[str, float]
-WORK = 10 * SECOND  # by default
+DEFAULT_WORK = 10 * SECOND  # of a search
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,15 @@ class CertifiedConstants:
     """Brackets of mu, ell, rho, nu and M over a box, proved; "g_y" is the largest norm of grad_y g, apart.
 
     ``lower`` and ``upper`` hold the lower and the upper ends of all. ``valid`` is what a theorem needs: mu from below
-    and the rest from above, so that Assumption 2.1 holds with it. ``points`` are where the ends near the extreme
-    values are attained. ``rtol_reached`` is how wide the widest bracket is, relatively. ``cut`` says that time, and not
-    the effort, ended the search: the brackets are true, and might be narrower.
+    and the rest from above, so that Assumption 2.1 holds with it. ``points`` are where the ends near the extreme values
+    are attained. ``rtol_reached`` is how wide the widest bracket is, relatively.
+
+    - ``problem``: the problem.
+    - ``box``: in (x, y), over which they are proved.
+    - ``reading``: "block" or "joint".
+    - ``proofs``: the bracket of each block with its cover.
+    - ``seconds``: how long it took.
+    - ``cut``: time, and not the effort, ended the search: the brackets are true, and might be narrower.
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -194,13 +200,18 @@ def constants(
 ) -> CertifiedConstants:
     """Certified constants of Assumption 2.1 over a box in (x, y), by default the problem's own.
 
-    Where the box is one of x alone, y runs over a proved enclosure of y*(x). Read "block", each block of partial
-    derivatives is bounded on its own, as the proofs use it; read "joint", the derivatives in (x, y) together. Of a
-    stochastic problem every row is meant, as Section 4 assumes. The brackets are relatively ``rtol`` wide if the
-    ``effort`` suffices ("quick", "default", "thorough" or a multiple of the default; 0 takes one look), and true in any
-    case, an interrupt included. The same effort gives the same brackets on a slow or busy machine. ``seconds`` is a
-    limit for people in a hurry: what it cuts says so. ``memory`` ("2GB", "500 MB" or bytes) is not exceeded: what does
-    not fit is refused before it is begun (TooLarge).
+    Of a stochastic problem every row is meant, as Section 4 assumes. The brackets are true in any case, an interrupt
+    included, and the same effort gives the same brackets on a slow or busy machine.
+
+    - ``problem``: the problem.
+    - ``box``: where it is one of x alone, y runs over a proved enclosure of y*(x).
+    - ``reading``: "block" bounds each block of partial derivatives on its own, as the proofs use it; "joint" the
+      derivatives in (x, y) together.
+    - ``effort``: "quick", "default", "thorough", or a multiple of the default; 0 takes one look.
+    - ``seconds``: a limit of time; what it cuts says so.
+    - ``rtol``: the relative width of the brackets, if the effort suffices.
+    - ``memory``: "2GB", "500 MB" or bytes; what does not fit is refused before it is begun (TooLarge).
+    - ``progress``: whether a terminal shows how far it is.
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -215,7 +226,7 @@ def constants(
     _check(problem, reading, rtol)
     names = {name for blocks in BLOCKS[reading].values() for name in blocks}
     require_size(sorted(names), problem.d, problem.n, bytes_of(memory))
-    watch, budget = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds))
+    watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
     search = _Search(instances(problem), region, reading, budget, rtol, progress)
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
@@ -246,7 +257,13 @@ def instances(problem: BilevelProblem) -> tuple[BilevelProblem, ...]:
 
 
 def objective_of(problem: BilevelProblem, constant: str, block: str, region: ExactBox) -> BlockNorm | Curvature:
-    """What is maximised for one block."""
+    """What is maximised for one block.
+
+    - ``problem``: the problem.
+    - ``constant``: mu, ell, rho, nu, M or g_y.
+    - ``block``: one of its blocks, such as g_xy.
+    - ``region``: the box in (x, y).
+    """
     kind = Curvature if constant == "mu" else BlockNorm
     return kind(problem.tape, block, region)
 

@@ -20,16 +20,23 @@ from verify.enclosures.ranges import Ranges, ranges
 
 __all__ = ["Bounds", "bounds"]
 
-BOXES = 10_000  # pieces at default effort
+DEFAULT_BOXES = 10_000  # pieces at default effort
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What ``bounds`` proved: at every point of the box the value lies in ``value``, and so on.
+    """What ``bounds`` proved for every point of the box. Unpacked, it is the value, the gradient and the Hessian.
 
-    ``gradient`` holds a bracket for each of ``symbols``, ``hessian`` a row of them for each. A bracket of a derivative
-    is infinite where none was proved: at a kink, a jump, or the end of a domain. ``tight`` says whether every bracket
-    is as narrow as was asked for. Unpacked, it is the value, the gradient and the Hessian.
+    A bracket of a derivative is infinite where none was proved: at a kink, a jump, or the end of a domain.
+
+    - ``expression``: what was bounded.
+    - ``box``: over which.
+    - ``symbols``: by which it was differentiated.
+    - ``value``: a bracket.
+    - ``gradient``: a bracket for each of the symbols.
+    - ``hessian``: a row of brackets for each.
+    - ``boxes``: how many pieces of the box it took.
+    - ``tight``: whether every bracket is as narrow as was asked for.
 
     >>> value, gradient, hessian = bounds("x**2*y", {"x": (1, 2), "y": (1, 2)})
     >>> print(value, *gradient, hessian[0][1])
@@ -69,10 +76,14 @@ def bounds(
 ) -> Bounds:
     """Certified value, gradient and Hessian of an expression over a box.
 
-    The expression is a SymPy one, or text, in the variables that the box names. ``symbols`` are those to differentiate
-    by, in their order; by default all of the box. They name the intervals of a box without names. The brackets are
-    ``rtol`` of their width too wide if the work that ``effort`` allows suffices, and true in any case. Where the
-    expression has a kink the gradient is bounded on both sides of it, and so is the Hessian where the gradient has one.
+    The brackets are true in any case. Where the expression has a kink the gradient is bounded on both sides of it, and
+    so is the Hessian where the gradient has one.
+
+    - ``expression``: a SymPy one, or text, in the variables that the box names.
+    - ``box``: a Box, intervals by name, or without names those of ``symbols``.
+    - ``symbols``: those to differentiate by, in their order; by default all of the box.
+    - ``effort``: "quick", "default", "thorough", or a multiple of the default.
+    - ``rtol``: how much too wide the brackets are, relative to their width, if the effort suffices.
 
     >>> found = bounds("exp(x)*sin(y)", {"x": (0, 1), "y": (0, 1)})
     >>> bool(2.2873 < found.value.upper < 2.32), 0.0 in found.gradient[0]
@@ -87,7 +98,7 @@ def bounds(
     """
     if not _is_positive(rtol):
         raise InvalidArgument(f"rtol={rtol!r:.40}", hint="a positive number: 0.01 is a hundredth of the width")
-    budget = Budget(BOXES * scale_of(effort))
+    budget = Budget(DEFAULT_BOXES * scale_of(effort))
     named = _named(box, symbols)
     scope = Scope({"x": named.names or ()}, None, () if isinstance(expression, str) else (expression,))
     stated, variables = scope.read("expression", expression, "x"), scope.groups["x"]

@@ -1,7 +1,7 @@
 """Smoothness of Phi: certified brackets of sup |grad Phi|, sup |Hess Phi| and sup |D^3 Phi| over a box in x.
 
 The second is the best Lipschitz constant of grad Phi over the (convex) box, the third that of Hess Phi. They are
-bounded directly, with y* enclosed, and set beside the paper's L_phi and rho_phi from certified constants.
+bounded directly, with y* enclosed, and compared with the paper's L_phi and rho_phi from certified constants.
 
 Paper: Lemma A.2 [grad-Lipschitz]; Lemma 2.4 [hess-Lipschitz]; Lemma C.1 [lemC.1]
 """
@@ -24,18 +24,17 @@ from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.box_of_question import chosen_box
-from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
+from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.cover import Cover
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
-from verify.regularity.certified import constants
+from verify.regularity.certified import DEFAULT_WORK, constants
 
-__all__ = ["Smoothness", "smoothness"]
+__all__ = ["ZERO_DERIVATIVE", "Smoothness", "smoothness"]
 
-SHARES = (("grad_norm", GradNorm, 0.2), ("L_phi", HessNorm, 0.4), ("rho_phi", ThirdNorm, 0.7))  # of what is left
-WORK = 10 * SECOND  # by default
-NOTHING = 1e-100  # what rounding leaves of a derivative that vanishes
+EFFORT_SHARES = (("grad_norm", GradNorm, 0.2), ("L_phi", HessNorm, 0.4), ("rho_phi", ThirdNorm, 0.7))  # of what is left
+ZERO_DERIVATIVE = 1e-100  # what rounding leaves of a derivative that vanishes
 FORMULA_RTOL = 0.02  # formulas are far from sharp: their constants need not be
 TITLES = MappingProxyType(
     {"grad_norm": "sup |grad Phi|", "L_phi": "sup |Hess Phi|", "rho_phi": "Lipschitz constant of Hess Phi"}
@@ -44,11 +43,24 @@ TITLES = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Smoothness:
-    """What ``smoothness`` proved. A bracket's upper end is infinite where no bound was found in time: see ``reasons``.
+    """What ``smoothness`` proved. A bracket's upper end is infinite where no bound was found in time.
 
-    ``points`` are where the lower ends are attained. The formulas are None where their constants could not be
-    certified; ``formula_reason`` says why, or what was not proved of them. ``ratio`` is how many times too large they
-    are, at least.
+    ``ratio`` is how many times too large the formulas are, at least.
+
+    - ``problem``: the problem.
+    - ``box``: in x.
+    - ``grad_norm``: the largest norm of grad Phi.
+    - ``L_phi``: the Lipschitz constant of grad Phi.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi.
+    - ``points``: where the lower ends are attained.
+    - ``L_phi_formula``: the paper's L_phi; None where its constants could not be certified.
+    - ``rho_phi_formula``: the paper's rho_phi, likewise.
+    - ``formula_reason``: why there is none, or what was not proved of them.
+    - ``reasons``: why an upper end is infinite, by name.
+    - ``boxes``: how many pieces of the box it took.
+    - ``seconds``: how long it took.
+    - ``cut``: time, and not the effort, ended the search.
+    - ``covers``: the pieces that prove each upper end.
 
     >>> from bilevel_sym import BilevelProblem
     >>> found = smoothness(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), Box({"x": (-1, 1)}))  # Phi = x^2
@@ -114,13 +126,18 @@ def smoothness(
     memory: Memory = "2GB",
     progress: bool = False,
 ) -> Smoothness:
-    """Certified smoothness of Phi over a box in x (or in (x, y), of which x counts), by default the problem's own.
+    """Certified smoothness of Phi over a box in x, by default the problem's own; the brackets are true in any case.
 
-    The brackets are relatively ``rtol`` wide if the ``effort`` suffices ("quick", "default", "thorough" or a multiple
-    of the default; 0 takes one look), and true in any case. ``seconds`` is a limit for people in a hurry: what it cuts
-    says so. The formulas take the constants of the box in (x, y); for a box in x alone, of the hull of y* over it.
-    ``memory`` ("2GB", "500 MB" or bytes) is not exceeded: fewer boxes are bounded at a time where it is scarce, and
-    what does not fit at all is refused before it is begun (TooLarge).
+    The formulas take the constants of the box in (x, y); for a box in x alone, of the hull of y* over it.
+
+    - ``problem``: the problem.
+    - ``box``: in x, or in (x, y), of which x counts.
+    - ``effort``: "quick", "default", "thorough", or a multiple of the default; 0 takes one look.
+    - ``seconds``: a limit of time; what it cuts says so.
+    - ``rtol``: the relative width of the brackets, if the effort suffices.
+    - ``memory``: "2GB", "500 MB" or bytes: fewer boxes are bounded at a time where it is scarce, and what does not fit
+      at all is refused before it is begun (TooLarge).
+    - ``progress``: whether a terminal shows how far it is.
 
     Assumes: Assumption 2.1 [assu:bilevel]: g is strongly convex in y, so that its one minimiser is the only one.
 
@@ -130,16 +147,16 @@ def smoothness(
     (True, True)
     """
     exact, region, given = _checked(problem, box, rtol)
-    watch, budget, room = Stopwatch(), Budget(scale_of(effort) * WORK, deadline_of(seconds)), bytes_of(memory)
-    PhiMemory.of(exact).require(room, budget.work, WORK, third=True)
+    watch, budget, room = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds)), bytes_of(memory)
+    PhiMemory.of(exact).require(room, budget.work, DEFAULT_WORK, third=True)
     boxes = PhiBoxes(exact, room)
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}
-    for name, norm, share in SHARES:
+    for name, norm, share in EFFORT_SHARES:
         part = Budget(share * budget.left, budget.deadline.within(share))
         found[name] = maximise(
-            norm(boxes), region.lower, region.upper, budget=part, rtol=rtol, floor=NOTHING, inside=region.inside,
-            progress=progress,
+            norm(boxes), region.lower, region.upper, budget=part, rtol=rtol, floor=ZERO_DERIVATIVE,
+            inside=region.inside, progress=progress,
         )  # fmt: skip
         budget.spend(part.spent)
     reasons = {name: _reason(exact, maximum) for name, maximum in found.items() if maximum.place is not None}
@@ -166,8 +183,8 @@ def _bracket(maximum: Maximum) -> Bracket:
 
 
 def _ratio(formula: float, upper: float) -> float:
-    if upper <= NOTHING:
-        return 1.0 if formula <= NOTHING else math.inf
+    if upper <= ZERO_DERIVATIVE:
+        return 1.0 if formula <= ZERO_DERIVATIVE else math.inf
     return formula / upper
 
 
@@ -216,7 +233,7 @@ def _formulas(
     """The paper's L_phi and rho_phi from certified constants, or None and None; what is amiss; was it cut?"""
     try:
         whole, doubt = _box_of_both(problem, given, boxes, found)
-        effort = max(0.1 * budget.work, budget.left) / WORK
+        effort = max(0.1 * budget.work, budget.left) / DEFAULT_WORK
         certified = constants(
             problem, whole, effort=effort, seconds=budget.deadline, rtol=FORMULA_RTOL, memory=boxes.memory
         )

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: bilevel problems, and above all degenerate ones, for property tests of anybody's solver.
+"""Hypothesis strategies: bilevel problems, and above all degenerate ones, for property tests of a user's solver.
 
 Every problem is strongly convex in y by construction, has a box, shrinks to something that a person can read, and
 prints as code that can be pasted. ``recipes`` gives what is known of each as well. Needs the extra ``test``.

@@ -20,7 +20,7 @@ _EIGENVALUES = tuple(map(Fraction, ("2", "6", "4", "1", "3", "10", "1/2", "100")
 _STEPS = tuple(map(Fraction, ("4", "2", "1", "10")))
 _POSITIVE = tuple(map(Fraction, ("1", "2", "1/2")))
 _ENTRIES = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2")))
-_DECADES = 8
+_MOST_DECADES = 8
 _eigenvalue, _step, _positive = (st.sampled_from(values) for values in (_EIGENVALUES, _STEPS, _POSITIVE))
 _entry, _nonzero = st.sampled_from(_ENTRIES), st.sampled_from(_ENTRIES[1:])
 _quarter, _coin = st.sampled_from((0, 1, -1, 2, -2, 4, -4)), st.booleans()
@@ -148,9 +148,9 @@ def _spectrum(draw: st.DrawFn, wanted: str, n: int) -> Vector:
     if wanted == "distinct":
         steps = [draw(_step) for _ in range(n - 1)]
         return tuple(accumulate((draw(_eigenvalue), *steps)))
-    decades = draw(st.integers(0, _DECADES))
+    decades = draw(st.integers(0, _MOST_DECADES))
     inner = [draw(st.integers(0, decades)) for _ in range(n - 2)]
-    least = Fraction(10) ** draw(st.sampled_from((0, -4, -_DECADES)))
+    least = Fraction(10) ** draw(st.sampled_from((0, -4, -_MOST_DECADES)))
     return tuple(least * 10**exponent for exponent in (0, *inner, decades))
 
 

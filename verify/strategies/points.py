@@ -15,7 +15,7 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["points"]
 
-_PARTS = 16  # of the narrowest grid
+_GRID_PARTS = 16  # of the narrowest grid
 
 
 def points(problem: BilevelProblem) -> st.SearchStrategy[Floats]:
@@ -41,7 +41,7 @@ def _coordinates(low: sp.Rational, high: sp.Rational) -> st.SearchStrategy[float
     if low == high:
         return st.just(float(low))
     a, b = Fraction(low.p, low.q), Fraction(high.p, high.q)
-    finest = math.floor(math.log2((b - a) / _PARTS))
+    finest = math.floor(math.log2((b - a) / _GRID_PARTS))
     marks = [value for value in (a, b, (a + b) / 2) if Fraction(float(value)) == value]
     return st.one_of(
         *([st.just(0.0)] if a <= 0 <= b else []),

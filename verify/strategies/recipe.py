@@ -15,7 +15,7 @@ from typing import Any, Literal
 import sympy as sp
 
 from bilevel_sym import BilevelProblem, Constants, MinimaxProblem, StochasticProblem
-from bilevel_sym.zoo.example import exact_constants
+from bilevel_sym.zoo import exact_constants
 from verify.regularity.certified import BLOCKS
 from verify.strategies.frame import Matrix, Vector, dot
 from verify.strategies.terms import Sum, norm
@@ -23,7 +23,7 @@ from verify.strategies.terms import Sum, norm
 __all__ = ["Family", "Noise", "Recipe"]
 
 Family = Literal["bilevel", "minimax", "stochastic"]
-_TIDY = 10**6  # a bound with a larger denominator is rounded up to 24 bits
+_SHORT_DENOMINATOR = 10**6  # a bound with a larger denominator is rounded up to 24 bits
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,20 @@ class Recipe:
     """A problem, strongly convex in y by construction, with its constants over its box, y* and spectrum.
 
     ``spectrum`` are the eigenvalues of A, the curvature of g without ripples and noise; where all ripples are sines,
-    those of g_yy at every (x, y*(x)). ``frame`` holds the eigenvectors, not normalised. ``zero`` is a point x of the
-    box with y*(x) = 0, where one was planned.
+    those of g_yy at every (x, y*(x)).
+
+    - ``kind``: one of ``KINDS``, by which it was drawn.
+    - ``family``: "bilevel", "minimax" or "stochastic".
+    - ``upper``: f, as a sum of terms.
+    - ``lower``: g, likewise.
+    - ``eigenvalues``: those of A, as fractions.
+    - ``frame``: the eigenvectors, not normalised.
+    - ``response``: the matrix W, n by d, of y*(x) = W x + w.
+    - ``origin``: the vector w.
+    - ``deficit``: what the ripples may take from the smallest eigenvalue.
+    - ``radii``: half the widths of the box.
+    - ``zero``: a point x of the box with y*(x) = 0, where one was planned.
+    - ``noise``: that of the data rows, where there are any.
 
     >>> import hypothesis.strategies as st
     >>> from hypothesis import find
@@ -206,7 +218,7 @@ def _rational(value: Fraction) -> sp.Rational:
 
 def _tidy(bound: Fraction) -> sp.Rational:
     """The bound, or a somewhat larger one with fewer digits."""
-    if bound.denominator <= _TIDY:
+    if bound.denominator <= _SHORT_DENOMINATOR:
         return _rational(bound)
     bits = 24 - (bound.numerator.bit_length() - bound.denominator.bit_length())
     unit = Fraction(2) ** -bits

@@ -19,7 +19,7 @@ from verify.strategies.frame import Matrix, Vector, dot
 
 __all__ = ["Ridge", "Sum", "norm", "root"]
 
-_BITS = 60  # of a square root that is not rational
+_ROOT_BITS = 60  # of a square root that is not rational
 
 
 def root(square: Fraction) -> Fraction:
@@ -32,7 +32,7 @@ def root(square: Fraction) -> Fraction:
     low = isqrt(whole)
     if low * low == whole:
         return Fraction(low, square.denominator)
-    return Fraction(isqrt(whole << 2 * _BITS) + 1, square.denominator << _BITS)
+    return Fraction(isqrt(whole << 2 * _ROOT_BITS) + 1, square.denominator << _ROOT_BITS)
 
 
 def norm(vector: Vector) -> Fraction:

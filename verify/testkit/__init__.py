@@ -1,1 +1,1 @@
-"""The test kit: is anybody's hypergradient, Hessian, lower-level solution or run right, and if not, what is wrong?"""
+"""The test kit: is a user's hypergradient, Hessian, lower-level solution or run right, and if not, what is wrong?"""

@@ -1,4 +1,4 @@
-"""What a candidate answered at some points, beside the truth there."""
+"""What a candidate answered at some points, and the truth there."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Asked:
 
     @property
     def relative(self) -> Floats:
-        """Errors beside the size of the truth, or beside that of its terms where these cancel to zero."""
+        """Errors relative to the size of the truth, or to that of its terms where these cancel to zero."""
         size = norms(self.at.truth(self.subject.quantity))
         return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * EPS)))
 

@@ -76,10 +76,16 @@ def behaviour(
     explained: bool = False,
     calls: int = ENOUGH,
 ) -> Behaviour:
-    """How the candidate behaves at point number k, seen in at most ``calls`` calls.
+    """How the candidate behaves at one point: is the answer always the same, and how does it change next to the point?
 
-    Where that is next to nothing, it is asked once, beside the answer ``before``, and so it is where the error is
-    ``explained`` already: is the answer always the same? Neighbours are looked at where that is so and not enough.
+    - ``candidate``: what is asked.
+    - ``at``: the references.
+    - ``quantity``: what it is to compute.
+    - ``k``: the number of the point.
+    - ``settings``: D, N, Q or tol.
+    - ``before``: its answer there.
+    - ``explained``: the error is explained already: then it is asked once more, and neighbours are not looked at.
+    - ``calls``: the most that may be made; where that is next to nothing, it is asked once.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
@@ -147,7 +153,7 @@ class _Probe:
 
     @property
     def _size(self) -> float:
-        """Of the quantity at the points, the largest: beside one that happens to vanish every error is large."""
+        """Of the quantity at the points, the largest: relative to one that happens to vanish every error is large."""
         return float(norms(self.at.truth(self.quantity)).max()) or 1.0
 
     def _ask(self, x: Floats) -> Answer:

@@ -1,4 +1,4 @@
-"""check_hypergradient, check_hessian, check_lower_solution: is anybody's function right, and if not, what is wrong?"""
+"""check_hypergradient, check_hessian, check_lower_solution: is a user's function right, and if not, what is wrong?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.examination import Examination
 from verify.testkit.reference import references, require_references
 from verify.testkit.result import CandidateCheck
-from verify.testkit.sample_points import given_points, sites
+from verify.testkit.sample_points import given_points, sample_points
 from verify.testkit.suspects.gradient import gradient_suspects
 from verify.testkit.suspects.hessian.whole import hessian_suspects
 from verify.testkit.suspects.lower import lower_suspects
@@ -55,18 +55,22 @@ def check_hypergradient(
 ) -> CandidateCheck:
     """Is ``candidate`` the gradient of Phi? There is no tolerance to choose.
 
-    The candidate is called with one point x of shape (d,) at a time and returns d numbers, as a NumPy, JAX or PyTorch
-    array or a list. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own convergence is
-    looked at too. HOLDS: at every point its error against certified values is within 1e3 roundings times the condition
-    of the problem. VIOLATED: it is not; the message gives the point, the value, the true digits, and which term is
-    suspected. INCONCLUSIVE: random without a bias that shows, or still converging.
-    ``points`` are those of the user, and all of them are asked; otherwise some of the problem's box, from -1 to 1 where
-    it has none.
+    HOLDS: at every point its error against certified values is within 1e3 roundings times the condition of the problem.
+    VIOLATED: it is not; the message gives the point, the value, the true digits, and which term is suspected.
+    INCONCLUSIVE: random without a bias that shows, or still converging.
 
-    ``effort``, "quick", "default", "thorough" or a multiple of the default, says how much the candidate is asked: by
-    default 20 000 steps, where a call with D = 50 is 50 of them. How long a call takes changes nothing. ``seconds`` is
-    for people in a hurry: where it cuts, the result is INCONCLUSIVE and says what was left out. What does not fit
-    ``memory`` ("2GB", "500 MB" or bytes) is refused before it is begun (TooLarge).
+    - ``candidate``: called with one point x of shape (d,) at a time, returns d numbers, as a NumPy, JAX or PyTorch
+      array or a list. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own convergence is
+      looked at too.
+    - ``problem``: the problem.
+    - ``points``: those of the user, all of which are asked; by default some of the problem's box, from -1 to 1 where it
+      has none.
+    - ``rng``: a seed or a generator.
+    - ``effort``: how much the candidate is asked: "quick", "default" (20 000 steps, where a call with D = 50 is 50 of
+      them), "thorough", or a multiple of the default. How long a call takes changes nothing.
+    - ``seconds``: a limit of time; where it cuts, the result is INCONCLUSIVE and says what was left out.
+    - ``memory``: "2GB", "500 MB" or bytes; what does not fit is refused before it is begun (TooLarge).
+    - ``progress``: whether a terminal shows how far it is.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
 
@@ -95,7 +99,9 @@ def check_hessian(
     memory: Memory = "2GB",
     progress: bool = False,
 ) -> CandidateCheck:
-    """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)? As ``check_hypergradient``.
+    """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)?
+
+    - All: as for ``check_hypergradient``.
 
     Paper: Equation B.1 [phi-hessian]
 
@@ -118,7 +124,9 @@ def check_lower_solution(
     memory: Memory = "2GB",
     progress: bool = False,
 ) -> CandidateCheck:
-    """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)? As ``check_hypergradient``.
+    """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)?
+
+    - All: as for ``check_hypergradient``.
 
     Paper: Equation 1.1 [eq:objective]
 
@@ -147,7 +155,7 @@ def _check(
         )
     exact = problem.mean
     candidate, seed = Candidate(function, subject.shape(exact), budget), seed_of(rng)
-    chosen = sites(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
+    chosen = sample_points(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
     require_references(exact.d, exact.n, len(chosen), memory)
     try:
         at = references(exact, chosen, deadline=budget.deadline, progress=progress)

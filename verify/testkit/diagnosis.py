@@ -29,7 +29,7 @@ SPARE = 3  # numbers beyond the free coefficients, without which a fit says noth
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a candidate returned at P points beside the truth; ``floor`` is what rounding may do to it there.
+    """What a candidate returned at P points, and the truth there; ``floor`` is what rounding may do to it there.
 
     >>> at = Evidence(np.array([[2.0], [3.0]]), np.array([[1.0], [2.0]]), np.full(2, 1e-12))
     >>> at.errors
@@ -161,7 +161,7 @@ def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:
 
 
 def _is_nearly_right(evidence: Evidence, suspect: Suspect, coefficients: tuple[float, ...]) -> bool:
-    """A weight of 1.0003: nobody writes that, and a small error of another kind may be about proportional to a term."""
+    """A weight such as 1.0003: a small error of another kind may be about proportional to a term."""
     if len(coefficients) != 1 or abs(coefficients[0] - 1) > NEARLY:
         return False
     off = norms(suspect.value + suspect.basis[0] - evidence.truth)

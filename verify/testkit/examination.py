@@ -1,4 +1,4 @@
-"""An inquiry: a candidate is asked at points, its answers are held against certified values, and a verdict is found.
+"""An examination: a candidate is asked at points, its answers are compared with certified values, and judged.
 
 How much it is asked depends on the budget of the candidate, in steps, and on nothing else. Points that a user names are
 all asked; of those that were chosen here, as many as the budget holds.
@@ -48,7 +48,7 @@ class Examination:
     candidate: Candidate
     at: References
     seed: int = 0
-    chosen: bool = False  # whether nobody named the points, so that they may be fewer, or more
+    chosen: bool = False  # whether the user named no points, so that they may be fewer, or more
     progress: bool = False
     convergence: Convergence | None = field(default=None, init=False)
     asked: Asked | None = field(default=None, init=False)  # the last answers, for a result that is cut by time

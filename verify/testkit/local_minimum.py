@@ -43,11 +43,16 @@ def check_local_minimum(
 ) -> CheckResult:
     """Is x an eps-local minimum: |grad Phi| <= eps, and no eigenvalue of Hess Phi below -sqrt(rho_phi eps)?
 
-    x: numbers in order or by name, an array or tensor of any library, or something with such an ``x`` (a Solution). Of
-    several points, (S, d), the worst is reported. rho_phi is certified over the problem's box where it matters and is
-    not given, with this ``effort`` ("quick", "default", "thorough" or a number). ``seconds`` is for people in a hurry:
-    where it passes before all points are looked at, nothing holds, and the result says what was left out. A certificate
-    that does not fit ``memory`` ("2GB", "500 MB" or bytes) is refused before it is begun (TooLarge).
+    - ``x``: numbers in order or by name, an array or tensor of any library, or something with such an ``x`` (a
+      Solution). Of several points, (S, d), the worst is reported.
+    - ``problem``: the problem.
+    - ``eps``: the accuracy.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi; certified over the problem's box where it matters and is not
+      given.
+    - ``effort``: how much that certificate may take: "quick", "default", "thorough", or a multiple of the default.
+    - ``seconds``: a limit of time; where it passes before all points are looked at, nothing holds, and the result says
+      what was left out.
+    - ``memory``: "2GB", "500 MB" or bytes; a certificate that does not fit is refused before it is begun (TooLarge).
 
     Paper: Definition 1.1 [def:local-min]
 

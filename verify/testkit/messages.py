@@ -38,10 +38,10 @@ def not_accurate(asked: Asked, found: Convergence) -> str:
     return f"the {asked.subject.noun} is not accurate yet: {found}{some}"
 
 
-def cut(inquiry: Examination) -> str:
+def cut(examination: Examination) -> str:
     """Time was up before the work was done."""
-    asked, deadline = inquiry.asked, inquiry.candidate.budget.deadline
-    lines = [cut_after(deadline, inquiry.missing)]
+    asked, deadline = examination.asked, examination.candidate.budget.deadline
+    lines = [cut_after(deadline, examination.missing)]
     if asked is not None:
         k = asked.worst
         lines.append(f"  so far      asked{_with(asked)} at {_of(asked)} points, the worst of them {_point(asked, k)}")
@@ -54,17 +54,17 @@ def cut_after(deadline: Deadline, left_out: str) -> str:
     return f"cut by time ({deadline.seconds:g} s), so that nothing is decided; left out: {left_out}"
 
 
-def too_ill_conditioned(inquiry: Examination) -> str:
+def too_ill_conditioned(examination: Examination) -> str:
     """Float64 is no test."""
     return (
-        f"the problem is so ill-conditioned (kappa up to {inquiry.at.kappa.max():.1e}) that float64 cannot tell a right"
-        f" {inquiry.subject.noun} from a wrong one at these points"
+        f"the problem is so ill-conditioned (kappa up to {examination.at.kappa.max():.1e}) that float64 cannot tell a"
+        f" right {examination.subject.noun} from a wrong one at these points"
     )
 
 
-def wrong_kind(inquiry: Examination, reason: str) -> str:
+def wrong_kind(examination: Examination, reason: str) -> str:
     """It is not an array of that shape."""
-    return f"the {inquiry.subject.noun} cannot be compared: {reason}"
+    return f"the {examination.subject.noun} cannot be compared: {reason}"
 
 
 def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -> str:

@@ -14,7 +14,7 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from verify.testkit.reference import QUANTITIES, references
-from verify.testkit.sample_points import sites
+from verify.testkit.sample_points import sample_points
 
 __all__ = ["Case", "GeneratedCase", "ZooCase", "generated_cases", "zoo_cases"]
 
@@ -144,10 +144,10 @@ def generated_cases(
 
 
 def _telling(problem: BilevelProblem) -> bool:
-    """Whether a right answer and a wrong one can be told apart: rounding is small beside y*, grad Phi and Hess Phi."""
+    """Whether right and wrong answers can be told apart: rounding is small relative to y*, grad Phi and Hess Phi."""
     exact = problem.mean
     try:
-        at = references(exact, sites(exact, np.random.default_rng(0))[:_POINTS])
+        at = references(exact, sample_points(exact, np.random.default_rng(0))[:_POINTS])
     except CertificateFailure:
         return False
     sizes = {name: float(np.abs(at.truth(name)).max()) for name in QUANTITIES}

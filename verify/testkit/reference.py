@@ -181,7 +181,10 @@ def references(
 ) -> References:
     """The references at those points that have a certificate; why others have none is kept.
 
-    Where the deadline passes before all points are done, TimeIsUp is raised.
+    - ``problem``: the problem.
+    - ``points``: x, one row for each.
+    - ``deadline``: where it passes before all points are done, TimeIsUp is raised.
+    - ``progress``: whether a terminal shows how far it is.
 
     >>> problem = BilevelProblem("abs(x)*y", "y**2 - x*y", "x", "y")
     >>> at = references(problem, [[0.0], [1.0]])

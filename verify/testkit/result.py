@@ -1,4 +1,4 @@
-"""CandidateCheck: a CheckResult about somebody's function, with what is suspected."""
+"""CandidateCheck: a CheckResult about a user's function, with what is suspected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ __all__ = ["CandidateCheck"]
 class CandidateCheck(CheckResult):
     """What is said of a candidate: ``measured`` is its worst error, ``bound`` what rounding explains there.
 
-    ``digits``: how many digits are right at the worst point, in norm. The rest says how that was looked into.
+    - ``digits``: how many digits are right at the worst point, in norm.
+    - ``diagnosis``: what is suspected.
+    - ``taylor``: the test of the remainder, where it was made.
+    - ``behaviour``: what the candidate does when it is asked again.
+    - ``convergence``: what its own numbers of steps change.
+    - The others: as for ``CheckResult``.
 
     >>> from verify.verdict import Verdict
     >>> CandidateCheck(label="eq:bilevel-grad", verdict=Verdict.HOLDS, message="right to 15.1 digits", digits=15.1)

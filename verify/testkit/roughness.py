@@ -89,9 +89,13 @@ class Segment:
 
 
 def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, calls: int = ENOUGH) -> Roughness:
-    """The roughness near x; where it is smooth and ``small``, jumps are looked for all along the segment.
+    """The roughness of the candidate near a point.
 
-    At most ``calls`` calls of the candidate are made.
+    - ``segment``: from the point, with the candidate's error along it.
+    - ``rounding``: what rounding may do to the answer.
+    - ``kappa``: the condition of the problem there.
+    - ``small``: where the candidate is smooth near the point, jumps are looked for all along the segment.
+    - ``calls``: the most that are made.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # grad Phi = x

@@ -12,7 +12,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.frames import check_labels, is_frame
 from bilevel_sym.typing import Floats
 
-__all__ = ["MOST", "given_points", "sites", "x_ends"]
+__all__ = ["MOST", "given_points", "sample_points", "x_ends"]
 
 MOST = 12
 GRID = 100  # of the box: short numbers that can be typed again, and of which float32 holds next to none
@@ -29,12 +29,12 @@ def x_ends(problem: BilevelProblem) -> tuple[Floats, Floats]:
     return np.array([float(low) for low, _ in pairs]), np.array([float(high) for _, high in pairs])
 
 
-def sites(problem: BilevelProblem, rng: np.random.Generator) -> Floats:
+def sample_points(problem: BilevelProblem, rng: np.random.Generator) -> Floats:
     """The middle, zero if it is inside, two corners, and points at random, (P, d).
 
     Zero and the middle are where a warm start from zero is often exact, and where terms vanish.
 
-    >>> sites(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), np.random.default_rng(0))[:3].ravel()
+    >>> sample_points(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), np.random.default_rng(0))[:3].ravel()
     array([ 0., -1.,  1.])
     """
     low, high = x_ends(problem)

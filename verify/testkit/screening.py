@@ -64,6 +64,13 @@ def screening(
 ) -> Screening:
     """Ask at so many points of the box as ``calls_for`` says.
 
+    - ``candidate``: what is asked.
+    - ``problem``: the problem.
+    - ``quantity``: what it is to compute.
+    - ``settings``: D, N, Q or tol.
+    - ``rng``: by which the points are drawn.
+    - ``progress``: whether a terminal shows how far it is.
+
     >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # Phi = x^2/2
     >>> rarely = Candidate(lambda x: x if x[0] < 0.99 else 2 * x, (1,))
     >>> found = screening(rarely, problem, "grad_phi", {}, np.random.default_rng(0))

@@ -76,9 +76,14 @@ _NAMES = {
 def taylor_test(
     at: References, k: int, quantity: Quantity, value: Floats, *, deadline: Deadline | None = None
 ) -> TaylorTest:
-    """The test of ``value``, a gradient or Hessian of Phi at point number k, along the direction of its error.
+    """The test of a gradient or Hessian of Phi, along the direction of its error, by certificates of 16 steps on both
+    sides.
 
-    Certificates of 16 steps on both sides; where the deadline passes before that, TimeIsUp is raised.
+    - ``at``: the references.
+    - ``k``: the number of the point.
+    - ``quantity``: the gradient, or the Hessian.
+    - ``value``: what the candidate returned.
+    - ``deadline``: where it passes first, TimeIsUp is raised.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references

@@ -29,10 +29,10 @@ from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["BREAKDOWN", "NOT_FINITE", "OUT_OF_NOISE", "RUNNING", "CompiledLoop", "LoopState", "Record", "Rule"]
 
-FEW = 5  # trajectories that are run one by one rather than in lanes
+FEW_TRAJECTORIES = 5  # trajectories that are run one by one rather than in lanes
 OUTPUTS = {"gdmax": ("g_y", "f", "f_x"), "aid": ("g_y", "f", "f_x", "f_y", "g_yy_v", "g_xy_v")}
-ITERATION = 256  # operations that an iteration costs beside its program
-SHARED = 4  # readers that make a place worth a matrix product
+ITERATION_OPERATIONS = 256  # operations that an iteration costs besides its program
+PRODUCT_READERS = 4  # readers that make a place worth a matrix product
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class CompiledLoop:
     @property
     def work(self) -> int:
         """About how much one iteration of one trajectory costs, in operations: places of the table, each phase once."""
-        return ITERATION + self._plan.size * int(self._method.D + self._method.N + 2)
+        return ITERATION_OPERATIONS + self._plan.size * int(self._method.D + self._method.N + 2)
 
     def advance(self, state: LoopState, steps: int, rule: Rule, record: Record | None = None) -> None:
         """Up to ``steps`` iterations of every trajectory that is running or waits for noise that has come."""
@@ -194,7 +194,7 @@ class CompiledLoop:
         seen = record if record is not None else Record.empty(0, 0, self.d, self.n)
         self._check(state, seen if record is not None else None, count, steps)
         # where a vector of lanes may go to a vector library, one lane alone is not the same as one of many
-        few = 0 if getattr(config, "USING_SVML", False) else FEW
+        few = 0 if getattr(config, "USING_SVML", False) else FEW_TRAJECTORIES
         rest = len(order) % WIDTH
         alone = order[len(order) - rest :] if rest <= few else order[:0]
         if steps <= 0:
@@ -279,7 +279,7 @@ X, Y, V = 0, 1, 2  # the stages of a plan: what x decides, what y decides, what 
 class _Plan:
     """The blocks that a loop needs, in phases; each rewritten so that little is left to be done often.
 
-    Products that only one sum reads become part of it. In phases that run many times an iteration, what a sum adds up
+    Products that only one sum reads become part of it. In phases that run many times per iteration, what a sum adds up
     of an earlier stage is added up there, and so are the factors of an earlier stage that one place is multiplied with.
     The lower level's step y - tau g_y is such a sum, from y into a second set of places for y and, by the same program
     with the two exchanged, back.
@@ -416,7 +416,7 @@ class _Plan:
         readers = Counter(k for row in long.values() for k, _ in row)
         result: dict[int, _Node] = {}
         for place, node in phase.items():
-            common = tuple(term for term in long.get(place, ()) if readers[term[0]] >= SHARED)
+            common = tuple(term for term in long.get(place, ()) if readers[term[0]] >= PRODUCT_READERS)
             products = node.reads[0] if node.op == "sum" else ()
             rest = tuple(term for term in rows.get(place, ()) if term not in common)
             if len(common) < LONG or not (rest or products):

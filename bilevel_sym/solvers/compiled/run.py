@@ -22,7 +22,7 @@ from bilevel_sym.problem.problem import SameProgram
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ends, Ensemble
 from bilevel_sym.solvers.checkpoint import Keeper, Remembers
-from bilevel_sym.solvers.perturbed import SMALL, Descent, Perturbed
+from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, Descent, Perturbed
 from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRun"]
 
-SLICE = 20_000_000  # operations for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
-NOISE = 8  # perturbations that can be drawn beforehand
+SLICE_OPERATIONS = 20_000_000  # for which compiled code is left alone: a fraction of a second, for Ctrl-C is waiting
+NOISE_AHEAD = 8  # perturbations that can be drawn beforehand
 MAX_LOOPS = 16
-MAX_NUMBERS = 4_000_000  # recorded in one slice
+MAX_SLICE_NUMBERS = 4_000_000  # recorded in one slice
 
 
 @lru_cache(MAX_LOOPS)
@@ -62,7 +62,8 @@ class _Standing:
     def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
         used, age = memory["used"], memory["age"]
         # compiled code does not look where it reads
-        wild = (used < 0) | (used > NOISE) | (age < 0) | (age > self.steps) | ~np.isin(memory["status"], list(Status))
+        wild = (used < 0) | (used > NOISE_AHEAD) | (age < 0) | (age > self.steps)
+        wild |= ~np.isin(memory["status"], list(Status))
         if wild.any():
             raise ValueError("no trajectory can have come there")
         for name, array in vars(self.state).items():
@@ -101,19 +102,29 @@ class CompiledRun:
         self, x: Floats, y: Floats, v: Floats, streams: Sequence[np.random.Generator], recorder: Recorder, steps: int,
         ends: Ends | None, meter: ProgressBar, keeper: Keeper, remembered: Mapping[str, Remembers],
     ) -> None:  # fmt: skip
-        """All steps of all trajectories, from rows (S, d) and (S, n); ``ends`` says who ends at a point."""
+        """All steps of all trajectories.
+
+        - ``x``, ``y``, ``v``: the starts, rows (S, d) and (S, n).
+        - ``streams``: the random stream of each trajectory.
+        - ``recorder``: what notes the iterates.
+        - ``steps``: the most moves that a trajectory makes.
+        - ``ends``: says which trajectories end at a point.
+        - ``meter``: shows how far it is.
+        - ``keeper``: writes checkpoints.
+        - ``remembered``: the parts that a checkpoint holds.
+        """
         from bilevel_sym.solvers.compiled.compiled_loop import LoopState, Rule
 
         a, loop = self.algorithm, _loop(SameProgram(self.kernels.problem), self.estimator)
         rule, clock = Rule(a.eta), 0
         if isinstance(a, Perturbed):
             # compiled code counts from 0 after a perturbation, k - k_perturb from 1
-            rule, clock = Rule(a.eta, SMALL * a.eps, a.T_escape - 1, a.as_printed), a.clock - 1
-        state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE, x.shape[1])))
-        state.used[:] = NOISE
-        most = max(1, MAX_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])))
+            rule, clock = Rule(a.eta, STATIONARY_SHARE * a.eps, a.T_escape - 1, a.as_printed), a.clock - 1
+        state = LoopState.start(x, y, v, since=clock, noise=np.zeros((len(x), NOISE_AHEAD, x.shape[1])))
+        state.used[:] = NOISE_AHEAD
+        most = max(1, MAX_SLICE_NUMBERS // (2 * len(x) * (x.shape[1] + y.shape[1])))
         if isinstance(a, Perturbed):
-            most = min(most, NOISE * (rule.T_escape + 2))
+            most = min(most, NOISE_AHEAD * (rule.T_escape + 2))
         k, asking = keeper.begin(state=_Standing(state, steps), **remembered), False
         record: Record | None = None
         try:
@@ -122,7 +133,7 @@ class CompiledRun:
                 running = int((state.status == 0).sum())
                 size = 1
                 if ends is None:
-                    size = min(max(1, SLICE // (running * loop.work)), steps - k, most, keeper.until(k))
+                    size = min(max(1, SLICE_OPERATIONS // (running * loop.work)), steps - k, most, keeper.until(k))
                 self._supply(state, streams, size)
                 record = self._advance(loop, state, size, rule, recorder, k, ends is not None)
                 if ends is not None and record is not None:
@@ -134,7 +145,7 @@ class CompiledRun:
             keeper.at(k)
             self._look(loop, state, recorder, k, ends)
         except KeyboardInterrupt:
-            if asking and record is not None:  # nobody has left the points that were asked about
+            if asking and record is not None:  # all are still at the points that were asked about
                 self._back(np.flatnonzero(state.status == 0), k, state, record, recorder)
             else:
                 self._look(loop, state, recorder, int(state.age[state.status == 0].max(initial=0)), None)
@@ -161,7 +172,7 @@ class CompiledRun:
         return record
 
     def _look(self, loop: CompiledLoop, state: LoopState, recorder: Recorder, k: int, ends: Ends | None) -> None:
-        """The estimate at the last point, from which nobody moves."""
+        """The estimate at the last point, from which none moves."""
         from bilevel_sym.solvers.compiled.compiled_loop import Rule
 
         record = self._advance(loop, state, 1, Rule(0.0), recorder, k, ends is not None)
@@ -170,7 +181,7 @@ class CompiledRun:
             self._ask(ends, k, state, record, recorder, back=False)
 
     def _ask(self, ends: Ends, k: int, state: LoopState, record: Record, recorder: Recorder, *, back: bool) -> None:
-        """Ask the rule about the k-th points; those who end there are taken ``back`` from where they moved since."""
+        """Ask the rule about the k-th points; those that end there are taken ``back`` from where they moved since."""
         active = np.flatnonzero(state.status == 0)
         if not len(active):
             return
@@ -198,11 +209,11 @@ class CompiledRun:
         if not isinstance(a, Perturbed):
             return
         need = -(-size // (a.T_escape + 1))
-        for s in np.flatnonzero((NOISE - state.used < need) & (state.status == 0)).tolist():
+        for s in np.flatnonzero((NOISE_AHEAD - state.used < need) & (state.status == 0)).tolist():
             left = state.noise[s, state.used[s] :]
             fresh = [noise.uniform_in_ball(streams[s], state.noise.shape[2], a.r) for _ in range(need - len(left))]
-            state.noise[s, NOISE - need :] = np.concatenate([left, np.array(fresh)])
-            state.used[s] = NOISE - need
+            state.noise[s, NOISE_AHEAD - need :] = np.concatenate([left, np.array(fresh)])
+            state.used[s] = NOISE_AHEAD - need
 
     def _close(self, state: LoopState, recorder: Recorder, steps: int) -> None:
         """Enter what was reached: ``age`` moves, and one estimate more."""
@@ -221,7 +232,7 @@ class CompiledRun:
             h = recorder.reserve(int(state.age.max()) + 1)
             total = sum(self.estimator.cost.values())
             h.calls[:] = total * (1 + np.minimum(np.arange(h.calls.shape[1]), state.age[:, None]))
-            # what was computed beyond a point at which somebody ended
+            # what was computed beyond a point at which a trajectory ended
             beyond = np.arange(h.calls.shape[1]) > state.age[:, None]
             for table in (h.x, h.y, h.v, h.grad, h.phi):
                 table[beyond] = np.nan

@@ -28,6 +28,7 @@ from bilevel_sym.arithmetic.compiled.vectors import (
     root,
     zero,
 )
+from bilevel_sym.estimators.linear_system import ZERO_RESIDUAL
 
 __all__ = [
     "BREAKDOWN", "NOT_FINITE", "OUT_OF_NOISE", "OWN_ROWS", "RUNNING", "Method", "Rows", "Seen", "State", "Steps",
@@ -53,7 +54,6 @@ Steps = namedtuple("Steps", ["eta", "threshold", "T_escape", "stale"])
 Seen = namedtuple("Seen", ["xs", "ys", "vs", "grads", "phis", "perturbed"])
 
 RUNNING, NOT_FINITE, BREAKDOWN, OUT_OF_NOISE = range(4)
-TINY = 1e-300  # a sum of squares below this is no residual
 # the phases of the program: what x decides; a step of the lower level, from y to its other place and back; what y
 # decides; and the two products with v
 OF_X, LOWER, LOWER_BACK, OF_Y, HESSIAN_PRODUCT, JACOBIAN_PRODUCT = range(6)
@@ -178,7 +178,7 @@ def _conjugate_gradients(tape, table, N, n, v, p, r, f_y, product, own):
     wrong = _watched(squares, get(table, own + WRONG, 0))
     broken = zero(table)
     for step in range(N):
-        going = choose_less(TINY, squares, choose_less(squares, np.inf, 1.0, 0.0), 0.0)
+        going = choose_less(ZERO_RESIDUAL, squares, choose_less(squares, np.inf, 1.0, 0.0), 0.0)
         if not any_above(going, 0.0):
             break
         _perform(tape, np.int64(HESSIAN_PRODUCT), table)
@@ -186,7 +186,7 @@ def _conjugate_gradients(tape, table, N, n, v, p, r, f_y, product, own):
         broken = choose_less(0.0, curvature, broken, choose_less(0.0, going, 1.0, broken))
         going = choose_less(0.0, curvature, going, 0.0)
         length = squares / curvature
-        if step + 1 == N:  # nobody asks for the residual any more
+        if step + 1 == N:  # the residual is not needed any more
             for i in range(n):
                 before = get(table, v + i, 0)
                 put(table, v + i, 0, choose_less(0.0, going, fma(length, get(table, p + i, 0), before), before))

@@ -16,11 +16,14 @@ __all__ = ["Constants", "MinimaxConstants"]
 class Constants:
     """The constants of Assumption 2.1 over a region; numbers of any kind (exact ones stay exact).
 
-    ``mu``: g is mu-strongly convex in y. ``ell``: a bound on the second derivatives of f and g. ``rho``: on the third
-    derivatives of f, and of g with at least one in y. ``nu``: on the fourth derivatives of g with at least one in y.
-    ``M``: on the norms of f_x and f_y, and of nothing else. Tensors are normed over unit vectors. ``sigma`` is the
-    standard deviation of Assumption 4.4. ``reading`` says how the assumption was read: "block" bounds each partial
-    derivative block on its own, as the paper's proofs do, "joint" bounds the derivatives in (x, y) together.
+    - ``mu``: g is mu-strongly convex in y.
+    - ``ell``: bounds the second derivatives of f and g.
+    - ``rho``: bounds the third derivatives of f, and of g with at least one in y. Tensors are normed over unit vectors.
+    - ``nu``: bounds the fourth derivatives of g with at least one in y.
+    - ``M``: bounds the norms of f_x and f_y, and of nothing else.
+    - ``sigma``: the standard deviation of Assumption 4.4.
+    - ``reading``: "block" bounds each block of partial derivatives on its own, as the paper's proofs do; "joint" bounds
+      the derivatives in (x, y) together.
 
     Every formula has ``variant``: "corrected" is what its derivation gives, "printed" is the print, and "sharp" the
     best that is proved in these constants under their reading. Read block by block the corrected formulas are the
@@ -179,6 +182,8 @@ class Constants:
     ) -> tuple[float, float]:
         """The two summands of ``aid_error``: what D steps of descent and what N steps of CG leave over.
 
+        - All: as for ``aid_error``.
+
         Paper: Equation B.18 [eq:aid-error]
 
         >>> Constants(mu=1, ell=1, rho=1, nu=1, M=1).aid_error_terms(0, 1, eta=1, initial_error=0, gradient_bound=0.1)
@@ -196,6 +201,12 @@ class Constants:
 
         ((1 + kappa (1 + 2 sqrt(kappa))) (ell + rho M/mu) (1 - mu/ell)^(D/2)
          + 2 ell sqrt(kappa) ((sqrt(kappa) - 1)/(sqrt(kappa) + 1))^N) Gamma_1
+
+        - ``D``: steps of gradient descent for y.
+        - ``N``: steps of conjugate gradients for v.
+        - ``eta``: the step size of x.
+        - ``initial_error``: bounds |y0 - y*(x0)| + |v0 - v*(x0)|.
+        - ``gradient_bound``: how long an estimate can be; by default M + ell M/mu.
 
         Paper: Lemma B.1 [lem:grad-err-aid]; Equation B.18 [eq:aid-error]
         Assumes: Assumption 2.1 [assu:bilevel], tau = 1/ell, and D and N for which ``aid_contracts``.
@@ -240,11 +251,14 @@ class Constants:
 class MinimaxConstants:
     """The constants of Assumption 3.5 over a region, for min over x, max over y of f; exact numbers stay exact.
 
-    ``mu``: f is mu-strongly concave in y. ``ell`` and ``rho`` bound its second and third derivatives in (x, y).
-    ``M_x`` bounds the norm of f_x, where that is known. The assumption does not ask for it, but the error of
-    GDmax depends on how far a step can move x. ``reading`` is "joint" where ell and rho bound the derivatives in (x, y)
-    together; "block" where each block is bounded on its own, and then nothing sharper than the print is known. The
-    assumption prints ell jointly and rho block by block: only ell is then at hand for the sharp formulas.
+    - ``mu``: f is mu-strongly concave in y.
+    - ``ell``: bounds the second derivatives of f in (x, y).
+    - ``rho``: bounds its third derivatives.
+    - ``M_x``: bounds the norm of f_x, where that is known. The assumption does not ask for it, but the error of GDmax
+      depends on how far a step can move x.
+    - ``reading``: "joint" where ell and rho bound the derivatives in (x, y) together; "block" where each block is
+      bounded on its own, and then nothing sharper than the print is known. The assumption prints ell jointly and rho
+      block by block: only ell is then at hand for the sharp formulas.
 
     Paper: Assumption 3.5 [assu:minimax]
 
@@ -309,6 +323,11 @@ class MinimaxConstants:
         """A bound on the error of the GDmax hypergradient with warm start, at every iteration.
 
         ell (initial_error + 2 eta kappa gradient_bound) (1 - 1/kappa)^(D/2)
+
+        - ``D``: steps of gradient ascent for y.
+        - ``eta``: the step size of x.
+        - ``initial_error``: bounds |y0 - y*(x0)|.
+        - ``gradient_bound``: how long an estimate can be; by default M_x.
 
         Paper: Lemma C.2 [lem:grad-err-mini]; Equation C.6 [eq:gdmax-error]
         Assumes: Assumption 3.5 [assu:minimax], tau = 1/ell, D for which ``gdmax_contracts``, and steps of x that are

@@ -21,8 +21,13 @@ def convergence(
 ) -> Convergence:
     """Raise all that the candidate takes, counts twofold and tol by 1/100, until its error is rounding.
 
-    Counts begin with ``least``. It ends earlier where more steps will change nothing, or would be more than the
-    candidate's budget holds.
+    It ends earlier where more steps will change nothing, or would be more than the candidate's budget holds.
+
+    - ``candidate``: what is asked.
+    - ``at``: the references.
+    - ``quantity``: what it is to compute.
+    - ``least``: the counts to begin with.
+    - ``progress``: whether a terminal shows how far it is.
 
     >>> from bilevel_sym import AID, BilevelProblem
     >>> from verify.testkit.reference import references

@@ -1,4 +1,4 @@
-"""How many oracle calls an eps-local minimum takes, against 1/eps and against kappa, beside the corollary's exponents.
+"""Oracle calls to an eps-local minimum, against 1/eps and against kappa, compared with the corollary's exponents.
 
 The family has a strict saddle point at 0, flat minima, and both eps and kappa can be set; every end point is checked to
 be an eps-local minimum.
@@ -243,7 +243,7 @@ def _cost(settings: Settings, kappa: int, eps: float) -> Cost:
 
 
 def draw(result: Complexity) -> Figure:
-    """Calls against 1/eps, and against kappa, with fitted slopes beside the corollary's exponents."""
+    """Calls against 1/eps, and against kappa, with fitted slopes next to the corollary's exponents."""
     settings = result.settings
     figure = reporting.new_figure(12.5, 6.8)
     left, right = figure.subplots(1, 2)

@@ -35,7 +35,7 @@ __all__ = ["Coupled", "Outcome", "Rounding", "Settings", "compute", "draw", "rep
 
 METHODS = ("PBO", "BO")
 MARKERS = "osD^v<>"
-EXACT = "0.3"
+EXACT_COLOUR = "0.3"
 SELECTION = (
     "κ, L, d and the budget after trials with κ = 10, 30, 100 and L = 1, 2, as a case that shows every regime: "
     "for κ = 10 and 30 with L = 1 all choices of (D, N) that were tried settled"
@@ -257,7 +257,7 @@ def _draw_errors(ax: Axes, result: Coupled) -> None:
     _label_inner(ax, result.settings)
     ax.set_ylabel(r"root mean square of $|\widehat{\nabla}\Phi(x_k) - \nabla\Phi(x_k)|$")
     ax.set_title("Error of the hypergradient along PBO", fontsize=11)
-    ax.plot([], [], color=EXACT, linestyle="--", label="exact hypergradient (right)")
+    ax.plot([], [], color=EXACT_COLOUR, linestyle="--", label="exact hypergradient (right)")
     ax.legend(title="N, steps of conjugate gradients", fontsize=9, title_fontsize=9)
 
 
@@ -265,7 +265,7 @@ def _draw_fractions(ax: Axes, result: Coupled, method: str) -> None:
     for i, N in enumerate(result.settings.products):
         line = result.along(method, N)
         ax.plot([o.D for o in line], [100 * o.fraction for o in line], clip_on=False, **_style(i))
-    ax.axhline(100 * _exact(result, method).fraction, color=EXACT, linestyle="--")
+    ax.axhline(100 * _exact(result, method).fraction, color=EXACT_COLOUR, linestyle="--")
     ax.set_ylim(-5, 105)
     ax.set_ylabel(f"% of {result.settings.seeds} seeds settled\nwithin {result.settings.steps} iterations")
 
@@ -276,10 +276,10 @@ def _draw_times(ax: Axes, result: Coupled, method: str) -> None:
         ax.plot([o.D for o in line], [o.median for o in line], **_style(i))
     exact = _exact(result, method).median
     if np.isfinite(exact):
-        ax.axhline(exact, color=EXACT, linestyle="--")
+        ax.axhline(exact, color=EXACT_COLOUR, linestyle="--")
     else:
         note = f"exact hypergradient: not within {result.settings.steps} iterations"
-        ax.text(0.98, 0.05, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=9, color=EXACT)
+        ax.text(0.98, 0.05, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=9, color=EXACT_COLOUR)
     ax.set_ylim(0, 1.02 * result.settings.steps)
     ax.set_ylabel("iterations until settled (median)")
     _label_inner(ax, result.settings)

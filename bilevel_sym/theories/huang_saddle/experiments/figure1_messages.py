@@ -8,7 +8,7 @@ import numpy as np
 
 from bilevel_sym.theories.huang_saddle.experiments import sensitivity
 from bilevel_sym.theories.huang_saddle.experiments.figure1_results import METHODS, Figure1, Independence, Panel
-from bilevel_sym.theories.huang_saddle.experiments.staircase import NEAR, STAY
+from bilevel_sym.theories.huang_saddle.experiments.staircase import PLATEAU_ITERATIONS, PLATEAU_SHARE
 
 __all__ = ["claim_line", "findings", "independence_line"]
 
@@ -32,10 +32,10 @@ def claim_line(result: Figure1) -> str:
     return (
         f"the figure's claim {'holds' if c.holds else 'does not hold'}: of {c.pairs} pairs of runs from one start, PBO "
         f"has passed more saddle points than BO in {c.ahead}, fewer in {c.behind}; in every panel at least "
-        f"{c.stairs:.0%} of the saddle points that PBO passes are stairs ({STAY} iterations or longer), at least "
-        f"{c.on_plateaus:.0%} of its iterations before arrival are on plateaus (within {NEAR:.0%} of the drop), and at "
-        f"least {c.aided:.0%} of its plateaus after the first hold a perturbation (the text says each); Φ never "
-        f"rises by more than {c.rise:.1%} of the drop; all runs of PBO arrive in: {arrived}"
+        f"{c.stairs:.0%} of the saddle points that PBO passes are stairs ({PLATEAU_ITERATIONS} iterations or longer), "
+        f"at least {c.on_plateaus:.0%} of its iterations before arrival are on plateaus (within {PLATEAU_SHARE:.0%} of "
+        f"the drop), and at least {c.aided:.0%} of its plateaus after the first hold a perturbation (the text says "
+        f"each); Φ never rises by more than {c.rise:.1%} of the drop; all runs of PBO arrive in: {arrived}"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from bilevel_sym.plotting import Spread
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.theories.huang_saddle.experiments.sensitivity import Sensitivity
-from bilevel_sym.theories.huang_saddle.experiments.staircase import NEAR, Staircase
+from bilevel_sym.theories.huang_saddle.experiments.staircase import PLATEAU_SHARE, Staircase
 
 __all__ = ["METHODS", "Claim", "Figure1", "Independence", "Method", "Panel", "Settings"]
 
@@ -146,7 +146,8 @@ class Claim:
         That is: PBO stays at nine of ten saddle points, spends most of its iterations before arrival on plateaus, and
         never climbs out of one again. Arrival is told apart, for it depends on the number of iterations.
         """
-        return self.behind == 0 < self.ahead and self.stairs > 0.9 and self.on_plateaus > 0.5 and self.rise < NEAR
+        ahead = self.behind == 0 < self.ahead
+        return ahead and self.stairs > 0.9 and self.on_plateaus > 0.5 and self.rise < PLATEAU_SHARE
 
 
 @dataclass(frozen=True)

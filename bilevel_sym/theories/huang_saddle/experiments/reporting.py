@@ -27,8 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 DPI = 150
-LINE = 0.165  # inches that a line of the footer takes
-LETTERS = 15  # letters of the footer in an inch, at least
+FOOTER_LINE_INCHES = 0.165  # inches that a line of the footer takes
+FOOTER_LETTERS_PER_INCH = 15  # letters of the footer in an inch, at least
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,9 @@ def add_footer(figure: Figure, lines: Sequence[str]) -> None:
     """Small text below everything else, in room of its own."""
     width, height = figure.get_size_inches()
     # no layout engine breaks lines: what is too long would be cut off at the edge
-    lines = [part for line in lines for part in textwrap.wrap(line, int(LETTERS * width), subsequent_indent="    ")]
-    room = (LINE * len(lines) + 0.1) / height
+    across = int(FOOTER_LETTERS_PER_INCH * width)
+    lines = [part for line in lines for part in textwrap.wrap(line, across, subsequent_indent="    ")]
+    room = (FOOTER_LINE_INCHES * len(lines) + 0.1) / height
     figure.set_layout_engine("constrained", rect=(0, room, 1, 1 - room))
     figure.text(0.01, 0.06 / height, "\n".join(lines), fontsize=8, color="0.25", va="bottom", linespacing=1.35)
 

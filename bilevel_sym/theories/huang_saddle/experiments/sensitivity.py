@@ -58,7 +58,13 @@ class Sensitivity:
 def vary(
     settings: S, names: Sequence[str], run: Callable[[S], tuple[Floats, Any]], height: float, d: int
 ) -> Iterator[Varied]:
-    """Run with each value of each setting; ``run`` gives Phi - min Phi (runs, iterations), and who was perturbed.
+    """Run with each value of each setting.
+
+    - ``settings``: the usual ones.
+    - ``names``: the settings that are varied.
+    - ``run``: gives Phi - min Phi (runs, iterations), and which iterates were perturbed.
+    - ``height``: of a stair.
+    - ``d``: the number of stairs.
 
     >>> from bilevel_sym.theories.huang_saddle.experiments.figure1 import Settings
     >>> found = vary(Settings(), ["r"], lambda s: (np.full((1, 5), s.r), np.zeros((1, 4), dtype=bool)), 1.0, 2)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["NEAR", "STAY", "Staircase", "climb_down"]
+__all__ = ["PLATEAU_ITERATIONS", "PLATEAU_SHARE", "Staircase", "climb_down"]
 
-NEAR = 0.05  # of the height of a stair: a plateau
-STAY = 10  # iterations that make a plateau
+PLATEAU_SHARE = 0.05  # of the height of a stair: a plateau
+PLATEAU_ITERATIONS = 10  # iterations that make a plateau
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def climb_down(gap: Floats, height: float, d: int, perturbed: Bools) -> Staircas
     """
     level = gap / height
     nearest = np.round(level).astype(np.int64)
-    flat = np.abs(level - nearest) <= NEAR
+    flat = np.abs(level - nearest) <= PLATEAU_SHARE
     passed = np.clip(d - np.ceil(level[:, -1] - 0.5).astype(np.int64), 0, d)
     stays, helped = [], []
     for stair in range(d):  # the value of saddle point number stair + 1 is d - stair stairs above the minimum
@@ -78,7 +78,7 @@ def climb_down(gap: Floats, height: float, d: int, perturbed: Bools) -> Staircas
         arrival=_arrival(before),
         dwell=tuple(_typical(stay[left[:, k], k], len(gap)) for k in range(d)),
         on_plateaus=_part(flat[before]),
-        stairs=_part(stay[left] >= STAY),
+        stairs=_part(stay[left] >= PLATEAU_ITERATIONS),
         aided=_part(help_[:, 1:][left[:, 1:]]),
         rise=float(np.diff(level, axis=1).max(initial=0.0)),
     )

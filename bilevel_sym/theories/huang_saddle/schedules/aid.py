@@ -36,7 +36,10 @@ PRINTED_N = (
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbedAIDSchedule(Schedule):
-    """The parameters of perturbed AID; N is the number of conjugate-gradient steps.
+    """The parameters of perturbed AID.
+
+    - ``N``: the number of conjugate-gradient steps.
+    - The others: as for ``Schedule``.
 
     Paper: Theorem 2.5 [thm:aid]
 

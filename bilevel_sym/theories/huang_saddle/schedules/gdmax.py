@@ -27,6 +27,8 @@ _HALF = Decimal("0.5")
 class PerturbedGDmaxSchedule(Schedule):
     """The parameters of perturbed GDmax.
 
+    - All: as for ``Schedule``.
+
     Paper: Theorem 3.7 [thm:minimax]
 
     >>> c = MinimaxConstants(mu=1, ell=1, rho=1, M_x=1)

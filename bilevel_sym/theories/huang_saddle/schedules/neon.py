@@ -40,8 +40,11 @@ class NeonEstimate:
 class INeonSchedule(Schedule):
     """The parameters of iNEON, and of descent that escapes by it.
 
-    ``accuracy_y`` bounds |y_D - y*| and ``N`` is the number of conjugate-gradient steps. ``step`` is how far x moves
-    along the direction that iNEON finds, and ``decrease`` how much that lowers Phi.
+    - ``accuracy_y``: bounds |y_D - y*|.
+    - ``N``: the number of conjugate-gradient steps.
+    - ``step``: how far x moves along the direction that iNEON finds.
+    - ``decrease``: how much that lowers Phi.
+    - The others: as for ``Schedule``.
 
     Paper: Lemma 4.1 [lem:neon]
 

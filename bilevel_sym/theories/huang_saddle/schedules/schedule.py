@@ -38,12 +38,25 @@ class ScheduleWarning(UserWarning):
 class Schedule:
     """The parameters that a theorem prescribes, whatever the theorem.
 
-    ``eps``, ``delta`` and ``d`` are what was asked for. ``tau`` is the inner and ``eta`` the outer step size, ``r`` the
-    radius of the perturbation, ``T_escape``, ``F_escape`` and ``S_escape`` the time, decrease and distance of an
-    escape, ``accuracy`` the error that the hypergradient may have, ``D`` the number of lower-level steps and ``K``
-    the bound on the number of outer iterations. ``episodes`` is how many escapes share delta. ``straightforward`` says
-    that L_phi < sqrt(rho_phi eps), so that every eps-stationary point is an eps-local minimum and there is nothing to
-    escape from.
+    - ``eps``: the accuracy that was asked for.
+    - ``delta``: the probability of failure that was asked for.
+    - ``d``: the dimension of x.
+    - ``L_phi``: the Lipschitz constant of grad Phi.
+    - ``rho_phi``: the Lipschitz constant of Hess Phi.
+    - ``iota``: the logarithmic factor of the theorem.
+    - ``tau``: the inner step size.
+    - ``eta``: the outer step size.
+    - ``r``: the radius of the perturbation.
+    - ``T_escape``: the time of an escape, in iterations.
+    - ``F_escape``: the decrease of an escape.
+    - ``S_escape``: the distance of an escape.
+    - ``accuracy``: the error that the hypergradient may have.
+    - ``D``: the number of lower-level steps.
+    - ``K``: the bound on the number of outer iterations.
+    - ``episodes``: how many escapes share delta.
+    - ``straightforward``: L_phi < sqrt(rho_phi eps): every eps-stationary point is an eps-local minimum, and there is
+      nothing to escape from.
+    - ``variant``: that of the formulas.
 
     >>> from bilevel_sym import Constants, schedules
     >>> isinstance(schedules.perturbed_aid(Constants(1, 1, 1, 1, 1), eps=0.1, delta=0.1, d=2, gap=1e-9), Schedule)

@@ -57,10 +57,21 @@ class StocBiOSteps:
 class StocBiOSchedule(Schedule):
     """The parameters of stocBiO with iNEON.
 
-    ``D`` steps of SGD of size ``alpha`` with batches of ``S``; ``Q`` terms of the Neumann series of step
-    ``eta_neumann`` with batches made of ``B``; outer steps ``beta``. ``batch_f`` and ``batch_g`` serve the
-    hypergradient, the gradient test and iNEON, whose AID takes ``D_aid`` and ``N`` steps. ``step`` is how far x moves
-    along iNEON's direction and ``decrease`` how much that lowers Phi in expectation.
+    - ``mu``: the strong convexity of g in y.
+    - ``alpha``: the step size of SGD, of which there are D.
+    - ``beta``: the outer step size.
+    - ``eta_neumann``: the step of the Neumann series.
+    - ``Q``: its terms.
+    - ``S``: rows in a batch of SGD.
+    - ``B``: what the batches of the Neumann series are made of.
+    - ``batch_f``: rows of xi for the hypergradient, the gradient test and iNEON.
+    - ``batch_g``: rows of zeta for the same.
+    - ``D_aid``: lower-level steps of iNEON's AID.
+    - ``N``: its conjugate-gradient steps.
+    - ``accuracy_y``: bounds |y_D - y*| in it.
+    - ``step``: how far x moves along iNEON's direction.
+    - ``decrease``: how much that lowers Phi in expectation.
+    - The others: as for ``Schedule``.
 
     Paper: Theorem 4.5 [thm:stocneon]
 

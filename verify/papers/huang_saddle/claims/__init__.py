@@ -1,4 +1,4 @@
-"""The claims, one module a family; ``FAMILIES`` is the order in which they are checked, cheap proofs first."""
+"""The claims, one module per family; ``FAMILIES`` is the order in which they are checked, cheap proofs first."""
 
 from types import ModuleType
 

@@ -28,7 +28,7 @@ from bilevel_sym import (
 )
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.estimators.hypergradient import Estimator
+from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
@@ -49,7 +49,7 @@ REGION = "runs from the box in x"
 __all__: list[str] = []
 
 STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturbations
-SMALL = 0.8  # of eps
+STATIONARY_SHARE = 0.8  # of eps: the print again, by which that of the solvers is judged
 SEARCH = 12  # steps of iNEON
 FOUND = 11519 / 12800  # of F_escape
 FAR = 1e300  # where nothing can be computed any more
@@ -121,7 +121,7 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
     setting = _setting(study)
     pilot = solve(study.exact, Descent(setting.estimator, setting.eta), setting.x, y0=setting.y, steps=STEPS, rng=0)
     sizes = np.linalg.norm(pilot.trajectory.grad_phi_hat, axis=-1)
-    eps = float(np.nanmedian(sizes)) / SMALL  # so that the test comes out both ways
+    eps = float(np.nanmedian(sizes)) / STATIONARY_SHARE  # so that the test comes out both ways
     if not eps > 0:
         raise NotApplicable("the estimates vanish at the points tried")
     printed = study.variant == "printed"
@@ -171,7 +171,7 @@ def _replayed(
             if k == STEPS:
                 break
             grad, y, v = t.grad_phi_hat[row, k], t.y[row, k], t.v[row, k]
-            due = bool(np.linalg.norm(grad) <= SMALL * algorithm.eps and since > EPISODE)
+            due = bool(np.linalg.norm(grad) <= STATIONARY_SHARE * algorithm.eps and since > EPISODE)
             rules.append(Agreement(name, float(due != bool(t.perturbed[row, k])), 0.5, point))
             since = 1 if due else since + 1
             there = x - algorithm.eta * grad
@@ -242,11 +242,11 @@ def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
     size = float(np.linalg.norm(setting.estimator.estimate(study.exact, x, y0=y).grad_phi_hat))
     F, point = max(-deepest, 1e-9) / FOUND * (1 - 1e-3), study.named(x)
     first, u = _direction(path, last, F)
-    for eps in (size / SMALL * (1 - 1e-9), size / SMALL * (1 + 1e-9)):
+    for eps in (size / STATIONARY_SHARE * (1 - 1e-9), size / STATIONARY_SHARE * (1 + 1e-9)):
         neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F, as_printed=printed)
         run = solve(study.exact, Descent(setting.estimator, setting.eta, neon), x, y0=y, steps=1, rng=row)
         t = run.trajectory
-        flat = eps > size / SMALL
+        flat = eps > size / STATIONARY_SHARE
         ends = flat and first is None  # a minimum, or what iNEON takes for one: the run ends where it is
         yield Agreement(f"the end at point {row}", float((len(t.x) == 1) != ends), 0.5, point)
         if len(t.x) == 1:

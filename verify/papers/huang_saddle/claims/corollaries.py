@@ -12,8 +12,7 @@ import sympy as sp
 
 from bilevel_sym import AID, Descent, GDmax, solve
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
-from bilevel_sym.estimators.hypergradient import Estimator
-from bilevel_sym.estimators.oracle import ExactOracle, Oracle
+from bilevel_sym.estimators import Estimator, ExactOracle, Oracle
 from bilevel_sym.implicit.engine import Lanes
 from verify.papers.huang_saddle.measures.growth import Order, Theorem, aid_sizes, gdmax_sizes, shipped, stocbio_sizes
 from verify.registry import claim
@@ -174,7 +173,7 @@ def gdmax_complexity(study: Study) -> Iterator[CheckResult]:
 
 
 def _tau(study: Study) -> float:
-    """A step that is small beside the curvature of g at a few points; counting does not depend on it."""
+    """A step that is small relative to the curvature of g at a few points; counting does not depend on it."""
     x = study.points(8, "tau")
     y = np.tile([float((low + high) / 2) for low, high in list(study.box)[study.exact.d :]], (8, 1))
     curvature = float(np.linalg.norm(study.kernels.g_yy(x, y), axis=(1, 2)).max())

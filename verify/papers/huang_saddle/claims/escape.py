@@ -16,9 +16,9 @@ import numpy as np
 
 from bilevel_sym import Constants, Exact
 from bilevel_sym.solvers import noise as solvers_noise
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Pace, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from bilevel_sym.theories.statement import Variant
 from bilevel_sym.typing import Bools, Floats
 from verify.papers.huang_saddle.measures.regions import regions
 from verify.papers.huang_saddle.measures.runs import UNIT, compared

@@ -17,7 +17,7 @@ import numpy as np
 from bilevel_sym import AID, ITD, Descent, GDmax, Neumann, StocBiO, StochasticProblem, solve
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.estimators.hypergradient import Estimator
+from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels

@@ -14,7 +14,7 @@ from bilevel_sym import AID, BilevelProblem, Constants, GDmax
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.linear_system import conjugate_gradients
 from bilevel_sym.symbolic.blocks import Blocks
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.regions import Region, decided_over, lower_levels

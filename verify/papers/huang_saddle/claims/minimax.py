@@ -234,7 +234,7 @@ def _coupling_definite(site: Site) -> bool | None:
 
 
 def _coupling_semidefinite(site: Site) -> bool | None:
-    """Zero is met to 30 digits of the largest eigenvalue, of f_xx too, beside which it may be nothing."""
+    """Zero is met to 30 digits of the largest eigenvalue, of f_xx too, relative to which it may be negligible."""
     if not site.concave:
         return None
     size = max(value.abs_upper() for value in (*site.coupling, *site.f_xx))

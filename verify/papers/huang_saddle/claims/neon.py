@@ -14,9 +14,9 @@ from bilevel_sym import Exact, INeon, compile_kernels, evaluate
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.estimators.oracle import ExactOracle
+from bilevel_sym.estimators import ExactOracle
 from bilevel_sym.graph.precision import mpmath_digits
-from bilevel_sym.solvers.algorithm import Ensemble
+from bilevel_sym.solvers import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket

@@ -12,7 +12,7 @@ from flint import arb, fmpq
 from verify.erratum import Form, erratum
 
 _EPS, _DELTA = Fraction(1, 2), Fraction(1, 2)
-_WIDE = 10**6  # the dimension of y on the diagonal
+_WIDE_DIMENSION = 10**6  # the dimension of y on the diagonal
 
 
 def _ball(number: Fraction) -> arb:
@@ -50,8 +50,8 @@ def _off(rows: int, eps: Fraction) -> Fraction:
 )
 def err_hess(form: Form) -> bool:
     """The mean of the batch fails to be within eps with probability at most delta."""
-    rows = _rows(16 / _EPS**2, form(1, _WIDE), _DELTA)
-    fails = 1 - (1 - _ball(_off(rows, _EPS))) ** _WIDE
+    rows = _rows(16 / _EPS**2, form(1, _WIDE_DIMENSION), _DELTA)
+    fails = 1 - (1 - _ball(_off(rows, _EPS))) ** _WIDE_DIMENSION
     return bool(fails <= _ball(_DELTA))
 
 

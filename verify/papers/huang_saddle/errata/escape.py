@@ -9,9 +9,9 @@ import sympy as sp
 from flint import arb
 
 from bilevel_sym import Constants
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape
-from bilevel_sym.theories.statement import Variant
 from verify.erratum import Form, erratum
 
 _GOAL = Goal(eps=1.0, delta=0.125, d=1, initial_error=1.0, gap=1.0, episodes=1)

@@ -16,7 +16,7 @@ _C, _B = sp.symbols("c b", positive=True)  # coordinates in units of tau
 _Interval = tuple[fmpq, fmpq]
 _Polynomial = dict[tuple[int, int], fmpq]
 _PANELS = (sp.Integer(1), sp.Rational(3, 2), sp.Integer(2), sp.Integer(3))  # L in Figure 1
-_CELLS = 4096  # of the cover that decides the step size; a few hundred are used
+_MOST_CELLS = 4096  # of the cover that decides the step size; a few hundred are used
 
 
 def _shape(L: int | sp.Rational) -> TubeShape:
@@ -125,7 +125,7 @@ def _curvature_at_most(bound: fmpq, shape: TubeShape) -> bool:
     if not _norm_at_most(bound, witness):
         return False
     cells = [(fmpq(0), fmpq(0), fmpq(1))]  # corner and width
-    for _ in range(_CELLS):
+    for _ in range(_MOST_CELLS):
         if not cells:
             return True
         c, b, width = cells.pop()

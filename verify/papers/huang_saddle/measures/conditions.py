@@ -10,9 +10,9 @@ from typing import TypeAlias
 from flint import arb, fmpq
 
 from bilevel_sym import Constants
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules import Schedule
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from bilevel_sym.theories.statement import Variant
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
 __all__ = [

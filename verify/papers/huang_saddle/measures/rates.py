@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bilevel_sym import Constants
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from bilevel_sym.typing import Floats
 
 __all__ = ["log_rate_y", "rate_v", "rate_y"]

@@ -12,7 +12,7 @@ import numpy as np
 from bilevel_sym import Constants, Kernels, Perturbed, solve
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from bilevel_sym.typing import Bools, Floats
 from verify.papers.huang_saddle.measures.rates import log_rate_y
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
@@ -173,6 +173,13 @@ class Run:
 def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: int, name: str) -> Run:
     """Run Algorithm 1 from the starts, and compute the exact values at every iterate inside the region.
 
+    - ``study``: the problem.
+    - ``region``: outside of which nothing is computed.
+    - ``algorithm``: with its parameters.
+    - ``start``: x, y and v of each run.
+    - ``steps``: how many moves.
+    - ``name``: of the random numbers.
+
     >>> from bilevel_sym import AID, zoo
     >>> from verify.papers.huang_saddle.measures.regions import regions
     >>> from verify.study import study_of
@@ -236,8 +243,16 @@ def compared(
     """The verdict on "measured <= bound" at many points, shown where the bound is closest to being attained.
 
     Entries that are nan are not used. Where rounding could have made up all that was measured, or could hide on which
-    side of the bound it lies, an entry says nothing; if no other is left, the result is inconclusive. ``at`` are the
-    points x, one row an entry.
+    side of the bound it lies, an entry says nothing; if no other is left, the result is inconclusive.
+
+    - ``label``: that of the statement.
+    - ``study``: the problem.
+    - ``measured``, ``bound``: the two sides, an entry for each point.
+    - ``noise``: how far rounding may have moved their difference.
+    - ``message``: in words.
+    - ``at``: the points x, one row for each entry.
+    - ``part``: the name of a piece of the statement.
+    - ``variant``: of the formulas; by default that of the study.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of

@@ -1,4 +1,4 @@
-"""Tight starts: where in a region one iteration of AID errs most, beside what its bound allows.
+"""Tight starts: where in a region one iteration of AID errs most, relative to what its bound allows.
 
 A bound that is compared at starts taken by chance looks a hundred times looser than it is. So the starts are improved:
 the best ones are kept and displaced by less and less, in x, y and v together. The same seed gives the same search.
@@ -48,7 +48,14 @@ class Iterations:
 def tightest_iterations(
     study: Study, region: Region, estimator: AID, bound: Bound, noise: float, name: str
 ) -> list[Iterations]:
-    """Rounds of a search for starts at which the error is largest beside ``bound(|y0 - y*|, |v0 - v*|)``.
+    """Rounds of a search for starts at which the error is largest relative to ``bound(|y0 - y*|, |v0 - v*|)``.
+
+    - ``study``: the problem.
+    - ``region``: where the starts lie.
+    - ``estimator``: of which one iteration is made.
+    - ``bound``: a function of the two distances.
+    - ``noise``: what rounding may do to an error.
+    - ``name``: of the random numbers.
 
     >>> from bilevel_sym import zoo
     >>> from verify.papers.huang_saddle.measures.regions import regions

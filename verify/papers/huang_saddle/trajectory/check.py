@@ -1,4 +1,4 @@
-"""check_trajectory: does a run of anybody's solver obey its own rules, and the lemmas about them?"""
+"""check_trajectory: does a run of a user's solver obey its own rules, and the lemmas about them?"""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def check_trajectory(
 ) -> Report:
     """The iterates, estimates and perturbations of a run against the algorithm and the lemmas.
 
-    ``solution``: what ``solve`` returns, or a mapping or object with the iterates ``x``, (K+1, d) or (S, K+1, d), and
-    what else was kept: ``grad_phi_hat``, ``perturbed``, ``y``, ``v``, and parameters (``eta``, ``eps``, ``r``,
-    ``T_escape``, ``D``, ``N``, ``tau``, ``estimator``, ``y0``, ``v0``). What is not there makes the parts that need it
-    not applicable. ``constants``: Constants, certified ones or a Smoothness; by default certified over the run's hull.
-
-    The rules are tried at all iterates, the lemmas at 20 000 of them times ``effort`` ("quick", "default", "thorough"
-    or a number). ``seconds`` is for people in a hurry: what it cuts is INCONCLUSIVE, and says what was left out. Lemmas
-    whose constants do not fit ``memory`` ("2GB", "500 MB" or bytes) are INCONCLUSIVE too, and name the size.
+    - ``solution``: what ``solve`` returns, or a mapping or object with the iterates ``x``, (K+1, d) or (S, K+1, d), and
+      what else was kept: ``grad_phi_hat``, ``perturbed``, ``y``, ``v``, and parameters (``eta``, ``eps``, ``r``,
+      ``T_escape``, ``D``, ``N``, ``tau``, ``estimator``, ``y0``, ``v0``). What is not there makes the parts that need
+      it not applicable.
+    - ``problem``: the problem.
+    - ``constants``: Constants, certified ones or a Smoothness; by default certified over the run's hull.
+    - ``effort``: "quick", "default", "thorough", or a multiple of the default: the rules are tried at all iterates, the
+      lemmas at 20 000 of them times this.
+    - ``seconds``: a limit of time; what it cuts is INCONCLUSIVE, and says what was left out.
+    - ``memory``: "2GB", "500 MB" or bytes; lemmas whose constants do not fit are INCONCLUSIVE, and name the size.
 
     Paper: Algorithm 1 [alg:perturbedalg]; Lemma 2.8 [lem:descent]; Lemma B.1 [lem:grad-err-aid]
     Paper: Lemma C.2 [lem:grad-err-mini]; Equation 2.6 [eq:error-required]

@@ -16,8 +16,8 @@ import numpy as np
 from bilevel_sym import AID, ITD, Exact, GDmax, Neumann, evaluate
 from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.estimators.hypergradient import Estimator
-from bilevel_sym.solvers.perturbed import SMALL
+from bilevel_sym.estimators import Estimator
+from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.runs import UNIT
 from verify.papers.huang_saddle.trajectory.messages import said, vector
@@ -29,12 +29,12 @@ from verify.verdict import CheckResult, Verdict, not_applicable
 __all__ = ["estimates"]
 
 LABEL, PART = "unlabelled:algorithm-1-step-9", "estimates"
-FITS = 0.05  # what is left of the error when an explanation is right, of estimates that err themselves
-FEW = 3  # iterates without which a fit that is not exact says nothing
-LOOKED = 200  # iterates at which explanations are tried
-CERTIFIED = 8  # of the worst iterates that get certificates
-WORK = 2_000_000  # steps of the lower level that are repeated, at most
-SAME = 10.0  # floors that two computations of one estimate may differ by
+FIT_SHARE = 0.05  # what is left of the error when an explanation is right, of estimates that err themselves
+FIT_ITERATES = 3  # iterates without which a fit that is not exact says nothing
+EXPLAINED_ITERATES = 200  # iterates at which explanations are tried
+CERTIFIED_ITERATES = 8  # of the worst iterates that get certificates
+MAX_LOWER_STEPS = 2_000_000  # steps of the lower level that are repeated, at most
+SAME_FLOORS = 10.0  # floors that two computations of one estimate may differ by
 Places = tuple[Any, Any]  # trajectories, and iterates
 
 
@@ -89,7 +89,8 @@ def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
     if not wrong.any():
         return wrong
     ratio = np.where(wrong, off / np.maximum(room, 1e-300), -1.0).ravel()
-    places = np.unravel_index(in_order(ratio, descending=True)[: min(CERTIFIED, int(wrong.sum()))], wrong.shape)
+    worst = in_order(ratio, descending=True)[: min(CERTIFIED_ITERATES, int(wrong.sum()))]
+    places = np.unravel_index(worst, wrong.shape)
     try:
         at = references(truth.record.problem, truth.record.x[places])
     except BilevelError:
@@ -144,11 +145,11 @@ def _by_recognition(truth: Truth, wrong: Flags, compared: Flags) -> CheckResult:
     if p.eps is not None and p.estimator is None:
         norms = np.linalg.norm(record.grad_phi_hat, axis=-1)
         exact = np.linalg.norm(truth.grad_phi, axis=-1)
-        fooled = wrong & (norms <= SMALL * p.eps) & (exact - truth.floor > p.eps)
+        fooled = wrong & (norms <= STATIONARY_SHARE * p.eps) & (exact - truth.floor > p.eps)
         if fooled.any():
             what = (
-                f"y*, or the linear system, is not converged: the estimate is at most 4/5 eps = {SMALL * p.eps:.3g} "
-                f"and passes for stationary, but |grad Phi| is above eps = {p.eps:.3g}"
+                "y*, or the linear system, is not converged: the estimate is at most 4/5 eps = "
+                f"{STATIONARY_SHARE * p.eps:.3g} and passes for stationary, but |grad Phi| is above eps = {p.eps:.3g}"
             )
             return _violated(truth, fooled, compared, _Cause("y*", what, "the inner loops: more steps"))
     error = np.where(compared, truth.error, -1.0)
@@ -211,7 +212,7 @@ def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None
     if estimator is None or not where.any():
         return None
     places: Places = np.nonzero(where)  # type: ignore[assignment]
-    most = max(FEW, WORK // max(1, getattr(estimator, "D", 1)))
+    most = max(FIT_ITERATES, MAX_LOWER_STEPS // max(1, getattr(estimator, "D", 1)))
     if len(places[0]) > most:
         chosen = np.linspace(0, len(places[0]) - 1, most).astype(np.int64)
         places = (places[0][chosen], places[1][chosen])
@@ -224,7 +225,7 @@ def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None
     off = np.full(where.shape, np.nan)
     off[places] = np.linalg.norm(record.grad_phi_hat[places] - found, axis=-1)
     size = np.linalg.norm(record.grad_phi_hat, axis=-1) + np.linalg.norm(truth.grad_phi, axis=-1)
-    room = SAME * truth.floor + 1e4 * max(record.unit, UNIT) * truth.condition * size
+    room = SAME_FLOORS * truth.floor + 1e4 * max(record.unit, UNIT) * truth.condition * size
     return where, off, np.asarray(room)
 
 
@@ -261,7 +262,7 @@ def _fewer_steps(truth: Truth, wrong: Flags) -> _Cause | None:
     record, estimator = truth.record, truth.record.parameters.estimator
     if not isinstance(estimator, (AID, GDmax, ITD, Neumann)):
         return None
-    places = _first(wrong, FEW)
+    places = _first(wrong, FIT_ITERATES)
     hat, floor = record.grad_phi_hat, truth.floor[places]
     assert hat is not None
     for name in ("D", "N", "Q"):
@@ -276,7 +277,7 @@ def _fewer_steps(truth: Truth, wrong: Flags) -> _Cause | None:
             if found is None:
                 continue
             off = np.linalg.norm(hat[places] - found, axis=-1)
-            if (off <= np.maximum(SAME * floor, 1e-9 * np.linalg.norm(found, axis=-1))).all():
+            if (off <= np.maximum(SAME_FLOORS * floor, 1e-9 * np.linalg.norm(found, axis=-1))).all():
                 cause = "y*" if name == "D" else "inverse"
                 return _Cause(cause, f"it is what {name} = {fewer} gives, not {name} = {count}", "the inner loops")
     return None
@@ -309,14 +310,14 @@ def _repeated(record: Record) -> Flags:
 def _explained(truth: Truth, wrong: Flags) -> _Cause | None:
     """The first explanation that fits the wrong estimates."""
     assert truth.record.grad_phi_hat is not None
-    places = _first(wrong, LOOKED)
+    places = _first(wrong, EXPLAINED_ITERATES)
     hat, error, floor = truth.record.grad_phi_hat[places], truth.error[places], truth.floor[places]
     for cause, value in _explanations(truth, places, hat):
         off = np.linalg.norm(hat - value, axis=-1)
-        exact = off <= SAME * floor
-        close = off <= np.maximum(FITS * error, SAME * floor)
+        exact = off <= SAME_FLOORS * floor
+        close = off <= np.maximum(FIT_SHARE * error, SAME_FLOORS * floor)
         # estimates that lag behind tend to a multiple of the gradient: only an exact one is a factor
-        rough = cause.name != "factor" and len(off) >= FEW and close.mean() > 0.9
+        rough = cause.name != "factor" and len(off) >= FIT_ITERATES and close.mean() > 0.9
         if exact.all() or rough:
             return cause
     return None
@@ -339,7 +340,7 @@ def _explanations(truth: Truth, places: Places, hat: Floats) -> Iterator[tuple[_
     yield _Cause("sign", "it is -grad Phi(x_k)", "the sign of the whole estimate"), -exact
     squares = float((exact * exact).sum())
     factor = float((hat * exact).sum()) / squares if squares else 1.0
-    if len(hat) >= FEW and abs(factor - 1) > FITS:
+    if len(hat) >= FIT_ITERATES and abs(factor - 1) > FIT_SHARE:
         yield (
             _Cause("factor", f"it is {factor:.6g} times grad Phi(x_k)", "a constant factor, a mean or a sum"),
             factor * exact,
@@ -354,7 +355,7 @@ def _explanations(truth: Truth, places: Places, hat: Floats) -> Iterator[tuple[_
         off = float(np.linalg.norm(record.y[places] - y, axis=-1).max())
         what = f"it is the formula at y_k, which is off y*(x_k) by up to {off:.3g}: the lower level is not converged"
         if record.parameters.eps is None and record.parameters.estimator is None:
-            return  # then nobody said how near y_k has to be
+            return  # then nothing says how near y_k has to be
         yield _Cause("y*", what, "the lower level: more steps, or a smaller tau"), at_y
 
 

@@ -12,7 +12,7 @@ from verify.verdict import CheckResult, Evidence, Verdict
 
 __all__ = ["place_of", "said", "vector"]
 
-MOST = 6  # entries of a vector that are written out
+SHOWN_ENTRIES = 6  # entries of a vector that are written out
 
 
 def vector(values: Sequence[float] | Floats, digits: int = 10) -> str:
@@ -21,8 +21,8 @@ def vector(values: Sequence[float] | Floats, digits: int = 10) -> str:
     >>> vector([0.5, 1 / 3], 4)
     '(0.5, 0.3333)'
     """
-    shown = [f"{float(value):.{digits}g}" for value in values[:MOST]]
-    return f"({', '.join(shown)}{', ...' if len(values) > MOST else ''})"
+    shown = [f"{float(value):.{digits}g}" for value in values[:SHOWN_ENTRIES]]
+    return f"({', '.join(shown)}{', ...' if len(values) > SHOWN_ENTRIES else ''})"
 
 
 def place_of(record: Record, s: int, k: int) -> str:
@@ -34,8 +34,8 @@ def place_of(record: Record, s: int, k: int) -> str:
     >>> place_of(record_of({"x": [[1.0], [0.5]]}, problem), 0, 1)
     'iterate k = 1, x = 0.5'
     """
-    point = list(record.named(record.x[s, k]).items())[:MOST]
-    more = ", ..." if record.problem.d > MOST else ""
+    point = list(record.named(record.x[s, k]).items())[:SHOWN_ENTRIES]
+    more = ", ..." if record.problem.d > SHOWN_ENTRIES else ""
     return f"{record.place(s, k)}, {', '.join(f'{name} = {value:.10g}' for name, value in point)}{more}"
 
 
@@ -52,7 +52,12 @@ def said(
     n_points: int = 0,
     evidence: Evidence | None = "sampled",
 ) -> CheckResult:
-    """A result whose message has a line for each thing that is said; ``at`` is the trajectory and the iterate.
+    """A result whose message has a line for each thing that is said.
+
+    - ``lines``: these things.
+    - ``record``: the run, by which the point is named.
+    - ``at``: the trajectory and the iterate.
+    - ``label``, ``part``, ``verdict``, ``measured``, ``bound``, ``n_points``, ``evidence``: as for ``CheckResult``.
 
     >>> said("lem:descent", "", Verdict.HOLDS, ["all is well", "3 steps"]).message
     'all is well\\n  3 steps'

@@ -12,7 +12,7 @@ from typing import TypedDict
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.solvers.perturbed import SMALL
+from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.trajectory.messages import said, vector
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
@@ -20,7 +20,7 @@ from verify.verdict import CheckResult, Verdict, not_applicable
 
 __all__ = ["finite", "perturbations", "update"]
 
-ROUNDINGS = 16  # of each number that enters a step
+STEP_ROUNDINGS = 16  # of each number that enters a step
 FINITE, TEST, BALL, STEP = (
     "alg:perturbedalg",
     "unlabelled:algorithm-1-step-10",
@@ -136,7 +136,7 @@ def update(record: Record) -> CheckResult:
 def _rounding(record: Record, moved: Floats) -> Floats:
     """How far rounding may have moved each coordinate of a step."""
     size = np.abs(record.x[:, :-1]) + np.abs(record.x[:, 1:]) + moved
-    return np.asarray(ROUNDINGS * record.unit * size + 1e-300)
+    return np.asarray(STEP_ROUNDINGS * record.unit * size + 1e-300)
 
 
 def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -> tuple[str, str]:
@@ -182,7 +182,7 @@ def _replaced(record: Record, where: np.ndarray, rounding: Floats) -> tuple[int,
         return None
     for s, k in pairs:
         both = x[s, k + 1] - x[s, k - 1] + p.eta * (grad[s, k - 1] + grad[s, k])
-        room = ROUNDINGS * record.unit * (np.abs(x[s, k - 1]) + np.abs(x[s, k + 1]) + p.eta * np.abs(grad[s, k]))
+        room = STEP_ROUNDINGS * record.unit * (np.abs(x[s, k - 1]) + np.abs(x[s, k + 1]) + p.eta * np.abs(grad[s, k]))
         if not (np.abs(both) <= 8 * room + 1e-300).all():
             return None
     return pairs[0] if pairs else None
@@ -239,11 +239,11 @@ def _where(record: Record, marked: Flags, label: str) -> CheckResult:
     lacking = _needs(record, label, part, marked, eps=p.eps, grad_phi_hat=record.grad_phi_hat)
     if lacking is not None or p.eps is None:
         return lacking or not_applicable(label, "eps is not there", part=part)
-    norms, limit = np.where(marked, _norms(record), -1.0), SMALL * p.eps
+    norms, limit = np.where(marked, _norms(record), -1.0), STATIONARY_SHARE * p.eps
     s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
     count, worst = int(marked.sum()), float(norms[s, k])
     numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
-    if worst <= limit * (1 + ROUNDINGS * record.unit):
+    if worst <= limit * (1 + STEP_ROUNDINGS * record.unit):
         return said(
             label, part, Verdict.HOLDS, [f"all {count} perturbations where |grad_phi_hat| <= 4/5 eps"], **numbers
         )
@@ -304,7 +304,7 @@ def _due(record: Record, marked: Flags, label: str) -> CheckResult:
         return lacking or not_applicable(label, "eps or T_escape is not there", part=part)
     clock = _clock(record, marked, T)
     norms = _norms(record)
-    flat = record.steps & (norms <= SMALL * p.eps * (1 - ROUNDINGS * record.unit)) & (clock > T)
+    flat = record.steps & (norms <= STATIONARY_SHARE * p.eps * (1 - STEP_ROUNDINGS * record.unit)) & (clock > T)
     missed, due = flat & ~marked, int(flat.sum())
     if not missed.any():
         words = f"a perturbation at each of the {due} iterates where one was due" if due else "none was ever due"
@@ -314,7 +314,7 @@ def _due(record: Record, marked: Flags, label: str) -> CheckResult:
         label, part, Verdict.VIOLATED,
         [
             "no perturbation although one was due",
-            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {SMALL * p.eps:.6g}; the last "
+            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {STATIONARY_SHARE * p.eps:.6g}; the last "
             f"perturbation is {'long past' if clock[s, k] > k else f'{int(clock[s, k])} iterations ago'}; "
             f"T_escape = {T:g}",
             "suspected cause: the test never sees a small estimate, or the counter runs from somewhere else",

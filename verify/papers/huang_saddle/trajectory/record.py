@@ -1,4 +1,4 @@
-"""A run of anybody's solver as arrays: its iterates, what was recorded beside them, and the algorithm's parameters."""
+"""A run of a user's solver as arrays: its iterates, what was recorded beside them, and the algorithm's parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym import AID, BilevelProblem, GDmax, INeon, MinimaxProblem, Perturbed, Solution, StocBiO
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.estimators.hypergradient import Estimator
+from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Bools, Floats
 from verify.testkit.arrays import real_array
 

@@ -23,17 +23,17 @@ from verify.papers.huang_saddle.measures.regions import Region, lower_levels
 from verify.papers.huang_saddle.measures.runs import UNIT, v_stars
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
 from verify.regularity.certified import CertifiedConstants
-from verify.regularity.phi_smoothness import NOTHING, Smoothness
+from verify.regularity.phi_smoothness import ZERO_DERIVATIVE, Smoothness
 from verify.study import Study
 from verify.testkit.sample_points import x_ends
 
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
 
 EFFORT, L_PHI_WORK = 0.15, 0.7 * SECOND  # of a study of the hull; and for L_phi
-RTOL = 0.02  # to which L_phi is certified, if that takes no longer
-FIRST = 64  # iterates at which constants that were given are tried
+L_PHI_RTOL = 0.02  # to which L_phi is certified, if that takes no longer
+TRIED_ITERATES = 64  # iterates at which constants that were given are tried
 MOST, CHUNK = 20_000, 2048  # iterates that are looked at by default, and at once
-ROOM = 1e-6  # by which the hull of a run is widened, relatively
+HULL_MARGIN = 1e-6  # by which the hull of a run is widened, relatively
 Given = Constants | MinimaxConstants | CertifiedConstants | Smoothness
 
 
@@ -137,7 +137,7 @@ class Truth:
         hull = ExactBox(self.study.x_box)
         found = maximise(
             HessNorm(PhiBoxes(self.record.problem)), hull.lower, hull.upper, budget=Budget(L_PHI_WORK),
-            rtol=RTOL, floor=NOTHING, inside=hull.inside,
+            rtol=L_PHI_RTOL, floor=ZERO_DERIVATIVE, inside=hull.inside,
         )  # fmt: skip
         return Bracket(max(0.0, found.bracket.lower), found.bracket.upper), "certified over the hull of the run"
 
@@ -164,7 +164,7 @@ class Truth:
         if not isinstance(self.given, (Constants, MinimaxConstants)):
             return ""
         use = self.known & self.inside
-        x, y = self.record.x[use][:FIRST], self.y_star[use][:FIRST]
+        x, y = self.record.x[use][:TRIED_ITERATES], self.y_star[use][:TRIED_ITERATES]
         values = np.linalg.eigvalsh(self.kernels.g_yy(x, y))
         seen = {"mu": float(values.min()), "ell": float(values.max())}
         room = 1e-9 * seen["ell"]
@@ -203,9 +203,13 @@ def truth_of(
     deadline: Deadline | None = None,
     memory: int = DEFAULT,
 ) -> Truth:
-    """Exact values beside a run, at 20 000 iterates times ``effort``: around perturbations, and spread evenly.
+    """The exact values at iterates of a run: around perturbations, and spread evenly.
 
-    Where the deadline passes, the rest is left out, and ``deadline.cut`` says so.
+    - ``record``: the run.
+    - ``given``: constants, where the user gave some.
+    - ``effort``: a multiple of 20 000 iterates.
+    - ``deadline``: where it passes, the rest is left out, and ``deadline.cut`` says so.
+    - ``memory``: bytes.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.papers.huang_saddle.trajectory.record import record_of
@@ -217,8 +221,8 @@ def truth_of(
     shape = record.x.shape[:2]
     widths = {"y_star": n, "v_star": n, "phi": None, "grad_phi": d, "floor": None, "noise": None, "condition": None}
     tables = {name: np.full(shape if w is None else (*shape, w), np.nan) for name, w in widths.items()}
-    order, most = _order(record), max(4 * FIRST, int(MOST * effort))
-    first, rest = order[:FIRST], order[FIRST:]
+    order, most = _order(record), max(4 * TRIED_ITERATES, int(MOST * effort))
+    first, rest = order[:TRIED_ITERATES], order[TRIED_ITERATES:]
     if len(rest) > most:
         rest = _spread(record, rest, most)
     _fill(record, tables, first)
@@ -305,5 +309,5 @@ def _rows(function: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, wi
 def _hull(rows: Floats, radius: Floats | float) -> tuple[Floats, Floats]:
     """The ends of the smallest box around the balls, a little widened."""
     low, high = (rows - radius).min(axis=0), (rows + radius).max(axis=0)
-    room = ROOM * (high - low) + 1e-9 * np.maximum(np.abs(low), np.abs(high)) + 1e-12
+    room = HULL_MARGIN * (high - low) + 1e-9 * np.maximum(np.abs(low), np.abs(high)) + 1e-12
     return low - room, high + room

@@ -14,7 +14,7 @@ from verify.testkit.suspects.one_parameter import Family, Fitted, fitted, misfit
 
 __all__ = ["GRID", "closest", "flat", "shows", "suspect"]
 
-GRID = np.geomspace(2e-3, 2.1, 16)  # of step sizes, beside 1/ell
+GRID = np.geomspace(2e-3, 2.1, 16)  # of step sizes, relative to 1/ell
 CELLS = 7  # between the neighbours of the best step size in the grid
 ROUNDS = ((4, 1.0), (2, 0.2))  # how many whole numbers are kept, and what share of the error each may leave
 

@@ -21,7 +21,7 @@ __all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inv
 
 TERMS = (1, 2, 3, 4, 5, 7, 10, 20, 50)  # of Neumann's series
 STEPS = 6  # of conjugate gradients
-DAMPING = np.geomspace(1e-8, 1e2, 25)  # beside ell
+DAMPING = np.geomspace(1e-8, 1e2, 25)  # relative to ell
 EXACT = 1e-6  # what is fitted point by point must leave no more than this share of the error
 SETTLED = 12  # steps of Gauss and Newton
 TOLD = 1e-5  # singular values of the terms, each of length one, above which their weights can be told apart

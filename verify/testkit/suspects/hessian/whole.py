@@ -1,4 +1,4 @@
-"""What may be wrong with somebody's Hessian of Phi: hypotheses, the simplest first.
+"""What may be wrong with a user's Hessian of Phi: hypotheses, the simplest first.
 
 Hess Phi = f_xx + dy_dx f_yx + d2y_dx2 f_y + f_xy dy_dx^T + dy_dx f_yy dy_dx^T. Most defects are wrong weights of these
 terms, or of the four parts of d2y_dx2 f_y; the others are wrong blocks in all of them, or another point.

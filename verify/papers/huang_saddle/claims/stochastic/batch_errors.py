@@ -12,10 +12,10 @@ import numpy as np
 
 from bilevel_sym import Constants
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape
-from bilevel_sym.theories.statement import Variant
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.stochastic.batch_solutions import Batches, frobenius, slices, spectral

@@ -9,8 +9,8 @@ import numpy as np
 from flint import arb, arb_mat
 
 from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, tensor_concentration
-from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import failure_probability, second_moment
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest

@@ -11,9 +11,9 @@ from flint import arb, arb_mat
 
 from bilevel_sym import Constants, StocBiO, neumann_batch_sizes, solve
 from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
-from bilevel_sym.theories.statement import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hypergradient_error
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (

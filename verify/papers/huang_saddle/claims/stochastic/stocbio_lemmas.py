@@ -17,7 +17,7 @@ from flint import arb
 from bilevel_sym import Constants, neumann_batch_sizes
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hypergradient_error, sgd_step, walks
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (

@@ -226,6 +226,15 @@ def of_phi(
     """A bound on a derivative of Phi: by its certified bracket, or else by what was seen.
 
     A bracket that what was seen contradicts decides nothing.
+
+    - ``study``: the problem.
+    - ``label``: that of the statement.
+    - ``name``: of the bracket among the smoothness of Phi.
+    - ``bound``: a function of the constants of a region.
+    - ``seen``: the largest among points of a region.
+    - ``part``, ``what``: the piece of the statement, and its words.
+    - ``proof``: the formula by which the bound follows from the constants.
+    - ``still``: whether the quantity is zero for a reason that the program of a problem shows.
     """
     try:
         limit = bound(exact(study.constants.valid))

@@ -20,7 +20,7 @@ from typing import Any
 import sympy as sp
 
 from bilevel_sym import Constants
-from bilevel_sym.theories.statement import Reading
+from bilevel_sym.theories import Reading
 
 __all__ = ["Sized", "derived", "follows", "stacked"]
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.statement import Reading
+from bilevel_sym.theories import Reading
 from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
     Bound,
     Still,

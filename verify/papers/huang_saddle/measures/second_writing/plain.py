@@ -72,7 +72,7 @@ class PlainEstimate:
 
 
 def roundings(estimate: PlainEstimate) -> float:
-    """How far float64 may be off from an estimate, beside the size of its numbers.
+    """How far float64 may be off from an estimate, relative to the size of its numbers.
 
     >>> 1e-13 < roundings(PlainEstimate(np.ones(1), 1.0, np.ones(1), np.ones(1), 1.0)) < 1e-11
     True

@@ -11,12 +11,12 @@ import mpmath
 
 from bilevel_sym import Constants, MinimaxConstants
 from bilevel_sym.graph.precision import mpmath_digits
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules import ineon, perturbed_aid, perturbed_gdmax, stocbio
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Escape, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
-from bilevel_sym.theories.statement import Variant
 from verify.papers.huang_saddle.measures.agreement import Agreement
 from verify.papers.huang_saddle.measures.second_writing.transcripts import DIGITS, compared_items, steps_needed
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 

@@ -11,7 +11,7 @@ from flint import arb, arb_mat
 
 from bilevel_sym import Constants, evaluate
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hull
 from verify.papers.huang_saddle.measures.stochastic.samples import Balls, Samples, Solved, mean
 
