@@ -433,7 +433,7 @@ def _truth_of_the_kernels_at_zero(self: References, name: Any) -> Any:
         ("verify.testkit.examination", "explain", _first_suspect),
         ("verify.testkit.diagnosis", "FITS", 1e9),
         ("verify.testkit.diagnosis", "PRICE", -50.0),
-        ("verify.testkit.screening", "MOST", 0),
+        ("verify.testkit.screening", "MOST_CALLS", 0),
     ],
 )
 def test_a_planted_defect_in_the_kit_is_seen(

@@ -39,7 +39,7 @@ GUARD = 40  # bits beyond the digits asked for, before the problem has shown wha
 ATTEMPTS = 8
 PATIENCE = 3  # precisions at which something is undefined, before it is called so
 DECADES = 330  # below 1e-330 float64 has nothing but zero
-SMALL = 500  # places of a program that balls run faster than arrays of one lane
+FASTER_IN_BALLS = 500  # places of a program that balls run faster than arrays of one lane
 Balls = tuple[Ball, ...]
 
 
@@ -265,7 +265,7 @@ class _Starts:
     def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational]) -> None:
         self._problem, self._point = problem, point
         # in a small problem a few steps in balls cost less than the kernels do
-        small = problem.tape.program(("g_yy",)).size <= SMALL
+        small = problem.tape.program(("g_yy",)).size <= FASTER_IN_BALLS
         self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
         self._reason = ""
         self.hint: str | None = None  # what to try where not even the kernels find y*

@@ -31,7 +31,7 @@ DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
 CLOSE = 1e-6  # a step beside its component: from here on full steps converge, and the merit is about to be noise
 ROUND_OFF = 2.0**-51  # a step below this, beside its component, changes nothing
 MAX_POLISH = 8
-NOTHING = 1e-13  # a step below this that no longer shrinks is rounding, whatever y is
+ROUNDED_STEP = 1e-13  # a step below this that no longer shrinks is rounding, whatever y is
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
         _polish(engine, at, evaluations)
         # a component whose true value is zero never has a small step beside itself, only beside the others
         size = np.abs(at.y)
-        small = np.abs(at.step) <= np.maximum(CLOSE * size, NOTHING * np.maximum(size.max(axis=1, keepdims=True), 1.0))
+        small = np.abs(at.step) <= np.maximum(
+            CLOSE * size, ROUNDED_STEP * np.maximum(size.max(axis=1, keepdims=True), 1.0)
+        )
         far = np.flatnonzero(~small.all(axis=1))
     if len(far):
         raise _failure(
@@ -120,7 +122,7 @@ def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None
         evaluations[members] += trials
         # where y* itself is rounding beside the terms of g, steps stay as they are, and none is small beside y
         after = np.abs(at.step[members]).max(axis=1)
-        stalled = (after <= NOTHING) & (2 * after > before)
+        stalled = (after <= ROUNDED_STEP) & (2 * after > before)
         members = members[moved & ~stalled & ~at.tiny()[members] & (at.sizes()[members] > CLOSE)]
 
 

@@ -23,14 +23,13 @@ from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.operations.record import Switch
 from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
-from verify.enclosures.interval_matrix import Matrices, neumann_bound
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_bound
 
 __all__ = ["Affine", "AffineProgram", "AffineSession"]
 
 _ROUNDING = 4e-15  # a few dozen roundings, relative to the sizes that take part
 _TINY = 1e-300
 SPARSE = 8  # a matrix with fewer entries than one in so many is not multiplied as a whole
-_MORE = 1 + 1e-14
 
 _SWITCHES = frozenset(r.name for r in OPERATIONS.values() if isinstance(r.shape, Switch)) - {"abs"}
 
@@ -59,12 +58,12 @@ class Affine:
     @property
     def reach(self) -> Floats:
         """How far from the middle it goes."""
-        return np.asarray((np.abs(self.slopes).sum(axis=1) + self.rest) * _MORE)
+        return np.asarray((np.abs(self.slopes).sum(axis=1) + self.rest) * ROUNDED_UP)
 
     @property
     def mean_reach(self) -> Floats:
         """How far from the middle its mean goes along a straight way from the middle of the box: half as far."""
-        return np.asarray((0.5 * np.abs(self.slopes).sum(axis=1) + self.rest) * _MORE)
+        return np.asarray((0.5 * np.abs(self.slopes).sum(axis=1) + self.rest) * ROUNDED_UP)
 
     def gathered(self, places: Indices, rows: int) -> Affine:
         """A matrix of so many rows whose entries are those at the places of this column."""
@@ -94,7 +93,7 @@ class Affine:
         terms = self.middle.shape[-1] + 8
         rounded = (terms * _ROUNDING) * (size + far) @ (other_size + other_far) + terms * _TINY
         rest = size @ other.rest + self.rest @ other_size + far @ other_far + rounded
-        return Affine(self.middle @ other.middle, slopes, rest * _MORE)
+        return Affine(self.middle @ other.middle, slopes, rest * ROUNDED_UP)
 
     def solved_by(self, right: Affine, inverse: Floats) -> tuple[Affine, Floats]:
         """All X with A X = B, given an approximate inverse of the middle of A; and a bound of |I - R A|.
@@ -114,8 +113,8 @@ class Affine:
         drift = np.abs(slopes - inverse[:, None] @ (self.middle[:, None] @ slopes)).sum(axis=1)
         second = moved @ np.abs(slopes).sum(axis=1) + size @ (self.rest @ wide + right.rest)
         noise = rounding @ wide + (n + 8) * _ROUNDING * (size @ (np.abs(right.middle) + right.reach)) + _TINY
-        rest = (still + drift + second + noise) * _MORE
-        return Affine(guess, slopes, neumann_bound(off * _MORE, rest)), off * _MORE
+        rest = (still + drift + second + noise) * ROUNDED_UP
+        return Affine(guess, slopes, neumann_bound(off * ROUNDED_UP, rest)), off * ROUNDED_UP
 
     def around(self, owner: Indices, lanes: int) -> Affine:
         """Forms that contain those of all lanes with the same owner, one for each owner.
@@ -130,7 +129,7 @@ class Affine:
         rest = np.zeros_like(middle)
         # a lane on its own stays the form that it is
         alone = (np.bincount(owner, minlength=lanes) == 1)[owner, None, None]
-        np.maximum.at(rest, owner, np.where(alone, self.rest, (away + rounded + self.rest) * _MORE))
+        np.maximum.at(rest, owner, np.where(alone, self.rest, (away + rounded + self.rest) * ROUNDED_UP))
         return Affine(middle, slopes, rest)
 
     def columns(self, first: int, last: int) -> Affine:
@@ -210,7 +209,7 @@ class AffineSession:
         low, high = ready.constants.T
         places = ready.constant_places
         self.middle[places] = (0.5 * low + 0.5 * high)[:, None]
-        self.rest[places] = self.reach[places] = ((high - low) * _MORE)[:, None]
+        self.rest[places] = self.reach[places] = ((high - low) * ROUNDED_UP)[:, None]
 
     def put(self, stage: int, middle: Floats, slopes: Floats, rest: Floats) -> None:
         """Give the forms of one stage: (lanes, inputs), (lanes, k, inputs), (lanes, inputs), and perform it."""
@@ -224,7 +223,7 @@ class AffineSession:
     def set(self, to: slice, middle: Floats, slopes: Floats, rest: Floats) -> None:
         """Write results."""
         self.middle[to], self.slopes[to], self.rest[to] = middle, slopes, rest
-        self.reach[to] = (np.abs(slopes).sum(axis=1) + rest) * _MORE
+        self.reach[to] = (np.abs(slopes).sum(axis=1) + rest) * ROUNDED_UP
 
     def take(self, name: str) -> Affine:
         """One output, lanes first; a vector is a column."""
@@ -269,12 +268,12 @@ class AffineSession:
         at, over = (ready.session(middle.size) for ready in curve)
         point = middle.reshape(-1, 1)
         at.put(0, point, point)
-        far = reach.reshape(-1, 1) * _MORE + 1e-15 * np.abs(point) + _TINY
+        far = reach.reshape(-1, 1) * ROUNDED_UP + 1e-15 * np.abs(point) + _TINY
         over.put(0, point - far, point + far)
         (v_lo, v_hi), (s_lo, s_hi) = ([end.reshape(shape) for end in at.take(name)] for name in ("value", "first"))
         b_lo, b_hi = (end.reshape(shape) for end in over.take("second"))
         known = 0.0 * (over.take("value")[0] + over.take("first")[0]).reshape(shape)
-        half = 0.5 * np.square(reach) * _MORE
+        half = 0.5 * np.square(reach) * ROUNDED_UP
         low, high = np.minimum(b_lo, 0.0) * half, np.maximum(b_hi, 0.0) * half
         value, slope = 0.5 * v_lo + 0.5 * v_hi, 0.5 * s_lo + 0.5 * s_hi
         shift = 0.5 * low + 0.5 * high
@@ -306,7 +305,7 @@ class AffineSession:
             middle = np.where(between, 0.0, middle)
             slopes = np.where(between[:, None], 0.0, slopes)
             size = [np.abs(self.middle[k]) + self.reach[k] for k in (one, other)]
-            rest = np.where(between, np.maximum(*size) * _MORE, rest)
+            rest = np.where(between, np.maximum(*size) * ROUNDED_UP, rest)
         self.set(to, middle, slopes, rest)
 
 
@@ -338,7 +337,7 @@ def _linear(to: slice, rows: Sequence[Row]) -> Call:
             moves = session.slopes[source]
             moves *= c[:, None]
             slopes[:many] += moves
-        rest *= _MORE
+        rest *= ROUNDED_UP
         rest += _TINY
         session.set(to, middle[back], slopes[back], rest[back])
 
@@ -353,6 +352,6 @@ def _dense(to: slice, rows: Sequence[Row], rounding: float) -> Call:
         middle, slopes, reach = session.middle[source], session.slopes[source], session.reach[source]
         rest = size @ (session.rest[source] + rounding * (np.abs(middle) + reach)) + _TINY
         moved = (c @ slopes.reshape(len(source), -1)).reshape(len(rows), *slopes.shape[1:])
-        session.set(to, c @ middle, moved, rest * _MORE)
+        session.set(to, c @ middle, moved, rest * ROUNDED_UP)
 
     return call

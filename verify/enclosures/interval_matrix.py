@@ -17,12 +17,12 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 
-__all__ = ["Matrices"]
+__all__ = ["ROUNDED_UP", "Matrices"]
 
 
 _UNIT = 2.3e-16  # a little more than two roundings
 _TINY = 5e-324
-_MORE = 1 + 1e-14  # covers a handful of roundings of a positive number
+ROUNDED_UP = 1 + 1e-14  # covers a handful of roundings of a positive number
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Matrices:
     @property
     def magnitude(self) -> Floats:
         """The largest absolute value of each entry."""
-        return np.asarray((np.abs(self.middle) + self.radius) * _MORE)
+        return np.asarray((np.abs(self.middle) + self.radius) * ROUNDED_UP)
 
     @property
     def T(self) -> Matrices:
@@ -132,7 +132,7 @@ class Matrices:
     def norm_upper(self) -> Floats:
         """An upper bound of the spectral norm of every matrix inside, (lanes,)."""
         with np.errstate(all="ignore"):
-            bound = (_norm_upper(self.middle) + radius_norm(self.radius)) * _MORE
+            bound = (_norm_upper(self.middle) + radius_norm(self.radius)) * ROUNDED_UP
         return np.where(np.isnan(bound), np.inf, bound)
 
     def smallest_eigenvalue_lower(self) -> Floats:
@@ -140,7 +140,7 @@ class Matrices:
         with np.errstate(all="ignore"):
             values, defect, residual = _eigen(self.middle)
             least = values[:, 0]
-            away = (np.abs(least) * defect + residual + radius_norm(self.radius)) * _MORE
+            away = (np.abs(least) * defect + residual + radius_norm(self.radius)) * ROUNDED_UP
             bound = least - away - _UNIT * np.abs(least)
         return np.where(np.isnan(bound), -np.inf, bound)
 
@@ -155,10 +155,10 @@ def neumann_bound(off: Floats, rest: Floats) -> Floats:
     >>> float(neumann_bound(np.array([[[0.5]]]), np.array([[[1.0]]]))[0, 0, 0]) >= 2.0
     True
     """
-    contraction = off.sum(axis=-1, keepdims=True).max(axis=-2, keepdims=True) * _MORE
+    contraction = off.sum(axis=-1, keepdims=True).max(axis=-2, keepdims=True) * ROUNDED_UP
     with np.errstate(all="ignore"):
-        most = rest.max(axis=-2, keepdims=True) / (1 - contraction) * _MORE
-        bound = (rest + (off.sum(axis=-1, keepdims=True) * _MORE) * most) * _MORE
+        most = rest.max(axis=-2, keepdims=True) / (1 - contraction) * ROUNDED_UP
+        bound = (rest + (off.sum(axis=-1, keepdims=True) * ROUNDED_UP) * most) * ROUNDED_UP
     return np.where((contraction < 1) & np.isfinite(bound), bound, np.inf)
 
 
@@ -166,7 +166,7 @@ def radius_norm(radius: Floats) -> Floats:
     """A bound of the spectral norm of all matrices with entries below the radius, (lanes,)."""
     squares = np.sqrt(np.square(radius).sum(axis=(-2, -1)))
     rows, columns = radius.sum(axis=-1).max(axis=-1), radius.sum(axis=-2).max(axis=-1)
-    return np.asarray(np.minimum(squares, np.sqrt(rows) * np.sqrt(columns)) * _MORE + 1e-150)
+    return np.asarray(np.minimum(squares, np.sqrt(rows) * np.sqrt(columns)) * ROUNDED_UP + 1e-150)
 
 
 def _inverse(middle: Floats) -> Floats:
@@ -205,7 +205,7 @@ def _norm_upper(middle: Floats) -> Floats:
     if middle.shape[-2:] == (1, 1):
         return np.abs(middle[:, 0, 0])
     if min(middle.shape[-2:]) == 1:
-        return np.asarray(np.sqrt(np.square(middle).sum(axis=(-2, -1))) * _MORE + 1e-150)
+        return np.asarray(np.sqrt(np.square(middle).sum(axis=(-2, -1))) * ROUNDED_UP + 1e-150)
     finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
     left, values, right = np.linalg.svd(_finite_or_zero(middle), full_matrices=False)
     u, v = Matrices.around(left), Matrices.around(right)
@@ -213,5 +213,5 @@ def _norm_upper(middle: Floats) -> Floats:
     defect = np.maximum(radius_norm((u.T @ u - eye).magnitude), radius_norm((v @ v.T - eye).magnitude))
     scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * _UNIT + _TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ v).magnitude)
-    bound = (values.max(axis=-1) * (1 + defect) + residual) * _MORE
+    bound = (values.max(axis=-1) * (1 + defect) + residual) * ROUNDED_UP
     return np.where(finite, bound, np.nan)

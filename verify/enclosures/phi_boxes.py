@@ -30,7 +30,7 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.memory import DEFAULT
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
-from verify.enclosures.interval_matrix import Matrices, neumann_bound
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_bound
 from verify.enclosures.phi_formulas import PhiFormulas
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
@@ -43,7 +43,6 @@ ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
 UNSOLVED = 5e5  # units of work that a lower level takes that cannot be solved
 WIDER = 1.1  # how much wider than its own image the next Y is
 _UP = 1 + 4e-16
-_MORE = 1 + 1e-14
 
 LOWER = ("g", "g_y", "g_xy", "g_yy")
 SMOOTH_F = ("f", "f_x", "f_y")
@@ -211,7 +210,7 @@ class PhiBoxes:
         for _ in range(ATTEMPTS):
             trial = np.where(done[:, None, None], radius, radius * WIDER + 1e-15 * np.abs(y)[:, :, None] + 1e-300)
             off = self._contraction(start, trial, proved)[1]
-            image = (rest + off @ trial * _MORE) * _MORE
+            image = (rest + off @ trial * ROUNDED_UP) * ROUNDED_UP
             done = np.asarray((image < trial).all(axis=(1, 2)))
             if done.all():
                 break
@@ -290,9 +289,9 @@ class PhiBoxes:
         if wide.third is not None:
             mean = Matrices(wide.third.middle, wide.third.mean_reach).magnitude
             spread = column(mean.reshape(-1, self.d**2, self.d), start.reach).reshape(hess.radius.shape)
-            hess = hess.meet(Matrices(thin.hess.middle, (thin.hess.radius + spread) * _MORE))
+            hess = hess.meet(Matrices(thin.hess.middle, (thin.hess.radius + spread) * ROUNDED_UP))
         spread = column(Matrices(wide.hess.middle, wide.hess.mean_reach).magnitude, start.reach)
-        grad = wide.grad.hull.meet(Matrices(thin.grad.middle, (thin.grad.radius + spread) * _MORE))
+        grad = wide.grad.hull.meet(Matrices(thin.grad.middle, (thin.grad.radius + spread) * ROUNDED_UP))
         enclosed = Matrices(start.y[:, :, None], start.radius)
         return PhiEnclosure(
             start.ok & wide.ok & thin.ok, start.middle, start.reach, enclosed, wide.v.hull, wide.response.hull,
@@ -327,7 +326,7 @@ class PhiBoxes:
         middle, slopes, rest = (
             np.add(np.add(*three[:2]), three[2]) for three in zip(*(p.parts for p in parts), strict=True)
         )
-        rest = (rest + 1e-15 * np.max([np.abs(part.middle) + part.reach for part in parts], axis=0)) * _MORE
+        rest = (rest + 1e-15 * np.max([np.abs(part.middle) + part.reach for part in parts], axis=0)) * ROUNDED_UP
         return Affine(middle[..., None], slopes[..., None], rest[..., None]).gathered(self.triples, self.d)
 
     def _at_middle(self, start: Start, proved: bool) -> Thin:

@@ -19,13 +19,12 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats, Indices
-from verify.enclosures.interval_matrix import Matrices, radius_norm
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, radius_norm
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 
 __all__ = ["GradNorm", "HessNorm", "ThirdNorm", "cubic_norms"]
 
-_MORE = 1 + 1e-14
 DIRECTIONS = 300  # in all
 CUBES = 2**22  # numbers that are held at a time of cubes of directions
 STARTS, ROUNDS = 24, 12  # directions for each dimension, and steps from the best of them
@@ -129,7 +128,7 @@ class GradNorm(_Norm):
         moved = mean.magnitude @ reach + found.grad_middle.radius
         across = np.sqrt(np.square(moved).sum(axis=(1, 2))) + 1e-14 * centre
         bent = np.sqrt(np.square(along) + np.square(across)) * (1 + 1e-13)
-        plain = np.sqrt(np.square(found.grad.magnitude).sum(axis=(1, 2))) * _MORE
+        plain = np.sqrt(np.square(found.grad.magnitude).sum(axis=(1, 2))) * ROUNDED_UP
         return np.fmin(bent, plain) + 1e-150, centre
 
     def _plain(self, points: Floats) -> Floats:
@@ -166,11 +165,11 @@ class HessNorm(_Norm):
         slopes = (q.T @ turned).magnitude.reshape(lanes, d * d, d)
         moved = (slopes @ found.reach[:, :, None]).reshape(lanes, d, d)
         first = q.T @ centre @ q
-        first = Matrices(first.middle, (first.radius + moved) * _MORE)
+        first = Matrices(first.middle, (first.radius + moved) * ROUNDED_UP)
         entries = first.meet(q.T @ found.hess @ q)
         eye = Matrices.around(np.broadcast_to(np.eye(d), vectors.shape))
         defect = radius_norm((q.T @ q - eye).magnitude)
-        bound = np.where(defect < 0.5, _symmetric_norm(entries) / (1 - defect) * _MORE, np.inf)
+        bound = np.where(defect < 0.5, _symmetric_norm(entries) / (1 - defect) * ROUNDED_UP, np.inf)
         return bound, np.abs(values).max(axis=1)
 
     def _plain(self, points: Floats) -> Floats:
@@ -269,7 +268,7 @@ def _symmetric_norm(entries: Matrices) -> Floats:
     # the diagonal may be negative: the rounding error is in proportion to the sizes
     error = 1e-15 * (d + 2) * (np.abs(both) @ p)
     bound = ((image + error) / p).max(axis=(1, 2))
-    return np.asarray(np.maximum(np.maximum(bound[:lanes], bound[lanes:]), 0.0) * _MORE + 1e-150)
+    return np.asarray(np.maximum(np.maximum(bound[:lanes], bound[lanes:]), 0.0) * ROUNDED_UP + 1e-150)
 
 
 def _perron(matrices: Floats) -> Floats:

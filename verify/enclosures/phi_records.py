@@ -9,12 +9,11 @@ import numpy as np
 from bilevel_sym.arithmetic.pieces.patterns import Split
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine
-from verify.enclosures.interval_matrix import Matrices
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
 
 __all__ = ["Start", "Thin", "Wide", "around", "column", "every", "hull"]
 
 Mask = Bools
-_MORE = 1 + 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Start:
 
     def away(self, rest: Floats) -> Floats:
         """How far y + response (x - c), up to the rest, is from y."""
-        return np.asarray((column(np.abs(self.response), self.reach) + rest) * _MORE)
+        return np.asarray((column(np.abs(self.response), self.reach) + rest) * ROUNDED_UP)
 
     def box(self, rest: Floats) -> tuple[Floats, Floats]:
         """The box in (x, y) around all that."""
@@ -101,4 +100,4 @@ def around(y: Floats, radius: Floats) -> tuple[Floats, Floats]:
 
 def column(magnitude: Floats, reach: Floats) -> Floats:
     """An upper bound of |M (X - c)|, (lanes, rows, 1)."""
-    return np.asarray(magnitude @ reach[:, :, None] * _MORE)
+    return np.asarray(magnitude @ reach[:, :, None] * ROUNDED_UP)

@@ -25,6 +25,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 from verify.enclosures.condensed import condensed
 from verify.enclosures.cover import middles
+from verify.enclosures.interval_matrix import ROUNDED_UP
 from verify.enclosures.pencil import MOST_PARTS, Pencil
 
 __all__ = ["Ridges", "ridges_of"]
@@ -32,7 +33,6 @@ __all__ = ["Ridges", "ridges_of"]
 PIECES, MOST_PIECES, TABLE = 16, 128, 2048  # of the range of u, and how many of all boxes together
 SHARP = frozenset({"ipow", "rpow", *(name for name, record in FUNCTIONS.items() if not record.is_periodic)})
 _RIDGE = 1 << 40  # beyond all nodes of a graph: the name of a second derivative along a line
-_MORE = 1 + 1e-14
 
 Slopes = tuple[tuple[int, fmpq], ...]
 Line = tuple[Slopes, Slopes]  # a, its first entry one; and c, as a sum of nodes, without its constant
@@ -156,7 +156,7 @@ class Ridges:
             sessions[0].put(1, low, high)
             middle = middles(low, high)
             sessions[1].put(1, middle, middle)
-            lo, hi = self._met(sessions, (np.maximum(high - middle, middle - low) * _MORE)[:, self._used])
+            lo, hi = self._met(sessions, (np.maximum(high - middle, middle - low) * ROUNDED_UP)[:, self._used])
         lo, hi = (end.reshape(lanes, pieces, -1) for end in (lo, hi))
         unknown = (np.isnan(lo) | np.isnan(hi)).any(axis=1)
         return np.where(unknown, -np.inf, lo.min(axis=1)), np.where(unknown, np.inf, hi.max(axis=1))
@@ -167,7 +167,7 @@ class Ridges:
         over, at = sessions
         (lo, hi), (low, high) = over.take("second"), at.take("second")  # type: ignore[attr-defined]
         steep = np.maximum(*(np.abs(end) for end in over.take("third")))  # type: ignore[attr-defined]
-        away = steep * reach * _MORE + 1e-300
+        away = steep * reach * ROUNDED_UP + 1e-300
         below, above = low - away, high + away
         below, above = below - 2.3e-16 * np.abs(below), above + 2.3e-16 * np.abs(above)
         known = ~(np.isnan(lo) | np.isnan(hi))

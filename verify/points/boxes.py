@@ -23,7 +23,7 @@ from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import Bools, Floats
-from verify.enclosures.interval_matrix import Matrices
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
@@ -38,7 +38,6 @@ HULL = MappingProxyType(
 SWITCHES = (sp.Piecewise, sp.Abs, sp.Max, sp.Min, sp.sign)
 ARITHMETIC = frozenset(("lin", "mul", "ipow", "abs", "sign", "min", "max", "lt", "le", "select"))
 INTERVAL_MATRICES: Algebra[Matrices] = Algebra(attrgetter("solve"))
-_MORE = 1 + 1e-14
 
 
 def excluded(found: PhiEnclosure) -> Mask:
@@ -150,7 +149,7 @@ class Boxes:
         for _ in range(ATTEMPTS):
             low, high = _around(y, width)
             _, _, _, g_yy = _taken(self._hulls[0], LOWER, (np.hstack([lower, low]), np.hstack([upper, high])))
-            image = (miss + (eye - inverse @ g_yy).magnitude @ width) * _MORE + 1e-300
+            image = (miss + (eye - inverse @ g_yy).magnitude @ width) * ROUNDED_UP + 1e-300
             ok |= (image < width).all(axis=(-2, -1))
             width = np.where(ok[:, None, None], np.fmin(image, width), 1.5 * image)
         return ok, *_around(y, width)

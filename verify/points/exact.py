@@ -16,10 +16,10 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
+from verify.points.balls import BITS
 
 __all__ = ["ExactPoint", "exact_point", "inertia", "simplest"]
 
-BITS = 200
 CLOSE = Fraction(1, 10**10)  # how far float64 may be from a y* that is a simple number
 FIRST = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "f_xx")
 SECOND = ("L_xx", "L_xy", "L_yy")

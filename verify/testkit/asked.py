@@ -11,11 +11,11 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.ties import first_largest, in_order
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Settings
 from verify.testkit.diagnosis import Suspect
-from verify.testkit.reference import EPS, ROUNDINGS, Quantity, References
+from verify.testkit.reference import ROUNDINGS, Quantity, References
 
 __all__ = ["Asked", "Subject"]
 
@@ -104,7 +104,7 @@ class Asked:
     def relative(self) -> Floats:
         """Errors relative to the size of the truth, or to that of its terms where these cancel to zero."""
         size = norms(self.at.truth(self.subject.quantity))
-        return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * EPS)))
+        return np.asarray(self.errors / np.where(size > self.floor, size, self.floor / (ROUNDINGS * FLOAT64_EPS)))
 
     def digits(self, k: int) -> float:
         """How many digits are right at a point."""

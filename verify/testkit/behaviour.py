@@ -16,11 +16,12 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import norms
-from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings
+from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
 from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of
 from verify.testkit.sample_points import x_ends
+from verify.testkit.suspects.loose_tolerance import LARGEST_BY_TOLERANCE
 
 __all__ = ["Behaviour", "behaviour"]
 
@@ -30,9 +31,10 @@ LEAST = 48  # calls, without which it is only asked once more: chance alone orde
 ENOUGH = 500  # calls: no look takes more
 SIGMAS = 5.0
 MATCHES = 1e-3  # of the distance between two answers: the answer is that of the other point
-SMALL = 0.1  # relative: an error above it does not come from a tolerance
 STAYS = 0.5  # the share of the first error that is left where the warm start alone does not explain it
-TINY = 1e-3  # relative: an error above it does not come from single precision, unless the answer has that type
+LARGEST_BY_SINGLE = (
+    1e-3  # relative: an error above it does not come from single precision, unless the answer has that type
+)
 SINGLE_EPS = 2.0**-24
 NOT_LOOKED_AT = Roughness()
 
@@ -71,7 +73,7 @@ def behaviour(
     quantity: Quantity,
     k: int,
     *,
-    settings: Mapping[str, float] = NOTHING,
+    settings: Mapping[str, float] = NO_SETTINGS,
     before: Floats | None = None,
     explained: bool = False,
     calls: int = ENOUGH,
@@ -278,7 +280,7 @@ class _Probe:
         segment = Segment(self.candidate, truth, x, other - x, self.settings, ends)
         rounding = rounding_of(self.at, self.quantity, self.k)
         found = roughness(
-            segment, rounding, kappa=float(self.at.kappa[self.k]), small=error < SMALL * size,
+            segment, rounding, kappa=float(self.at.kappa[self.k]), small=error < LARGEST_BY_TOLERANCE * size,
             calls=self._left,
         )  # fmt: skip
         return replace(seen, roughness=found, diagnosis=_rough(found, answer, error, size, self.quantity))
@@ -313,12 +315,12 @@ def _rough(found: Roughness, answer: Answer, error: float, size: float, quantity
     relative = error / size
     rough_or_jumps = found.kind in ("noise", "float32", "jumps")
     rough = rough_or_jumps and found.near > 0.05
-    if _is_single(answer) and relative < SMALL and (rough or relative < 100 * SINGLE_EPS):
+    if _is_single(answer) and relative < LARGEST_BY_TOLERANCE and (rough or relative < 100 * SINGLE_EPS):
         return _precision(relative, "what it returns has no more than single precision")
     if (decimals := _decimals(answer, error)) is not None and rough_or_jumps:
         look_at = "np.round, or a printed number that is read again: keep all digits"
         return Diagnosis("precision", f"the answer is rounded to {decimals} decimals", look_at)
-    if found.kind == "float32" and relative < TINY:
+    if found.kind == "float32" and relative < LARGEST_BY_SINGLE:
         return _precision(relative, "the error is rough down to the grid of float32, and smooth below")
     if found.kind in ("noise", "float32") or (found.kind == "jumps" and quantity == "hess_phi" and relative > 1e-2):
         return Diagnosis(

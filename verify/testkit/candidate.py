@@ -23,7 +23,7 @@ __all__ = ["KNOBS", "STEPS", "Answer", "Candidate", "WrongKind"]
 Settings = Mapping[str, float]
 KNOBS = ("D", "N", "Q", "tol")  # what a candidate may take: steps, conjugate gradients, Neumann terms, a tolerance
 STEPS = 20_000  # in all, by default: a candidate that never converges is given up after so many
-NOTHING: Settings = MappingProxyType({})
+NO_SETTINGS: Settings = MappingProxyType({})
 
 
 class WrongKind(Exception):
@@ -96,7 +96,7 @@ class Candidate:
         """Whether one of them has to be given."""
         return any(value is inspect.Parameter.empty for value in self.defaults.values())
 
-    def cost(self, settings: Settings = NOTHING) -> int:
+    def cost(self, settings: Settings = NO_SETTINGS) -> int:
         """How many steps a call is: what its numbers of steps add up to.
 
         Its own defaults are its own choice, and often a limit that is never met: a call with these leaves enough of the
@@ -107,11 +107,11 @@ class Candidate:
         own = sum(_count(self.defaults[name]) for name in counts if name not in settings)
         return max(1, given + int(min(own, self.budget.work / 4)))
 
-    def affords(self, calls: int, settings: Settings = NOTHING) -> bool:
+    def affords(self, calls: int, settings: Settings = NO_SETTINGS) -> bool:
         """Whether so many calls are within what is left of the budget."""
         return calls * self.cost(settings) <= self.budget.left
 
-    def __call__(self, x: Floats, settings: Settings = NOTHING) -> Answer:
+    def __call__(self, x: Floats, settings: Settings = NO_SETTINGS) -> Answer:
         """The answer at x. What the candidate raises is the user's own, and carries a note of the point."""
         self.budget.deadline.check()
         self.budget.spend(self.cost(settings))

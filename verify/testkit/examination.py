@@ -18,7 +18,7 @@ from verify.testkit import messages
 from verify.testkit.arrays import norms
 from verify.testkit.asked import Asked, Subject
 from verify.testkit.behaviour import ENOUGH, Behaviour, behaviour
-from verify.testkit.candidate import NOTHING, Answer, Candidate, Settings, WrongKind
+from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings, WrongKind
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.knobs.convergence import convergence
 from verify.testkit.knobs.sweep import FEWEST, Convergence, worst_of
@@ -71,7 +71,7 @@ class Examination:
     def _decided(self) -> CandidateCheck:
         if not self._telling:
             return self._said(Verdict.INCONCLUSIVE, messages.too_ill_conditioned(self))
-        asked = self._converged() if self.candidate.required else self._screened(self._asked(NOTHING))
+        asked = self._converged() if self.candidate.required else self._screened(self._asked(NO_SETTINGS))
         if self.candidate.knobs and self.convergence is None and not asked.right:
             asked = self._converged(asked)
         found = self.convergence

@@ -27,7 +27,7 @@ __all__ = ["check_local_minimum"]
 LABEL = "def:local-min"
 EFFORT, RTOL = 0.8, 0.2  # to certify rho_phi over the box; its square root is what counts
 SHOWN = 8  # digits of a number, all of them proved
-NOTHING = 1e-300
+SHOWN_AS_ZERO = 1e-300  # a ball around zero that is smaller
 UNKNOWN = Bracket(0.0, math.inf)
 
 
@@ -237,7 +237,7 @@ def _kind(found: SecondOrder) -> str:
 
 def _shown(ball: Ball) -> str:
     """Its certain digits; what is proved to be below everything in float64 is 0."""
-    return "0" if ball.value.contains(0) and ball.rad < NOTHING else f"{ball:.{SHOWN}}"
+    return "0" if ball.value.contains(0) and ball.rad < SHOWN_AS_ZERO else f"{ball:.{SHOWN}}"
 
 
 def _hessian(found: SecondOrder) -> Any:

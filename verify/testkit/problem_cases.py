@@ -18,7 +18,7 @@ from verify.testkit.sample_points import sample_points
 
 __all__ = ["Case", "GeneratedCase", "ZooCase", "generated_cases", "zoo_cases"]
 
-MOST = 10_000  # generated problems for one test
+MOST_PROBLEMS = 10_000  # generated problems for one test
 _BYTES = 4096  # of choices for one problem; the largest use a few hundred
 _TRIES = 100
 _POINTS = 6
@@ -131,7 +131,7 @@ def generated_cases(
     >>> list(map(str, generated_cases(3, kinds=["isotropic", "d < n"])))
     ['generated:isotropic-0', 'generated:d<n-0', 'generated:isotropic-1']
     """
-    count, seed = _integer("generated", count, 0, MOST), _integer("seed", seed, 0, 2**63)
+    count, seed = _integer("generated", count, 0, MOST_PROBLEMS), _integer("seed", seed, 0, 2**63)
     if not count:
         return ()
     from verify.strategies.kinds import KINDS, style_of

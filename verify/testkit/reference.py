@@ -14,15 +14,14 @@ from bilevel_sym.budget import Deadline
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.system.memory import FLOAT, largest, parts, require
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
 from verify.points.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
-__all__ = ["EPS", "QUANTITIES", "ROUNDINGS", "Quantity", "References", "bytes_at", "references", "require_references"]
+__all__ = ["QUANTITIES", "ROUNDINGS", "Quantity", "References", "bytes_at", "references", "require_references"]
 
 Quantity = Literal["grad_phi", "hess_phi", "y_star"]
 QUANTITIES: tuple[Quantity, ...] = ("grad_phi", "hess_phi", "y_star")
-EPS = 2.0**-52
 ROUNDINGS = 1e3  # an honest program may lose this many roundings, times the condition of the problem
 ELSEWHERE = 0.1  # of the largest condition of the points: a tolerance that suits all of them leaves no more than that
 DIGITS = 25
@@ -73,7 +72,7 @@ class References:
     def errors(self, name: Quantity, values: Floats) -> Floats:
         """Upper bounds of the norms of values - truth; that the truth was rounded is included."""
         truth = self.truth(name)
-        return np.asarray(norms(values - truth) + EPS * norms(truth))
+        return np.asarray(norms(values - truth) + FLOAT64_EPS * norms(truth))
 
     @cached_property
     def y(self) -> Floats:
@@ -108,7 +107,7 @@ class References:
         }
         size = conditions[name]
         # where everything is zero at a point, programs still round numbers of the size met elsewhere
-        return np.asarray(ROUNDINGS * EPS * np.maximum(size, max(ELSEWHERE * float(size.max()), EPS)))
+        return np.asarray(ROUNDINGS * FLOAT64_EPS * np.maximum(size, max(ELSEWHERE * float(size.max()), FLOAT64_EPS)))
 
     @cached_property
     def _condition_y_star(self) -> Floats:

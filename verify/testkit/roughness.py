@@ -14,10 +14,10 @@ import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.testkit.arrays import norms
 from verify.testkit.candidate import Candidate, Settings
-from verify.testkit.reference import EPS, Quantity, References
+from verify.testkit.reference import Quantity, References
 
 __all__ = ["Roughness", "Segment", "roughness"]
 
@@ -189,4 +189,4 @@ def _size(row: Floats) -> float:
 
 def rounding_of(at: References, quantity: Quantity, k: int) -> float:
     """What rounding does to an ordinary float64 program, a hundredth of what it may do."""
-    return max(float(at.floor(quantity)[k]) / 100, EPS * float(np.abs(at.truth(quantity)[k]).max()))
+    return max(float(at.floor(quantity)[k]) / 100, FLOAT64_EPS * float(np.abs(at.truth(quantity)[k]).max()))

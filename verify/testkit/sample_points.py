@@ -12,9 +12,9 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.frames import check_labels, is_frame
 from bilevel_sym.typing import Floats
 
-__all__ = ["MOST", "given_points", "sample_points", "x_ends"]
+__all__ = ["MOST_SITES", "given_points", "sample_points", "x_ends"]
 
-MOST = 12
+MOST_SITES = 12
 GRID = 100  # of the box: short numbers that can be typed again, and of which float32 holds next to none
 
 
@@ -39,10 +39,10 @@ def sample_points(problem: BilevelProblem, rng: np.random.Generator) -> Floats:
     """
     low, high = x_ends(problem)
     special = [(low + high) / 2, np.clip(0.0, low, high), low, high]
-    shares = rng.integers(1, GRID, (MOST, problem.d)) / GRID
+    shares = rng.integers(1, GRID, (MOST_SITES, problem.d)) / GRID
     points = [*special, *np.clip(_short(low + shares * (high - low)), low, high)]
     distinct = {tuple(point): point for point in points}
-    return np.array(list(distinct.values())[:MOST]) + 0.0
+    return np.array(list(distinct.values())[:MOST_SITES]) + 0.0
 
 
 def _short(points: Floats) -> Floats:

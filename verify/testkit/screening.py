@@ -22,7 +22,7 @@ from verify.testkit.sample_points import x_ends
 
 __all__ = ["KEPT", "Screening", "screening"]
 
-MOST = 1000  # calls by default, where each is one step
+MOST_CALLS = 1000  # calls by default, where each is one step
 SHARE = 0.5  # of the steps that are left, where each is many
 FEWEST = 20  # so few say nothing more than the chosen ones
 KEPT = 4
@@ -49,7 +49,7 @@ def calls_for(candidate: Candidate, settings: Settings) -> int:
     (1000, 100, 0)
     """
     within = SHARE * candidate.budget.left / candidate.cost(settings)
-    count = int(min(MOST * candidate.budget.work / STEPS, within))
+    count = int(min(MOST_CALLS * candidate.budget.work / STEPS, within))
     return count if count >= FEWEST else 0
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest, first_smallest, in_order
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
 from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
-from verify.testkit.reference import EPS, Quantity, References
+from verify.testkit.reference import Quantity, References
 
 __all__ = ["FEWEST", "POINTS", "Convergence", "Rate", "Sweep", "largest", "least_tolerance", "worst_of"]
 
@@ -26,7 +26,7 @@ POINTS = 3  # the worst, which are asked with more steps than all of them
 ALL, SOME = 0.01, 0.04  # of the budget: what one level may take at all points, and at the worst three; then at one
 ONWARD = 0.1  # of the budget: what one call may take that only shows that what was reached stays
 FEWEST = 4  # points at which a candidate is asked once the steps are found that it needs
-MOST = 2**20  # steps
+MOST_STEPS = 2**20  # steps
 TOLERANCES = tuple(10.0 ** -(2 * k) for k in range(1, 15))
 LITTLE = 100  # times the least tolerance: it leaves little of an error
 BEYOND = 3  # doublings at most, after which it must still be right: conjugate gradients may divide by nothing
@@ -165,7 +165,9 @@ class Sweep:
     def _levels(self, least: float) -> list[dict[str, float]]:
         """Settings, each beyond the last, from that number of steps."""
         tolerances = [*(tol for tol in TOLERANCES if tol > self.least), self.least]
-        counts = [2**i for i in range(MOST.bit_length()) if 2**i >= least] if self._counts else [0] * len(tolerances)
+        counts = (
+            [2**i for i in range(MOST_STEPS.bit_length()) if 2**i >= least] if self._counts else [0] * len(tolerances)
+        )
         tolerances += [tolerances[-1]] * (len(counts) - len(tolerances))
         levels = zip(counts, tolerances, strict=False)
         return [{n: tol if n == "tol" else count for n in self.candidate.knobs} for count, tol in levels]
@@ -330,6 +332,6 @@ def least_tolerance(at: References) -> float:
     """tol goes no further than a residual can, or a loop may never end."""
     sizes = np.linalg.norm(at.at["g_yy"], axis=(1, 2)) * np.linalg.norm(at.y, axis=1)
     sizes += np.linalg.norm(at.at["g_xy"], axis=(1, 2)) * np.linalg.norm(at.x, axis=1)
-    beside = [at.y * (1 + sign * EPS) for sign in (-1, 0, 1)]
+    beside = [at.y * (1 + sign * FLOAT64_EPS) for sign in (-1, 0, 1)]
     residuals = [float(np.abs(at.problem.kernels.g_y(at.x, y)).max()) for y in beside]  # what rounding leaves of zero
-    return max(TOLERANCES[-1], 32 * EPS * float(sizes.max()), 8 * max(residuals))
+    return max(TOLERANCES[-1], 32 * FLOAT64_EPS * float(sizes.max()), 8 * max(residuals))

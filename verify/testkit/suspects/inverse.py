@@ -17,7 +17,7 @@ from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = ["inverse_suspects"]
 
-MOST = 12  # iterates of conjugate gradients that are looked at
+MOST_ITERATES = 12  # iterates of conjugate gradients that are looked at
 TERMS = (*range(1, 33), 39, 40, 41, 49, 50, 51, 64, 99, 100, 101)
 TOLERANCES = (*(10.0**-k for k in range(12, 3, -1)), *(10.0 ** (-k / 4) for k in range(12, 1, -1)))
 SOLVER = "the solver of g_yy v = f_y"
@@ -82,13 +82,13 @@ def _replaced(at: References) -> Iterator[Suspect]:
 def _conjugate_gradients(at: References) -> Iterator[Suspect]:
     """A right recursion of which another iterate than the last is returned."""
     g_yy, f_y, n = at.at["g_yy"], at.at["f_y"], at.problem.n
-    iterates = conjugate_gradients(g_yy, f_y, min(n, MOST) + 1)
+    iterates = conjugate_gradients(g_yy, f_y, min(n, MOST_ITERATES) + 1)
     leaves = f"{SOLVER}: a loop that is left by break before the newest iterate is stored, or a loop that is too short"
     dropped = "v is the iterate before the last of conjugate gradients: the last one is dropped"
     for numbers in _stops(iterates, f_y):
         yield _with(at, iterates.at(np.maximum(numbers - 1, 0)), dropped, leaves)
-    begun = conjugate_gradients(g_yy, f_y, min(n, MOST), start=f_y)
-    for k in range(1, min(n, MOST + 1)):
+    begun = conjugate_gradients(g_yy, f_y, min(n, MOST_ITERATES), start=f_y)
+    for k in range(1, min(n, MOST_ITERATES + 1)):
         what = f"v is iterate {k} of conjugate gradients, where {n} may be needed"
         yield _with(at, iterates.v[k], what, leaves)
         yield _with(at, begun.v[k], f"{what}; they started at f_y", leaves)
@@ -96,7 +96,7 @@ def _conjugate_gradients(at: References) -> Iterator[Suspect]:
 
 def _too_early(at: References) -> Iterator[Suspect]:
     """Conjugate gradients that stop where the residual is below a loose tolerance."""
-    iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], min(at.problem.n, MOST))
+    iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], min(at.problem.n, MOST_ITERATES))
     look = f"the tolerance of {SOLVER}: it decides how many digits the hypergradient has"
     for numbers in _stops(iterates, at.at["f_y"]):
         few = f"{numbers.min()} to {numbers.max()} steps" if np.ptp(numbers) else f"{numbers[0]} steps"
@@ -115,8 +115,8 @@ def _flawed(at: References) -> Iterator[Suspect]:
     """A wrong recursion, stopped after any number of steps."""
     look = f"{SOLVER}: the updates of conjugate gradients, v += alpha p, r -= alpha A p, p = r + beta p"
     for flaw, what in FLAWS:
-        iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], MOST, flaw)
-        for k in range(1, MOST + 1):
+        iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], MOST_ITERATES, flaw)
+        for k in range(1, MOST_ITERATES + 1):
             yield _with(at, iterates.v[k], f"conjugate gradients, {k} step{'s' * (k > 1)}: {what}", look)
 
 

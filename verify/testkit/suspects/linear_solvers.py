@@ -14,14 +14,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.estimators.linear_system import ZERO_RESIDUAL
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit.suspects.wrong_point import apply
 
 __all__ = ["SERIES", "Filter", "Flaw", "Iterates", "Spectrum", "conjugate_gradients"]
 
 Filter: TypeAlias = Callable[[Floats, Floats, Floats], Floats]  # (eigenvalue, step, number of terms) -> v in its place
-
-NOTHING = 1e-300  # a squared residual below this is zero
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _beta(kind: str, size: Floats, before: Floats) -> Floats:
 
 
 def _ratio(over: Floats, under: Floats) -> Floats:
-    return np.asarray(np.where((over > NOTHING) & (under != 0), over / under, 0.0)[:, None])
+    return np.asarray(np.where((over > ZERO_RESIDUAL) & (under != 0), over / under, 0.0)[:, None])
 
 
 def _partial(value: Floats, step: Floats, terms: Floats) -> Floats:

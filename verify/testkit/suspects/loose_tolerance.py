@@ -22,8 +22,8 @@ __all__ = ["stopped_suspects"]
 
 Numbers = Indices
 
-SMALL = 0.1  # relative: an error above it does not come from a tolerance
-MOST = 150  # steps
+LARGEST_BY_TOLERANCE = 0.1  # relative: an error above it does not come from a tolerance
+MOST_STEPS = 150  # steps
 COARSE, FINE = 40, 10  # step sizes; each of the first becomes so many where they come close
 CLOSE = 0.6  # the share of the error that the coarse ones may leave
 BEST = 3
@@ -45,7 +45,7 @@ def stopped_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspe
     ('tolerance', 'the lower level stops too early, where |g_y| is below ')
     """
     telling, sizes = here.evidence.telling, np.linalg.norm(here.evidence.truth, axis=1)
-    if not telling.any() or (here.evidence.errors > SMALL * sizes.max()).any():
+    if not telling.any() or (here.evidence.errors > LARGEST_BY_TOLERANCE * sizes.max()).any():
         return
     sizes = np.geomspace(0.03, 1.95, COARSE * FINE) / here.at.eigenvalues.max()
     for start in _begun(here, previous):
@@ -87,7 +87,7 @@ def _begun(here: Solutions, previous: Floats | None) -> Iterator[Start]:
 def _voted(here: Solutions, start: Start, sizes: Floats) -> _Vote:
     """The step size that comes closest, with the tolerance for which the points vote and the steps that it takes."""
     at, evidence = here.at, here.evidence
-    path = after_steps(at.problem, at.x, start.y, sizes[:, None], range(MOST + 2))
+    path = after_steps(at.problem, at.x, start.y, sizes[:, None], range(MOST_STEPS + 2))
     with np.errstate(all="ignore"):
         residuals = np.linalg.norm(np.diff(path, axis=0), axis=3) / sizes[:, None]
         errors = np.einsum("pmn,tkpn->tkpm", _slopes(here), path[:-1] - at.y)
@@ -95,7 +95,7 @@ def _voted(here: Solutions, start: Start, sizes: Floats) -> _Vote:
         rest = np.where(np.isfinite(rest), rest, np.inf)
         tolerances = _tolerances(residuals, rest, evidence.telling)
         below = residuals <= tolerances[:, None]
-        numbers = np.where(below.any(axis=0), below.argmax(axis=0), MOST)
+        numbers = np.where(below.any(axis=0), below.argmax(axis=0), MOST_STEPS)
         chosen = np.take_along_axis(rest, numbers[None], axis=0)[0][:, evidence.telling]
         shares = np.sqrt(np.square(chosen).mean(axis=1))
         shares = np.where(np.isfinite(shares), shares, np.inf)

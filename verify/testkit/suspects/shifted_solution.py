@@ -14,7 +14,7 @@ from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["shifted_suspects"]
 
-MOST = 8  # free numbers
+MOST_FREE = 8  # free numbers
 
 
 def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
@@ -29,7 +29,7 @@ def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
     ['y is y* at another point, x + (0.01)']
     """
     at = here.at
-    if at.problem.n <= MOST:
+    if at.problem.n <= MOST_FREE:
         zero, mean = np.zeros(at.problem.n), at.y.mean(axis=0)
         what, look = "y is the same at all points: {}", "the lower-level solver: does it see the x of this call?"
         yield from _settled(here, lambda c: here.answer(_everywhere(here, c)), mean, what, look)
@@ -37,7 +37,7 @@ def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
         yield from _settled(here, lambda c: here.answer(at.y + c[:, None, :]), zero, what, look)
         what, look = "y is y* times {}", "factors of 1/2, and means against sums, in the terms of g"
         yield from _settled(here, lambda c: here.answer(at.y * c[:, None, :]), np.ones(1), what, look)
-    if at.problem.d <= MOST:
+    if at.problem.d <= MOST_FREE:
         what, look = "y is y* at another point, x + {}", "the x at which the lower level is solved"
         yield from _settled(here, lambda h: _beside(here, h), np.zeros(at.problem.d), what, look)
 

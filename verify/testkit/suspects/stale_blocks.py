@@ -19,7 +19,7 @@ from verify.testkit.suspects.wrong_point import apply, solved
 
 __all__ = ["frozen_suspects"]
 
-MOST = 16  # free numbers
+MOST_FREE = 16  # free numbers
 NAMES = ("f_x", "f_y", "g_xy", "g_yy")
 
 KEPT = "what is computed once and kept: it changes with x, and has to be made anew at each point"
@@ -100,11 +100,11 @@ def _constant(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """A constant matrix in the place of g_yy^-1, or of g_xy."""
     d, n, f_x, f_y, g_xy = at.problem.d, at.problem.n, at.at["f_x"], at.at["f_y"], at.at["g_xy"]
     ways: dict[str, tuple[Cause, tuple[Floats, ...]]] = {}
-    if n * n <= MOST:
+    if n * n <= MOST_FREE:
         pairs = [(i, j) for i in range(n) for j in range(n)]
         basis = tuple(-g_xy[:, :, i] * f_y[:, j, None] for i, j in pairs)
         ways["the same matrix stands in the place of g_yy^-1 at all points"] = "inverse", basis
-    if d * n <= MOST:
+    if d * n <= MOST_FREE:
         units = np.eye(d)
         basis = tuple(-units[i] * at.at.v[:, j, None] for i in range(d) for j in range(n))
         ways["the same matrix stands in the place of g_xy at all points"] = "cross", basis

@@ -51,7 +51,7 @@ __all__: list[str] = []
 STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturbations
 STATIONARY_SHARE = 0.8  # of eps: the print again, by which that of the solvers is judged
 SEARCH = 12  # steps of iNEON
-FOUND = 11519 / 12800  # of F_escape
+FOUND_PART = 11519 / 12800  # of F_escape: a fall at which iNEON has found a direction
 FAR = 1e300  # where nothing can be computed any more
 MOST_ENTRIES = 400
 MOVED = 2.0**-40  # roundings of a step, beside its size
@@ -214,7 +214,7 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
         for depth in (falls[deepest] * (1 - 1e-3), min(falls[deepest] * 1.5, 2 * late - falls[deepest]), late):
             if not depth < -1e-9:
                 continue
-            F = -float(depth) / FOUND
+            F = -float(depth) / FOUND_PART
             neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, F, as_printed=printed)
             u = neon.direction(study.exact, setting.x[row], y0=setting.y[row], rng=row)
             first, wanted = _direction(path, last, F)
@@ -230,7 +230,7 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
 
 def _direction(path: Sequence[_Step], last: int, F: float) -> tuple[int | None, Floats]:
     """When a search stops, and with which direction."""
-    first = next((k for k in range(1, last + 1) if path[k].fall <= -FOUND * F), None)
+    first = next((k for k in range(1, last + 1) if path[k].fall <= -FOUND_PART * F), None)
     return first, np.zeros_like(path[0].u) if first is None else path[first].u / np.linalg.norm(path[first].u)
 
 
@@ -240,7 +240,7 @@ def _escaped(study: Study, setting: _Setting, row: int) -> Iterator[Agreement]:
     path, last = _search(study, setting, row, within=True), SEARCH + printed
     deepest = min(step.fall for step in path[1 : last + 1])
     size = float(np.linalg.norm(setting.estimator.estimate(study.exact, x, y0=y).grad_phi_hat))
-    F, point = max(-deepest, 1e-9) / FOUND * (1 - 1e-3), study.named(x)
+    F, point = max(-deepest, 1e-9) / FOUND_PART * (1 - 1e-3), study.named(x)
     first, u = _direction(path, last, F)
     for eps in (size / STATIONARY_SHARE * (1 - 1e-9), size / STATIONARY_SHARE * (1 + 1e-9)):
         neon = INeon(setting.estimator, setting.eta, eps, _radius(study, setting), SEARCH, F, as_printed=printed)

@@ -6,8 +6,9 @@ import numpy as np
 
 from bilevel_sym import AID, Descent
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.typing import FLOAT64_EPS
 from verify.papers.huang_saddle.measures.regions import Region, decided_over
-from verify.papers.huang_saddle.measures.runs import UNIT, compared, joined_words, recorded, small_step, starts
+from verify.papers.huang_saddle.measures.runs import compared, joined_words, recorded, small_step, starts
 from verify.places import INSIDE
 from verify.registry import claim
 from verify.study import Study
@@ -62,7 +63,7 @@ def _steps(study: Study, region: Region, L_phi: float, origin: str) -> CheckResu
         measured, slack = eta / 2 * (run.grad_phi[:, :-1] ** 2).sum(axis=-1), eta / 2 * error
     else:
         measured, slack = eta / 4 * (run.grad_phi_hat[:, :-1] ** 2).sum(axis=-1), eta * error
-    noise = 32 * UNIT * (np.abs(value[:, :-1]) + c.M * region.scale)
+    noise = 32 * FLOAT64_EPS * (np.abs(value[:, :-1]) + c.M * region.scale)
     return compared(
         label, study, measured, fall + slack, noise, at=run.x[:, :-1],
         message=joined_words(f"L_phi = {L_phi:.4g} {origin}, AID with D = 2, N = 1 in {region.name}", run.left_out),

@@ -19,9 +19,9 @@ from bilevel_sym.solvers import noise as solvers_noise
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Pace, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
 from verify.papers.huang_saddle.measures.regions import regions
-from verify.papers.huang_saddle.measures.runs import UNIT, compared
+from verify.papers.huang_saddle.measures.runs import compared
 from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
 from verify.places import WHOLE_X
 from verify.registry import NotApplicable, claim
@@ -163,7 +163,7 @@ def _width(study: Study, saddle: Saddle, stuck: Bools) -> CheckResult:
     return judged(
         "lem:escapesaddle", sum(sides), most, evidence="sampled", n_points=len(offsets), seed=study.seed,
         variant=study.variant, part="stuck width", worst_point=study.named(saddle.x),
-        noise=UNIT * float(np.abs(saddle.x).max()),
+        noise=FLOAT64_EPS * float(np.abs(saddle.x).max()),
         message=f"starts on a line along e_1 that do not fall by F; {saddle}",
     )  # fmt: skip
 
@@ -185,7 +185,7 @@ def rounding_of_phi(study: Study, x: Floats) -> float:
     c = study.kernels
     y = c.y_star(x)
     size = abs(float(c.phi(x))) + float(np.abs(c.f_x(x, y)) @ np.abs(x)) + float(np.abs(c.f_y(x, y)) @ np.abs(y))
-    return 16 * UNIT * size
+    return 16 * FLOAT64_EPS * size
 
 
 def descended(study: Study, saddle: Saddle, x: Floats) -> Floats:

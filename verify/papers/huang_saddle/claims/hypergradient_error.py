@@ -15,12 +15,11 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.linear_system import conjugate_gradients
 from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.theories import Variant
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.regions import Region, decided_over, lower_levels
 from verify.papers.huang_saddle.measures.runs import (
     ITERATIONS,
-    UNIT,
     compared,
     described,
     gammas,
@@ -159,7 +158,7 @@ def _cg_errors(
         found = conjugate_gradients(lambda p: np.einsum("kij,jk->ik", matrix, p), right.T, start.T, steps).v.T
         measured.append(np.linalg.norm(found - exact, axis=1))
         bound.append(rate_v(kappa, steps, variant) * off)
-    noise = 64 * UNIT * kappa * (np.linalg.norm(exact, axis=1) + off)
+    noise = 64 * FLOAT64_EPS * kappa * (np.linalg.norm(exact, axis=1) + off)
     return np.array(measured), np.array(bound), np.broadcast_to(noise, (len(measured), len(noise)))
 
 
@@ -356,7 +355,7 @@ def _gdmax(study: Study, region: Region) -> CheckResult:
     if study.variant == "printed":
         longest = np.full_like(longest, c.hypergradient_bound)
     bound = c.ell * (run.off_y[:, 0] + 2 * eta * c.kappa * longest) * rate**D
-    noise = 2 * c.ell * rounding(region).y + 64 * UNIT * c.M
+    noise = 2 * c.ell * rounding(region).y + 64 * FLOAT64_EPS * c.M
     return compared(
         "lem:grad-err-mini", study, run.error, np.broadcast_to(bound[:, None], run.error.shape), noise, at=run.x,
         message=joined_words(described(D, 0, eta, run, region), run.left_out),

@@ -18,10 +18,9 @@ from bilevel_sym.estimators import ExactOracle
 from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.escape import CONFIDENCE, rounding_of_phi, worst_of
-from verify.papers.huang_saddle.measures.runs import UNIT
 from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
 from verify.papers.huang_saddle.measures.stochastic.samples import BITS, ends
 from verify.places import WHOLE_X
@@ -127,7 +126,7 @@ def _accuracy(study: Study, saddle: Saddle) -> str:
     asked = min(math.sqrt(17) / 40, 2.0 ** (-iota / 4) / 16, 1 / 750) / iota**2 * saddle.goal.eps
     y = study.kernels.y_star(saddle.x)
     size = float(np.linalg.norm(study.kernels.f_x(saddle.x, y)) + np.linalg.norm(study.kernels.f_y(saddle.x, y)))
-    reached = 8 * UNIT * max(size, saddle.smooth.L_phi * float(np.abs(saddle.x).max(initial=0.0)))
+    reached = 8 * FLOAT64_EPS * max(size, saddle.smooth.L_phi * float(np.abs(saddle.x).max(initial=0.0)))
     return f"the lemma asks for an accuracy of {asked:.1g}, float64 has about {reached:.1g}"
 
 

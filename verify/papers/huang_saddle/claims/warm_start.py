@@ -15,13 +15,12 @@ from bilevel_sym.theories.huang_saddle.schedules.escape import PERTURBED, Escape
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape, neon_estimate
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.claims.hypergradient_error import never_errs
 from verify.papers.huang_saddle.measures.rates import rate_v, rate_y
 from verify.papers.huang_saddle.measures.regions import Region, decided_over
 from verify.papers.huang_saddle.measures.runs import (
     ITERATIONS,
-    UNIT,
     Run,
     Start,
     compared,
@@ -410,7 +409,7 @@ def _falls(study: Study, region: Region) -> CheckResult:
         rows.append((np.where(inside, left, np.nan), fall + slack, at))
         u = u + step
     measured, bound, at = (np.stack([row[k] for row in rows]) for k in range(3))
-    noise = 64 * UNIT * (float(np.abs(value).max()) + c.M * region.scale)
+    noise = 64 * FLOAT64_EPS * (float(np.abs(value).max()) + c.M * region.scale)
     return compared(
         label, study, measured, bound, noise, at=at,
         message=f"6 steps of iNEON from {len(start.x)} points with D = 2, N = 1 in {region.name}",

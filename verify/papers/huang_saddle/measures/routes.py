@@ -19,7 +19,7 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers.local_minimum import curvature_at
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.bracket import Bracket
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
@@ -32,9 +32,8 @@ __all__ = ["against_bracket", "kernels_against_certificates", "response_solves",
 
 POINTS, CERTIFIED = 24, 3
 ROUNDINGS = 2.0**12
-UNIT = 2.0**-52
 STEP, DIGITS = sp.Rational(1, 10**12), 60  # of the width, between certificates whose difference is a derivative
-MOST = 60  # variables of x and y for which certificates are cheap
+MOST_VARIABLES = 60  # variables of x and y for which certificates are cheap
 NEAR = 1e-3  # of the width, between points whose Hessians are compared
 
 
@@ -50,9 +49,9 @@ def _sites(study: Study) -> tuple[Floats, Derivatives, Floats]:
     found = {name: values[keep] for name, values in blocks.items()}
     eigenvalues = np.abs(np.linalg.eigvalsh(found["g_yy"]))
     size = np.max([np.abs(values).reshape(len(values), -1).max(axis=1) for values in found.values()], axis=0)
-    condition = eigenvalues.max(axis=1) / np.maximum(eigenvalues.min(axis=1), UNIT)
+    condition = eigenvalues.max(axis=1) / np.maximum(eigenvalues.min(axis=1), FLOAT64_EPS)
     least = np.minimum(eigenvalues.min(axis=1), 1.0)
-    return x[keep], Derivatives(found), ROUNDINGS * UNIT * (1 + size) * (1 + condition) ** 3 * (1 + size / least)
+    return x[keep], Derivatives(found), ROUNDINGS * FLOAT64_EPS * (1 + size) * (1 + condition) ** 3 * (1 + size / least)
 
 
 def _points(study: Study, names: str, apart: Floats, rounding: Floats, x: Floats) -> list[Agreement]:
@@ -88,7 +87,7 @@ def terms_against_kernels(study: Study, label: str) -> CheckResult:
 
 def kernels_against_certificates(study: Study, label: str) -> CheckResult:
     """y*, Phi, grad Phi, Hess Phi and the third derivatives of the kernels, against certified digits."""
-    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST else []
+    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST_VARIABLES else []
     return agreed(label, study, found, what="the kernels against certified digits", part="kernels")
 
 

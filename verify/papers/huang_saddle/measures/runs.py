@@ -13,7 +13,7 @@ from bilevel_sym import Constants, Kernels, Perturbed, solve
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories import Variant
-from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
 from verify.papers.huang_saddle.measures.rates import log_rate_y
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
 from verify.registry import NotApplicable
@@ -21,11 +21,10 @@ from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = [
-    "EPISODE", "ITERATIONS", "UNIT", "Rounding", "Run", "Start", "compared", "described", "gammas", "halving",
+    "EPISODE", "ITERATIONS", "Rounding", "Run", "Start", "compared", "described", "gammas", "halving",
     "joined_words", "recorded", "rounding", "shaken", "small_step", "starts", "v_stars",
 ]  # fmt: skip
 
-UNIT = 2.0**-52
 ITERATIONS, EPISODE = 10, 3  # of a run; iterations between two perturbations
 Flags = Bools
 
@@ -52,8 +51,8 @@ def rounding(region: Region) -> Rounding:
     True
     """
     c = region.constants
-    y = 64 * UNIT * c.kappa * region.scale
-    v = 64 * UNIT * c.kappa * c.M / c.mu + (c.kappa + c.rho * c.M / c.mu**2) * y
+    y = 64 * FLOAT64_EPS * c.kappa * region.scale
+    v = 64 * FLOAT64_EPS * c.kappa * c.M / c.mu + (c.kappa + c.rho * c.M / c.mu**2) * y
     return Rounding(y, v, (c.ell + c.rho * c.M / c.mu) * y + c.ell * v)
 
 

@@ -14,10 +14,10 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import Escape
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.rates import rate_y
 from verify.papers.huang_saddle.measures.regions import Region
-from verify.papers.huang_saddle.measures.runs import UNIT, Run, compared, gammas, joined_words, rounding
+from verify.papers.huang_saddle.measures.runs import Run, compared, gammas, joined_words, rounding
 from verify.papers.huang_saddle.trajectory.messages import said
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.registry import NotApplicable
@@ -53,7 +53,9 @@ def gradient_errors(truth: Truth) -> Iterator[CheckResult]:
         if bound is None:
             yield not_applicable(label, why, part=part)
             continue
-        noise = 2 * rounding(region).grad + truth.record.unit / UNIT * 64 * UNIT * (c.M + c.ell * region.scale)
+        noise = 2 * rounding(region).grad + truth.record.unit / FLOAT64_EPS * 64 * FLOAT64_EPS * (
+            c.M + c.ell * region.scale
+        )
         result = compared(
             label, truth.study, run.error, bound, noise, at=run.x, part=part,
             message=joined_words(f"{estimator}, {found.origin}, kappa = {c.kappa:.4g}", truth.remark, truth.left),

@@ -18,8 +18,7 @@ from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.solvers import STATIONARY_SHARE
-from bilevel_sym.typing import Floats
-from verify.papers.huang_saddle.measures.runs import UNIT
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.trajectory.messages import said, vector
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
 from verify.papers.huang_saddle.trajectory.truth import Truth
@@ -97,7 +96,7 @@ def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
         return wrong
     if at.skipped:
         return wrong
-    wider = at.floor("grad_phi") * max(truth.record.unit / UNIT, 1.0) / np.maximum(truth.floor[places], 1e-300)
+    wider = at.floor("grad_phi") * max(truth.record.unit / FLOAT64_EPS, 1.0) / np.maximum(truth.floor[places], 1e-300)
     return np.asarray(where & (off > max(1.0, float(wider.max())) * room))
 
 
@@ -225,7 +224,7 @@ def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None
     off = np.full(where.shape, np.nan)
     off[places] = np.linalg.norm(record.grad_phi_hat[places] - found, axis=-1)
     size = np.linalg.norm(record.grad_phi_hat, axis=-1) + np.linalg.norm(truth.grad_phi, axis=-1)
-    room = SAME_FLOORS * truth.floor + 1e4 * max(record.unit, UNIT) * truth.condition * size
+    room = SAME_FLOORS * truth.floor + 1e4 * max(record.unit, FLOAT64_EPS) * truth.condition * size
     return where, off, np.asarray(room)
 
 

@@ -13,14 +13,14 @@ from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.memory import DEFAULT, parts
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import HessNorm
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
-from verify.papers.huang_saddle.measures.runs import UNIT, v_stars
+from verify.papers.huang_saddle.measures.runs import v_stars
 from verify.papers.huang_saddle.trajectory.record import Flags, Record
 from verify.regularity.certified import CertifiedConstants
 from verify.regularity.phi_smoothness import ZERO_DERIVATIVE, Smoothness
@@ -291,7 +291,7 @@ def _values(kernels: Kernels, x: Floats, y: Floats, unit: float) -> dict[str, Fl
     terms = np.abs(phi) + (np.abs(f_x) * np.abs(x)).sum(axis=-1) + (np.abs(f_y) * np.abs(y)).sum(axis=-1)
     return {
         "y_star": y, "v_star": v, "phi": phi, "grad_phi": grad, "condition": condition,
-        "floor": 1e3 * max(unit, UNIT) * (solved + (mixed + cross) * moved), "noise": 32 * UNIT * terms,
+        "floor": 1e3 * max(unit, FLOAT64_EPS) * (solved + (mixed + cross) * moved), "noise": 32 * FLOAT64_EPS * terms,
     }  # fmt: skip
 
 

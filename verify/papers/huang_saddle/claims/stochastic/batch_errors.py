@@ -20,7 +20,7 @@ from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.stochastic.batch_solutions import Batches, frobenius, slices, spectral
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
-from verify.papers.huang_saddle.measures.stochastic.samples import Samples, Solved, samples_of
+from verify.papers.huang_saddle.measures.stochastic.samples import LARGEST_BATCH, Samples, Solved, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
 from verify.places import INSIDE
 from verify.points.derivatives_at import Derivatives
@@ -37,7 +37,6 @@ KINDS: tuple[Kind, ...] = ("stochastic",)
 OTHERS = 24  # points beside the corners and the middle, by default
 LANES, SIZES = 6, (1, 2, 4)  # small batches, whose errors are large
 DELTA, EPS = 0.1, 0.9  # what the lemmas with probability are checked at
-MOST = 2**62  # rows in a batch that can be drawn
 PART = 0.05  # of half the box: the region in which large batches have their solutions
 ROUNDING, WEAKER = 1e-11, 1e-8  # floats; constants are weakened by more, so that equality in exact terms is decided
 
@@ -319,7 +318,7 @@ def _with_probability(
         except InvalidArgument as error:
             reason = error.message
             continue
-        if max(batch) > MOST:
+        if max(batch) > LARGEST_BATCH:
             reason = f"the lemma asks for batches of {batch[0]:.3g} and {batch[1]:.3g} rows"
             continue
         errors = _errors(samples, solved, batch, runs, derivative)

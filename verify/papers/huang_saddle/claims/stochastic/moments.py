@@ -27,7 +27,7 @@ __all__: list[str] = []
 
 KINDS: tuple[Kind, ...] = ("stochastic",)
 DELTAS = (0.1, 0.5)
-FEW = 6  # points at which the spread of the rows is looked at
+SPREAD_POINTS = 6  # points at which the spread of the rows is looked at
 POINTS = 20  # at which the curvature of every row is looked at
 
 
@@ -101,7 +101,7 @@ def _largest_deviation(samples: Samples) -> tuple[Bracket, dict[str, float]]:
     """The largest standard deviation of grad G that was seen, row by row at the middle and at random points."""
     most, where = Bracket(0.0, 0.0), dict[str, float]()
     low, high = samples.ends
-    for share in (np.full(len(low), 0.5), *samples.study.rng("deviation").random((FEW, len(low)))):
+    for share in (np.full(len(low), 0.5), *samples.study.rng("deviation").random((SPREAD_POINTS, len(low)))):
         point = low + (high - low) * share
         x, y = np.split(point, [samples.problem.d])
         rows = samples.at(("g_x", "g_y"), [arb(float(v)) for v in x], [arb(float(v)) for v in y])

@@ -17,7 +17,9 @@ from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hypergradient_error
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (
+    AS_GOOD_AS_ALL,
     BITS,
+    LARGEST_BATCH,
     Samples,
     Solved,
     ends,
@@ -45,11 +47,9 @@ REGION = INSIDE
 __all__: list[str] = []
 
 KINDS: tuple[Kind, ...] = ("stochastic",)
-HUGE = 10**18  # rows in a batch whose mean is as good as exact
 DEEPEST = 600  # products of a Neumann series
 PATHS = 300  # outcomes that are summed over one by one
 RUNS, WORK = 16, 2000  # trajectories, and products and steps of each that take a second or so
-MOST = 2**62  # rows in a batch that can be drawn
 
 
 @claim("eq:expect-phi", kinds=KINDS, also=("unlabelled:stocbio-smoothness", "unlabelled:stocbio-combined"))
@@ -125,11 +125,11 @@ def _large_batches(samples: Samples, solved: Solved, c: Constants, L_phi: float,
     """
     eta, step, y = 1 / c.ell, arb(1) / (4 * arb(L_phi)), solved.y
     Q = min(DEEPEST, math.ceil(20 * c.kappa))
-    estimator = Estimator(eta, HUGE, HUGE, neumann_batch_sizes(HUGE, Q, eta, c.mu))
+    estimator = Estimator(eta, AS_GOOD_AS_ALL, AS_GOOD_AS_ALL, neumann_batch_sizes(AS_GOOD_AS_ALL, Q, eta, c.mu))
     h = mean_hypergradient(samples, solved, y, eta, Q)
-    bias, variance = squares(h - solved.grad), variance_bound(c, estimator, HUGE)
+    bias, variance = squares(h - solved.grad), variance_bound(c, estimator, AS_GOOD_AS_ALL)
     after = phi_after(samples, solved, h, step, c) + arb(L_phi) / 2 * step**2 * variance * arb(0, 1)
-    rest = error_bound(c, estimator, HUGE, arb(0), variant)
+    rest = error_bound(c, estimator, AS_GOOD_AS_ALL, arb(0), variant)
     promised = _promised(solved, c, L_phi, h, bias, bias + variance, rest, Q)
     where = named(samples, solved, y)
     return [Case(ends(value), ends(solved.phi - after), where, f"Q = {Q}") for value in promised]
@@ -175,7 +175,7 @@ def _run(samples: Samples, solved: Solved, c: Constants, L_phi: float, variant: 
     goal = Goal(eps=3 * slope, delta=0.1, d=samples.problem.d, initial_error=0.0, gap=1.0, episodes=1)
     steps = stocbio_steps(c, Smoothness(L_phi, float(c.rho_phi())), goal)
     largest = max(steps.S, steps.B * max(steps.Q, 1), steps.batch_f, steps.batch_g)
-    if largest > MOST or steps.D + steps.Q > WORK:
+    if largest > LARGEST_BATCH or steps.D + steps.Q > WORK:
         return f"the lemma asks for D = {steps.D}, Q = {steps.Q} and batches of {largest:.3g} rows"
     beta = 1.0 if variant == "printed" else 1 / (4 * L_phi)
     algorithm = StocBiO(

@@ -21,6 +21,7 @@ from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hypergradient_error, sgd_step, walks
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (
+    AS_GOOD_AS_ALL,
     BITS,
     Balls,
     Region,
@@ -51,7 +52,6 @@ REGION = INSIDE
 __all__: list[str] = []
 
 KINDS: tuple[Kind, ...] = ("stochastic",)
-HUGE = 10**18  # rows in a batch whose mean is as good as exact
 DEEPEST = 60  # products of a Neumann series that are followed exactly
 VANISHING = 1e-30  # bounds that are smaller are zero beside the balls
 PATHS = 100  # sequences of rows that are followed one by one
@@ -112,7 +112,7 @@ def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
 def _error_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
     for solved, y, c in places(samples, SHIFTS):
         eta = 1 / c.ell
-        for Q, size in ((0, HUGE), (1, 1), *((Q, size) for Q in _depths(c) for size in (1, HUGE))):
+        for Q, size in ((0, AS_GOOD_AS_ALL), (1, 1), *((Q, size) for Q in _depths(c) for size in (1, AS_GOOD_AS_ALL))):
             estimator = Estimator(eta, size, size, neumann_batch_sizes(size, Q, eta, c.mu))
             _, error = hypergradient_error(samples, solved.balls, y, solved.grad, estimator)
             bound = error_bound(c, estimator, size, slope_in_y(c) * distance(y, solved.y), variant)

@@ -18,12 +18,11 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.certify.krawczyk import BallBlocks, identity
 from bilevel_sym.implicit.second_order import GRADIENT
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.second_writing.many_digits import Long, Vector
 
 __all__ = ["Plain", "PlainEstimate", "engines", "in_ball", "long", "roundings"]
 
-UNIT = 2.0**-52
 ROUNDINGS = 2.0**10  # so many of them may add up in an estimate, beside the condition of its system
 
 
@@ -79,7 +78,7 @@ def roundings(estimate: PlainEstimate) -> float:
     """
     parts = (estimate.grad, np.array([estimate.phi]), estimate.y, estimate.v)
     size = 1.0 + max(float(np.abs(part).max()) for part in parts)
-    return ROUNDINGS * UNIT * estimate.sensitivity * size
+    return ROUNDINGS * FLOAT64_EPS * estimate.sensitivity * size
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,4 +154,4 @@ def _sensitivity(at: BallBlocks) -> float:
     matrix = np.array([[float(entry) for entry in row] for row in at.take("g_yy").table()])
     values = np.abs(np.linalg.eigvalsh(matrix))
     size = max(abs(float(entry)) for name in GRADIENT for entry in at.take(name).entries())
-    return (1 + size) * float(values.max() / max(values.min(), UNIT)) ** 2
+    return (1 + size) * float(values.max() / max(values.min(), FLOAT64_EPS)) ** 2

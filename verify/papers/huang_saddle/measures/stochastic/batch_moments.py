@@ -29,7 +29,7 @@ __all__ = [
     "walks",
 ]
 
-MOST = 20_000  # batches that are summed over one by one
+MOST_BATCHES = 20_000  # batches that are summed over one by one
 PAD = 1e-9  # relative; far more than rounding moves a norm or a probability here
 
 
@@ -130,7 +130,7 @@ def failure_probability(rows: Sequence[arb_mat], size: int, eps: float) -> Brack
     if not scale > 0:
         return chebyshev
     distinct, counts = np.unique(np.round(values / scale, 12), axis=0, return_counts=True)
-    if size > MOST or math.comb(size + len(distinct) - 1, len(distinct) - 1) > MOST:
+    if size > MOST_BATCHES or math.comb(size + len(distinct) - 1, len(distinct) - 1) > MOST_BATCHES:
         return chebyshev
     shape = (rows[0].nrows(), rows[0].ncols())
     batches = np.array(list(compositions(size, len(distinct))))

@@ -39,6 +39,8 @@ from verify.study import Study
 __all__ = ["BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
 
 BITS = 400  # a series of hundreds of products loses many
+AS_GOOD_AS_ALL = 10**18  # rows in a batch whose mean is as good as exact
+LARGEST_BATCH = 2**62  # rows that can be drawn
 SIGMA_WORK, SIGMA_RTOL = 1e6, 0.01  # of the search for the largest variance, by default
 Balls = list[Any]
 SECOND_F, SECOND_G = ("f_xx", "f_xy", "f_yy"), ("g_xy", "g_yy")
