@@ -52,15 +52,16 @@ OPEN_TO_ALL = {"errors", "typing", "budget", "zoo", "plotting", "estimators", "s
 # What ``verify`` takes from inside ``bilevel_sym``, beyond that.
 VERIFY_TAKES = {
     # to certify: formulas as programs, and the arithmetics that run them with proved errors
-    "graph.autodiff", "graph.convert", "graph.exact", "graph.expressions", "graph.nodes", "graph.program",
-    "graph.rewriting", "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.definiteness",
+    "graph.autodiff", "graph.exact", "graph.expressions", "graph.nodes", "graph.program",
+    "graph.rewriting", "graph.operations", "graph.operations.ball_ranges", "graph.operations.record",
+    "graph.precision", "certify.krawczyk", "implicit.second_order", "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.definiteness",
     "arithmetic.intervals", "arithmetic.pieces.patterns", "arithmetic.pieces.seams", "arithmetic.scalars",
     "arithmetic.ties", "implicit.engine", "implicit.model", "problem.scope", "certify.saved_certificate",
     # to check the parts of an algorithm one by one, which users meet as a whole
     "estimators.batches", "estimators.linear_system", "estimators.oracle", "kernels.choice", "solvers.local_minimum",
     "solvers.noise", "symbolic.blocks", "symbolic.formulas", "symbolic.textbook", "zoo.tube_shape",
     # to speak with users as ``bilevel_sym`` does: bytes, progress, text, tables, pictures
-    "system.frames", "system.memory", "system.plain_text", "system.progress", "plotting.style", "plotting.values",
+    "system.extensions", "system.frames", "system.memory", "system.notice", "system.plain_text", "system.progress", "plotting.style", "plotting.values",
     "theories.statement",  # by ``verify.theory``
 }  # fmt: skip
 
