@@ -100,6 +100,10 @@ SAME_PROGRAM = {
     "abs(x - y) + tanh(-x*y)": ["abs(y - x) - tanh(y*x)"],
     "Piecewise((x, pi < 3), (y, True))": ["y"],
     "(x - x)*sin(y) + y": ["y"],
+    "sin(exp(x)*cos(y)) + 2*sin(exp(y)*cos(x)) + 3*sin(atan(y)*cos(x)) + 4*sin(atan(x)*exp(y))": [
+        "4*sin(exp(y)*atan(x)) + 2*sin(cos(x)*exp(y)) + 3*sin(cos(x)*atan(y)) + sin(cos(y)*exp(x))",
+        "3*sin(cos(x)*atan(y)) + sin(cos(y)*exp(x)) + 4*sin(exp(y)*atan(x)) + 2*sin(cos(x)*exp(y))",
+    ],
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -49,7 +51,8 @@ class TapeEngine:
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         # the order of a sum must not depend on what was asked for before, either
         model = self._model.fresh_copy() if self.batch_invariant else self._model
-        return ArrayProgram(model.program(names), self._encode)
+        with _uncollected():
+            return ArrayProgram(model.program(names), self._encode)
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Lanes in which these blocks can be computed."""
@@ -67,3 +70,15 @@ class TapeEngine:
         program = self._program(names).program
         numbers = program.size + sum(len(output.places) for output in program.outputs.values())
         return int(2 ** np.clip(np.round(np.log2(TABLE / numbers)), 4, np.log2(LANES)))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's search for cycles: what is built has none, and SymPy's many objects would be gone through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
