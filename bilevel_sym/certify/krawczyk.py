@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import flint
@@ -95,6 +96,7 @@ def _proved(system: System, centre: list[Any], inverse: arb_mat, correction: lis
     """Krawczyk's test of boxes around a centre, from what ``newton`` returns."""
     if not all(entry.is_finite() for entry in correction):
         return "not finite"
+    column = partial(arb_mat, len(centre), 1)
     # the box: a few times the last correction, and the rounding of the working precision
     radius = [8 * c.abs_upper() + 256 * _rounding(centre) + arb(2) ** (-4 * flint.ctx.prec) for c in correction]
     for _ in range(ATTEMPTS):
@@ -102,7 +104,9 @@ def _proved(system: System, centre: list[Any], inverse: arb_mat, correction: lis
         jacobian = system.jacobian_over(box)
         if jacobian is None:
             return "not smooth"
-        image = _image(centre, inverse, correction, jacobian, box)
+        away, eye = column([b - c for b, c in zip(box, centre, strict=True)]), identity(len(box))
+        found = krawczyk_image(BALL_MATRICES, eye, column(centre), inverse, column(correction), jacobian, away)
+        image = found.entries()
         if all(b.contains_interior(k) for b, k in zip(box, image, strict=True)):
             return Zero(box, image, jacobian)
         radius = [WIDER * r for r in radius]
@@ -132,17 +136,6 @@ def newton(system: System, z: list[Any], steps: int = MAX_STEPS) -> tuple[list[A
     else:
         step = (inverse * system.value(z)).entries()
     return z, inverse, step
-
-
-def _image(
-    centre: Sequence[Any], inverse: arb_mat, correction: Sequence[Any], jacobian: arb_mat, box: Sequence[Any]
-) -> list[Any]:
-    away = [b - c for b, c in zip(box, centre, strict=True)]
-    middle, due, reach = (arb_mat(len(box), 1, list(column)) for column in (centre, correction, away))
-    image: list[Any] = krawczyk_image(
-        BALL_MATRICES, identity(len(box)), middle, inverse, due, jacobian, reach
-    ).entries()
-    return image
 
 
 def krawczyk_image(algebra: Algebra[M], eye: M, centre: M, inverse: M, correction: M, jacobian: M, away: M) -> M:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 
-__all__ = ["ROUNDED_UP", "Matrices"]
+__all__ = ["ROUNDED_UP", "Matrices", "approximate_inverse"]
 
 
 _UNIT = 2.3e-16  # a little more than two roundings
@@ -51,6 +51,11 @@ class Matrices:
     def around(middle: Floats, radius: Floats | float = 0.0) -> Matrices:
         """A middle with a radius; by default these numbers and no others."""
         return Matrices(middle, np.broadcast_to(np.asarray(radius, dtype=np.float64), middle.shape))
+
+    @staticmethod
+    def identity(shape: tuple[int, ...]) -> Matrices:
+        """Identity matrices of this shape, (lanes, size, size)."""
+        return Matrices.around(np.broadcast_to(np.eye(shape[-1]), shape))
 
     @property
     def lower(self) -> Floats:
@@ -119,12 +124,11 @@ class Matrices:
 
     def solve(self, right: Matrices) -> Matrices:
         """All solutions X of A X = B, by a preconditioner; radius infinite where A may be singular."""
-        inverse = _inverse(self.middle)
+        inverse = approximate_inverse(self.middle)
         guess = Matrices.around(inverse @ right.middle)
         precondition = Matrices.around(inverse)
         rest = (precondition @ (right - self @ guess)).magnitude
-        eye = Matrices.around(np.broadcast_to(np.eye(inverse.shape[-1]), inverse.shape))
-        off = (eye - precondition @ self).magnitude
+        off = (Matrices.identity(inverse.shape) - precondition @ self).magnitude
         return Matrices(guess.middle, neumann_bound(off, rest))
 
     # ------------------------------------------------------------------ norms
@@ -169,8 +173,12 @@ def radius_norm(radius: Floats) -> Floats:
     return np.asarray(np.minimum(squares, np.sqrt(rows) * np.sqrt(columns)) * ROUNDED_UP + 1e-150)
 
 
-def _inverse(middle: Floats) -> Floats:
-    """An approximate inverse; nan where there is none."""
+def approximate_inverse(middle: Floats) -> Floats:
+    """An approximate inverse of each matrix; nan where there is none.
+
+    >>> approximate_inverse(np.array([[[2.0]], [[0.0]]]))[:, 0, 0]
+    array([0.5, nan])
+    """
     safe = np.where(np.isfinite(middle).all(axis=(-2, -1), keepdims=True), middle, np.eye(middle.shape[-1]))
     try:
         inverse = np.linalg.inv(safe)
@@ -192,8 +200,7 @@ def _eigen(middle: Floats) -> tuple[Floats, Floats, Floats]:
     finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
     values, vectors = np.linalg.eigh(_finite_or_zero(middle))
     q = Matrices.around(vectors)
-    eye = Matrices.around(np.broadcast_to(np.eye(middle.shape[-1]), middle.shape))
-    defect = radius_norm((q.T @ q - eye).magnitude)
+    defect = radius_norm((q.T @ q - Matrices.identity(middle.shape)).magnitude)
     scaled = Matrices.around(vectors * values[:, None, :])
     scaled = Matrices(scaled.middle, np.abs(scaled.middle) * _UNIT + _TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ q.T).magnitude)
@@ -209,7 +216,7 @@ def _norm_upper(middle: Floats) -> Floats:
     finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
     left, values, right = np.linalg.svd(_finite_or_zero(middle), full_matrices=False)
     u, v = Matrices.around(left), Matrices.around(right)
-    eye = Matrices.around(np.broadcast_to(np.eye(values.shape[-1]), (len(values), *[values.shape[-1]] * 2)))
+    eye = Matrices.identity((len(values), *[values.shape[-1]] * 2))
     defect = np.maximum(radius_norm((u.T @ u - eye).magnitude), radius_norm((v @ v.T - eye).magnitude))
     scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * _UNIT + _TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ v).magnitude)

@@ -227,7 +227,7 @@ class PhiBoxes:
         nothing = np.zeros((lanes, k, *inverse.shape[1:]))
         precondition = Affine(inverse, nothing, np.zeros_like(inverse))
         rest = (precondition @ g_y).hull.magnitude
-        off = (_identity(inverse.shape) - (precondition @ g_yy).hull).magnitude
+        off = (Matrices.identity(inverse.shape) - (precondition @ g_yy).hull).magnitude
         # second derivatives alone do not show a jump, nor the end of a domain
         off = off + 0.0 * (g.rest + g_y.rest.sum(axis=1, keepdims=True))
         return (rest, off) if split is None else (split.largest(rest), split.largest(off))
@@ -339,7 +339,7 @@ class PhiBoxes:
         lanes = len(begun.ok)
         f_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in ("f_y", "g_xy", "g_yy"))
         factor, precondition = Matrices.around(begun.factor), Matrices.around(begun.inverse)
-        eye = _identity(g_yy.middle.shape)
+        eye = Matrices.identity(g_yy.middle.shape)
         convex = (eye - factor @ g_yy @ factor.T).magnitude.sum(axis=2).max(axis=1) < 0.99
         off = (eye - precondition @ g_yy).magnitude
         solved = _solve(g_yy, precondition, off, _beside(f_y.reshaped(lanes, n, 1), -g_xy.T))
@@ -358,10 +358,6 @@ def _put(session: AffineSession, stage: int, forms: Affine) -> None:
     session.put(
         stage, forms.middle.reshape(lanes, -1), forms.slopes.reshape(lanes, slopes, -1), forms.rest.reshape(lanes, -1)
     )
-
-
-def _identity(shape: tuple[int, ...]) -> Matrices:
-    return Matrices.around(np.broadcast_to(np.eye(shape[-1]), shape))
 
 
 def _beside(a: Matrices, b: Matrices) -> Matrices:

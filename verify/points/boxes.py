@@ -23,7 +23,7 @@ from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import Bools, Floats
-from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, approximate_inverse
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
@@ -62,8 +62,8 @@ def newton_image(found: PhiEnclosure) -> tuple[Floats, Floats]:
     """
     with np.errstate(all="ignore"):
         centre, reach = found.middle[:, :, None], found.reach[:, :, None]
-        inverse = Matrices.around(_inverse(found.hess.middle))
-        eye = Matrices.around(np.broadcast_to(np.eye(centre.shape[1]), found.hess.middle.shape))
+        inverse = Matrices.around(approximate_inverse(found.hess.middle))
+        eye = Matrices.identity(found.hess.middle.shape)
         correction, away = inverse @ found.grad_middle, Matrices(np.zeros_like(reach), reach)
         image = krawczyk_image(INTERVAL_MATRICES, eye, Matrices.around(centre), inverse, correction, found.hess, away)
         lower, upper = image.lower[:, :, 0], image.upper[:, :, 0]
@@ -142,8 +142,8 @@ class Boxes:
         As in ``PhiBoxes``, of the image only its magnitude around y is computed, many boxes at a time.
         """
         _, g_y, _, g_yy = _taken(self._hulls[0], LOWER, (np.hstack([lower, y]), np.hstack([upper, y])))
-        inverse = Matrices.around(_inverse(g_yy.middle))
-        eye = Matrices.around(np.broadcast_to(np.eye(self.n), g_yy.middle.shape))
+        inverse = Matrices.around(approximate_inverse(g_yy.middle))
+        eye = Matrices.identity(g_yy.middle.shape)
         miss = (inverse @ g_y).magnitude
         width, ok = 1.01 * miss + 1e-300, np.zeros(len(y), dtype=bool)
         for _ in range(ATTEMPTS):
@@ -185,14 +185,3 @@ def _matrices(lower: Floats, upper: Floats) -> Matrices:
 def _around(y: Floats, width: Floats) -> tuple[Floats, Floats]:
     box = Matrices(y[:, :, None], width)
     return box.lower[:, :, 0], box.upper[:, :, 0]
-
-
-def _inverse(middle: Floats) -> Floats:
-    """An approximate inverse, lane by lane; nan where the matrix is not finite."""
-    finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
-    safe = np.where(finite[:, None, None], middle, np.eye(middle.shape[-1]))
-    try:
-        inverse = np.linalg.inv(safe)
-    except np.linalg.LinAlgError:
-        inverse = np.linalg.pinv(safe)
-    return np.where(finite[:, None, None], inverse, np.nan)
