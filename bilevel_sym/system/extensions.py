@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from bilevel_sym.errors import BilevelError, InvalidExtension, visible
+from bilevel_sym.errors import BilevelError, InvalidExtension
 from bilevel_sym.system.notice import tell_once
 
 __all__ = ["Extension", "Registry", "installed"]
@@ -60,7 +60,7 @@ class Extension:
     def error(self, fault: str) -> InvalidExtension:
         """One line that names the package, and what is wrong with it."""
         line = f"{self.distribution} adds the {self.what} {self.entry.name!r:.60}, which {fault}"
-        return InvalidExtension(visible(line, lines=False), hint="update the package, or uninstall it")
+        return InvalidExtension(line, hint="update the package, or uninstall it")
 
 
 def installed(group: str, what: str, builtin: Collection[str]) -> Mapping[str, Extension]:

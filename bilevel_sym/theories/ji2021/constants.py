@@ -77,10 +77,8 @@ class RateConstants:
         >>> c.L_phi(), c.L_phi(variant="printed"), (1 + c.kappa) * c.C
         (84.0, 74.0, 84.0)
         """
-        if variant not in get_args(Variant):
-            raise InvalidArgument(f"variant={variant!r:.40}", hint="'corrected', 'printed' or 'sharp'")
         mu, L, M, tau, rho = self.mu, self.L, self.M, self.tau, self.rho
-        tau_term = tau * M**2 if variant == "printed" else tau * M
+        tau_term = tau * M**2 if _checked(variant) == "printed" else tau * M
         return L + (2 * L**2 + tau_term) / mu + (rho * L * M + L**3 + tau * M * L) / mu**2 + rho * L**2 * M / mu**3
 
     @property
@@ -143,41 +141,65 @@ class RateConstants:
         gamma = 3 * L**2 + 3 * float(self.tau * self.M / self.mu) ** 2 + 6 * L**2 * steep**2
         return gamma, 24 * L**2 * kappa
 
-    def aid_error(self, D: int, N: int, *, alpha: float, y_error: Any, v_error: Any) -> Any:
+    def aid_error(
+        self, D: int, N: int, *, alpha: float, y_error: Any, v_error: Any, variant: Variant = "corrected"
+    ) -> Any:
         """A bound on the error of the AID hypergradient after D descent steps and N steps of conjugate gradients.
 
         sqrt(Gamma (1 - alpha mu)^D y_error^2 + 24 L^2 kappa q^(2N) v_error^2)
+
+        "sharp" is (L + tau M/mu + L (1 + s) drift) (1 - alpha mu)^D y_error + L s v_error: the summands themselves and
+        not their squares, each descent step by its own rate, and s = min(1, 2 sqrt(kappa) q^N/(1 + q^(2N))).
 
         Paper: Lemma [ji2021:lem-aid]
 
         - ``D``, ``N``: steps of the descent and of conjugate gradients.
         - ``alpha``: the inner step, at most 1/L.
         - ``y_error``, ``v_error``: |y^0 - y*| and |v^0 - v*|; numbers or arrays.
+        - ``variant``: the form of the bound; nothing is wrong in the print.
 
-        >>> RateConstants(mu=1, L=1, M=0, tau=0, rho=0).aid_error(0, 1, alpha=1, y_error=1, v_error=5) == 57**0.5
+        >>> c = RateConstants(mu=1, L=1, M=0, tau=0, rho=0)
+        >>> c.aid_error(0, 1, alpha=1, y_error=1, v_error=5) == 57**0.5
         True
+        >>> c.aid_error(0, 1, alpha=1, y_error=1, v_error=5, variant="sharp")
+        2.0
         """
+        r, q = self.descent_rate(alpha), self.cg_rate
+        if _checked(variant) == "sharp":
+            L, s = float(self.L), min(1.0, 2 * math.sqrt(self.kappa) * q**N / (1 + q ** (2 * N)))
+            steep = L + float(self.tau * self.M / self.mu) + L * (1 + s) * float(self.drift)
+            return steep * r**D * y_error + L * s * v_error
         of_y, of_v = self.aid_factors()
-        keeps_y, keeps_v = self.descent_rate(alpha) ** D, self.cg_rate ** (2 * N)
-        return (of_y * keeps_y * y_error**2 + of_v * keeps_v * v_error**2) ** 0.5
+        return (of_y * r**D * y_error**2 + of_v * q ** (2 * N) * v_error**2) ** 0.5
 
-    def itd_error(self, D: int, *, alpha: float, y_error: Any) -> Any:
+    def itd_error(self, D: int, *, alpha: float, y_error: Any, variant: Variant = "corrected") -> Any:
         """A bound on the error of the ITD hypergradient through D >= 1 descent steps.
 
         (L (L + mu)/mu r^(D/2) + 2 M (tau mu + L rho)/mu^2 r^((D-1)/2)) y_error + (L M/mu) r^D with r = 1 - alpha mu
 
-        The last summand stays where y^0 = y*: the derivative of y^0 is taken for zero.
+        The last summand stays where y^0 = y*: the derivative of y^0 is taken for zero. "sharp" has each descent step by
+        its own rate: (L (L + mu)/mu r^D + alpha D M (tau + kappa rho) r^(D-1)) y_error + (L M/mu) r^D.
 
         Paper: Lemma [ji2021:lem-itd]
 
         - ``D``: descent steps.
         - ``alpha``: the inner step, at most 1/L.
         - ``y_error``: |y^0 - y*|; a number or an array.
+        - ``variant``: the form of the bound; nothing is wrong in the print.
 
-        >>> RateConstants(mu=1, L=2, M=3, tau=0, rho=0).itd_error(2, alpha=0.5, y_error=1.0)
-        4.5
+        >>> c = RateConstants(mu=1, L=2, M=3, tau=0, rho=0)
+        >>> c.itd_error(2, alpha=0.5, y_error=1.0), c.itd_error(2, alpha=0.5, y_error=1.0, variant="sharp")
+        (4.5, 3.0)
         """
         mu, L, M, r = float(self.mu), float(self.L), float(self.M), self.descent_rate(alpha)
-        moved = L * (L + mu) / mu * r ** (D / 2)
-        turned = 2 * M * (float(self.tau) * mu + L * float(self.rho)) / mu**2 * r ** ((D - 1) / 2)
+        bent = M * (float(self.tau) * mu + L * float(self.rho)) / mu
+        if _checked(variant) == "sharp":
+            return (L * (L + mu) / mu * r**D + alpha * D * bent * r ** (D - 1)) * y_error + L * M / mu * r**D
+        moved, turned = L * (L + mu) / mu * r ** (D / 2), 2 * bent / mu * r ** ((D - 1) / 2)
         return (moved + turned) * y_error + L * M / mu * r**D
+
+
+def _checked(variant: Variant) -> Variant:
+    if variant not in get_args(Variant):
+        raise InvalidArgument(f"variant={variant!r:.40}", hint="'corrected', 'printed' or 'sharp'")
+    return variant

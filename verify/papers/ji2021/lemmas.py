@@ -152,6 +152,7 @@ def aid_error(study: Study) -> CheckResult:
 
     Paper: Lemma [ji2021:lem-aid]
     Assumes: alpha = 1/L, and constants that hold along the descent.
+    Deviation: the sharp form adds the summands, and not their squares (``RateConstants.aid_error``).
 
     >>> aid_error.label
     'ji2021:lem-aid'
@@ -168,7 +169,7 @@ def _aid(study: Study, region: Region) -> CheckResult:
     for D, N in AID_STEPS:
         found = AID(D, N, alpha).estimate(study.exact, start.x, y0=start.y, v0=start.v)
         measured.append(np.linalg.norm(found.grad_phi_hat - exact, axis=-1))
-        bound.append(c.aid_error(D, N, alpha=alpha, y_error=off_y, v_error=off_v))
+        bound.append(c.aid_error(D, N, alpha=alpha, y_error=off_y, v_error=off_v, variant=study.variant))
     return _estimated("ji2021:lem-aid", study, region, start.x, measured, bound, "D, N = 1 to 4, 1 to 2")
 
 
@@ -182,6 +183,7 @@ def itd_error(study: Study) -> CheckResult:
 
     Paper: Lemma [ji2021:lem-itd]
     Assumes: alpha = 1/L, and constants that hold along the descent.
+    Deviation: the sharp form has r^D and D r^(D-1) for the powers of sqrt(r) (``RateConstants.itd_error``).
 
     >>> itd_error.label
     'ji2021:lem-itd'
@@ -198,7 +200,7 @@ def _itd(study: Study, region: Region) -> CheckResult:
     for D in ITD_STEPS:
         found = ITD(D, alpha).estimate(study.exact, start.x, y0=start.y)
         measured.append(np.linalg.norm(found.grad_phi_hat - exact, axis=-1))
-        bound.append(c.itd_error(D, alpha=alpha, y_error=off))
+        bound.append(c.itd_error(D, alpha=alpha, y_error=off, variant=study.variant))
     return _estimated("ji2021:lem-itd", study, region, start.x, measured, bound, "D = 1 to 8")
 
 
