@@ -1,7 +1,7 @@
 """What the loop and an algorithm say to each other.
 
 An algorithm is a frozen configuration. ``start`` makes a Run for one problem, which estimates at the points where the
-team stands, and moves it. The team is the loop's: the trajectories still running, one per lane.
+ensemble is, and moves it. The ensemble is the loop's: the trajectories still running, one per lane.
 """
 
 from __future__ import annotations
