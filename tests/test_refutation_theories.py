@@ -118,7 +118,7 @@ def schedule_with(**wrong: Callable[[RateSchedule], Any]) -> Plant:
             right = getattr(rates, name)
 
             def made(*arguments: Any, right: Any = right, **options: Any) -> RateSchedule:
-                found = right(*arguments, **options)
+                found: RateSchedule = right(*arguments, **options)
                 return dataclasses.replace(found, **{key: value(found) for key, value in wrong.items()})
 
             patch.setattr(rates, name, made)
