@@ -1,25 +1,17 @@
 """Proves a saved certificate again, from the text of its problem: ``python recheck.py FILE [--problem mine.toml]``.
 
-This one file needs Python and python-flint, and shares no code with the search. Nothing that a certificate says is
-believed: cuts, points and directions are hints. Work is counted, not timed. f and g are evaluated in jets, truncated
-Taylor series that hold for all points of a box. The jet of y* follows from that of grad_y g = 0 order by order, that of
-Phi is f at (x, y*(x)): no formula for a hypergradient is used. That g is strongly convex in y is assumed: the minimum
-proved here is the only one. Exit: 0 proved, 1 not proved, 2 bad input."""
+This one file needs python-flint, and shares no code with the search. Nothing in a certificate is believed: cuts, points
+and directions are hints; work is counted. f and g are evaluated in jets, Taylor series that hold over a box. The jet
+of y* follows from that of grad_y g = 0, that of Phi is f at (x, y*(x)). Exit: 0 proved, 1 not proved, 2 bad input."""
 
 # fmt: off
-# ruff: noqa: E401, E701, E704, I001 (this file is to be read in one go: what is short stands in one line)
-from __future__ import annotations
-import ast, contextlib, flint, json, re, sys, tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
-from functools import reduce
-from itertools import combinations, combinations_with_replacement as multisets, product
-from math import comb, dist, factorial, prod
-from pathlib import Path
-from typing import Any
-from flint import arb, arb_mat, fmpq, fmpq_mpoly
-__all__ = ["NotProved", "Refused", "prove"]
-BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 50_000, 2_000, 20, 2**24
+# ruff: noqa: E401, E701, E702, E704, I001 (this file is to be read in one go: what is short stands in one line)
+from __future__ import annotations; import ast, contextlib, flint, json, re, sys, tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence; from fractions import Fraction
+from functools import reduce; from itertools import combinations, combinations_with_replacement as multisets, product
+from math import comb, dist, factorial, prod; from pathlib import Path; from typing import Any
+from flint import arb, arb_mat, fmpq, fmpq_mpoly; __all__ = ["NotProved", "Refused", "prove"]
+BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 500_000, 2_000, 20, 2**24
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
               "nu": "g_xxxy g_xxyy g_xyyy g_yyyy", "M": "f_x f_y", "g_y": "g_y"},
@@ -48,8 +40,7 @@ def certificate(path: str | Path) -> Table:
     read = json.loads(text_of(path), parse_int=str, parse_float=str, parse_constant=rational, object_hook=Table)
     if isinstance(read, Table) and read.the("format") == "bilevel-sym/saved/1": return read
     raise Refused("the format is unknown")
-def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
-    """A monotone function (or cosh, sin, cos) over a ball, by its ends; of a polynomial a rational, or a generator."""
+def over(f: Any, a: Any, name: str = "") -> Any:  # f is monotone, or cosh, sin, cos; of a polynomial: a generator
     if not isinstance(a, fmpq_mpoly):
         a = arb(a).abs_lower().union(arb(a).abs_upper()) if f is arb.cosh else arb(a)
         return f(a) if a.is_exact() or f in (arb.sin, arb.cos) else f(a.lower()).union(f(a.upper()))
@@ -58,6 +49,8 @@ def over(f: Callable[[Any], Any], a: Any, name: str = "") -> Any:
     if f in (arb.sin, arb.cos) and c != 0 and str(a / c) == "pi(1)":
         value = (arb.sin_pi_fmpq if f is arb.sin else arb.cos_pi_fmpq)(c)
     if value.is_exact() and value.is_finite(): return ring.constant(value.fmpq())
+    k = int(60 * c) if a.is_constant() and 60 % c.q == 0 and abs(c) < 99 else 1 if c > 0 else -1
+    if f is arb.exp and k != 1: return whole_power(over(f, a / k), k)  # of one number, or of one without its sign
     if label not in ring.names(): raise Lacking(label)
     return ring.gens()[ring.names().index(label)]
 def whole_power(a: Any, k: int) -> Any:  # a**k, multiplied out: python-flint's own power of a ball around zero is nan
@@ -68,6 +61,9 @@ def whole_power(a: Any, k: int) -> Any:  # a**k, multiplied out: python-flint's 
     if isinstance(a, fmpq) or k == 0: return a**k if k else fmpq(1)
     if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
+def by(a: Any, b: Any) -> Any:  # a product, of two wide balls by the ends of one: python-flint's own may lose the sign
+    wide = isinstance(a, arb) and isinstance(b, arb) and not a.is_exact() and not b.is_exact()
+    return (a * b.lower()).union(a * b.upper()) if wide else a * b
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     """Taylor coefficients at all points of a ball ("pow": of the power r); at a polynomial formal, defined or not."""
     formal, root = isinstance(a, fmpq_mpoly), int(r.q) if r else 1
@@ -82,11 +78,11 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
         if name in ("sin", "cos"): cycle = [over(arb.sin, a), over(arb.cos, a), -over(arb.sin, a), -over(arb.cos, a)]
         return [cycle[(k + name.startswith("cos")) % len(cycle)] / factorial(k) for k in range(order + 1)]
     if name in ("tan", "tanh"):
-        found, sign = [over(arb.tan if name == "tan" else arb.tanh, a)], 1 if name == "tan" else -1
+        c, sign = [over(arb.tan if name == "tan" else arb.tanh, a)], 1 if name == "tan" else -1
         for k in range(order):
-            square = sum(found[i] * found[k - i] for i in range(k + 1)) if k else whole_power(found[0], 2)
-            found.append(((k == 0) + sign * square) / (k + 1))
-        return found
+            square = sum(c[i] * c[k - i] for i in range(k + 1)) if k else whole_power(c[0], 2)
+            c.append(((k == 0) + sign * square) / (k + 1))
+        return c
     if name == "sigmoid": return [(c + (k == 0)) / 2 ** (k + 1) for k, c in enumerate(series("tanh", a / 2, order))]
     first, slopes = arb.log, series("pow", a, order, fmpq(-1)) if name == "log" else []
     if name == "atan":
@@ -114,32 +110,28 @@ class Jet:  # a truncated power series: for each degree, coefficients by exponen
         for i, mine in enumerate(self.parts):
             for target, others in zip(parts[i:], other.parts, strict=False):
                 for (first, a), (second, b) in product(mine.items(), others.items()):
-                    target[first + second] = target.get(first + second, 0) + a * b
+                    target[first + second] = target.get(first + second, 0) + by(a, b)
         return Jet(0, 0, parts)
     def through(self, name: str, r: Any = None) -> Jet:  # a function of the jet, by Horner's rule in what is beside it
         order, rest = len(self.parts) - 1, Jet(0, 0, [{}, *self.parts[1:]])
-        taylor = series(name, self.value, order if any(rest.parts) else 0, r)
-        result = Jet(taylor[-1], order)
-        for c in reversed(taylor[:-1]): result = result.times(rest).plus(Jet(c, order))
-        return result
+        jets = [Jet(c, order) for c in series(name, self.value, order if any(rest.parts) else 0, r)]
+        return reduce(lambda result, c: result.times(rest).plus(c), reversed(jets))
     def power(self, exponent: Jet) -> Jet:  # a rational power as such, all others by exp and log
-        v = exponent.value
-        r = v.leading_coefficient() if isinstance(v, fmpq_mpoly) and v.is_constant() else v
+        v = exponent.value; r = v.leading_coefficient() if isinstance(v, fmpq_mpoly) and v.is_constant() else v
         if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
         if abs(r) * len(str(self.value)) > 10**5 or abs(r) > 1000 or r.q > 9: raise Refused("an exponent is too large")
         return self.through("pow", r)
     def at(self, *index: int) -> Any:  # the derivative along the variables of the index
         c = self.parts[len(index)].get(sum(1 << 3 * i for i in index), fmpq(0))
         return c * prod(factorial(index.count(i)) for i in set(index))
-def variables(names: Sequence[str], values: Iterable[Any], order: int) -> dict[str, Any]:
-    """Where expressions are evaluated: the jets of the variables; under "" their order, under "1" what is one."""
-    parts = ([{0: v}, {1 << 3 * k: fmpq(1)}, *({} for _ in range(order - 1))] for k, v in enumerate(values))
-    return {"": order, "1": fmpq(1)} | {name: Jet(0, 0, p[: order + 1]) for name, p in zip(names, parts, strict=True)}
+def variables(names: Sequence[str], values: Iterable[Any], n: int, own: Any = range(10**6)) -> dict[str, Any]:
+    """Where expressions are evaluated: jets of the variables, some of which move; "" is the order, "1" what is one."""
+    parts = ([{0: v}, {1 << 3 * k: fmpq(1)} if k in own else {}] + [{} for _ in range(n)] for k, v in enumerate(values))
+    return {"": n, "1": fmpq(1)} | {name: Jet(0, 0, part[: n + 1]) for name, part in zip(names, parts, strict=True)}
 def evaluate(node: Any, at: Mapping[str, Any]) -> Any:  # in jets; Python has parsed it, our grammar is let through
     match node:
         case ast.Constant(value=fmpq() as number): return Jet(number * at["1"], at[""])
-        case ast.Name(id=name) if isinstance(at.get(name), Jet): return at[name]
-        case ast.Name(id=name) if name in at: return Jet(at[name] * at["1"], at[""])
+        case ast.Name(id=name) if name in at: return v if isinstance(v := at[name], Jet) else Jet(v * at["1"], at[""])
         case ast.Name(id="E"): return Jet(over(arb.exp, at["1"]), at[""])
         case ast.Name(id="pi"): return Jet(over(lambda _: arb.pi(), at["1"], "pi"), at[""])
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as op, operand=inner):
@@ -172,12 +164,16 @@ class Row:
     edge so do any two. Then derivatives below that order exist, and the last ones bound how those before change."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
         self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
-    def field(self, box: Box, order: int) -> Any: return self.jet(variables(self.names, balls(box), order))
-    def is_above(self, box: Box, own: Sequence[int], shift: Any) -> bool:
-        """Whether the Hessian along ``own``, plus shift times I, is positive definite all over a box. Of what bends on
-        one line only, as softplus(a.y + b), it is s a a': not below that of the least s. Intervals forget the one s."""
+    def field(self, box: Box, indices: Sequence[Sequence[int]], below: Iterable[Sequence[int]] = ()) -> Any:
+        # those of one index less have to be continuous; beyond the second order only those of g_y: the last one stays
+        below = below or {(*i[:k], *i[k + 1 :]) for i in indices for k in range(len(i) - (len(i) > 2) or 1)}
+        at = variables(self.names, balls(box), len(indices[0]), {k for i in indices for k in i})
+        return self.jet(at, lambda along: max(sum(k in along for k in i) for i in below))
+    def is_above(self, box: Box, own: Sequence[int], shift: Any, side: int = 1) -> bool:
+        """Whether side times the Hessian along ``own`` plus shift I is positive definite over a box. Of what bends on
+        one line only, as softplus(a.y + b), it is s a a': at least that of the least s. Intervals forget the one s."""
         at, names = {**self.numbers, **variables(self.names, balls(box), 2)}, {self.names[i] for i in own}
-        total, waiting = arb_mat(len(own), len(own)), [(self.tree, 1)]
+        total, waiting = arb_mat(len(own), len(own)), [(self.tree, side)]
         while waiting:
             match waiting.pop():
                 case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right), sign:
@@ -195,8 +191,7 @@ class Row:
                         bend = least * arb_mat([[c * d for c in a] for d in a])
                     total += bend
         return definite(total, shift)
-    def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:
-        """All formulas that may hold somewhere in the box: their sides of open edges, of all switches, and jets."""
+    def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:  # all that may hold: sides and jets
         sides = list[int]()
         def side(gap: Jet) -> int:
             sign: int = (gap.value > 0) - (gap.value < 0)
@@ -204,20 +199,20 @@ class Row:
                 edge, factor = self.kept(self.edge, tuple(sides))
                 if factor and edge not in known: raise Lacking(edge)
                 sign = factor and factor * known[edge]
-            sides.append(sign)
-            return sign
+            sides.append(sign); return sign
         if len(known) > 4: raise ArithmeticError("too many switches (abs, min, max, Piecewise) are open")
         try:  # of what holds on an edge only, the value
             flat = variables(self.names, [at[name].value for name in self.names], 0) if 0 in known.values() else at
             return [(known, evaluate(self.tree, {**self.numbers, **flat, "?": side}), tuple(sides))]
         except Lacking as lacking:
             return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
-    def jet(self, at: Mapping[str, Any]) -> Any:  # the hull of all formulas, if they agree where they have to
-        leaves = self.leaves(at, {})
+    def jet(self, at: Mapping[str, Any], least: Any = None) -> Any:  # the hull of all formulas that agree to some order
+        leaves, least = self.leaves(at, {}), least or (lambda _: at[""] - 1)
         for (a, _, one), (b, _, two) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
             on, zeros = 0 in (a[edge], b[edge]), 0 in (*a.values(), *b.values())
-            if not more and on >= zeros and self.kept(self.contact, one, two, edge) < (0 if on else max(0, at[""] - 1)):
+            wanted = 0 if on else max(0, least(self.kept(self.along, "along", edge)))
+            if not more and on >= zeros and self.kept(self.contact, one, two, edge) < wanted:
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
         return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
     def kept(self, use: Callable[..., Any], *key: Any) -> Any:  # what is found, once, in polynomials in functions
@@ -229,34 +224,42 @@ class Row:
     def formal(self, ring: Any, sides: Sequence[int], order: int = 0, /, **given: Jet) -> Any:
         """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
         gaps, one = list[Any](), ring.constant(1)
-        def side(gap: Jet) -> int:
-            gaps.append(gap.value * one)
-            return sides[len(gaps) - 1]
+        def side(gap: Jet) -> int: gaps.append(gap.value * one); return sides[len(gaps) - 1]
         at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
         try: return evaluate(self.tree, {**self.numbers, "": order, "1": one, **at, **given, "?": side})
         except IndexError: return gaps[-1]
     def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:  # of the next switch, by its first sides
         c = (gap := self.formal(ring, sides)).leading_coefficient()
         return self.found.setdefault(str(gap / c) if c != 0 else "0", sides), (c > 0) - (c < 0)
+    def along(self, ring: Any, _: str, edge: Sequence[int]) -> set[int]:  # the variables on which an edge depends
+        used = " ".join(name for name, d in zip(ring.names(), self.formal(ring, edge).degrees(), strict=True) if d)
+        return {k for k, name in enumerate(self.names) if name in re.findall(r"\w+", used)}
     def contact(self, ring: Any, one: Sequence[int], two: Sequence[int], edge: Sequence[int]) -> int:
         """To which order (5 at most; -1: none) two formulas agree on an edge: by series in its gap, or by division."""
-        def apart(order: int, /, **given: Jet) -> Any:
-            return self.formal(ring, one, order, **given).plus(self.formal(ring, two, order, **given), -1)
+        def apart(n: int, /, **v: Jet) -> Any:
+            return self.formal(ring, one, n, **v).plus(self.formal(ring, two, n, **v), -1)
         gap, k = self.formal(ring, edge), 0
         within = " ".join(g for g, d in zip(ring.names(), gap.degrees(), strict=True) if d and "(" in g)
         for name, v in zip(self.names, ring.gens(), strict=False):
             if (slope := gap.derivative(name)) != 0 and slope.is_constant() and name not in re.findall(r"\w+", within):
                 parts = apart(5, **{name: Jet(0, 0, [{0: v - gap / slope}, {1: 1 / slope}, {}, {}, {}, {}])}).parts
-                return next((k for k, part in enumerate(parts) if any(c != 0 for c in part.values())), 6) - 1
+                return next((k for k, part in enumerate(parts) if any(plain(c) != 0 for c in part.values())), 6) - 1
         rest = apart(0).value + 0 * gap
-        while k < 6 and (shared := divmod(rest, gap))[1] == 0: rest, k = shared[0], k + 1
+        while k < 6 and plain((shared := divmod(rest, gap))[1]) == 0: rest, k = shared[0], k + 1
         return k - 1
+def plain(p: Any) -> Any:  # a polynomial without products of a generator and its inverse
+    gens = dict(zip(p.context().names(), p.context().gens(), strict=True)) if isinstance(p, fmpq_mpoly) else {}
+    ones = (g * gens[f"inverse({name})"] - 1 for name, g in gens.items() if f"inverse({name})" in gens)
+    return reduce(lambda rest, one: divmod(rest, one)[1], ones, p)
 def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
 def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
 def length(entries: Iterable[Any]) -> Any: return sum((arb(e) * e for e in entries), arb(0)).sqrt()
 def balls(box: Box) -> list[Any]: return [a if a == b else arb((a + b) / 2, (b - a) / 2) for a, b in box]
 def inside(p: Box, q: Box) -> bool: return all(c <= a and b <= d for (a, b), (c, d) in zip(p, q, strict=True))
 def overlap(p: Box, q: Box) -> bool: return all(a <= d and c <= b for (a, b), (c, d) in zip(p, q, strict=True))
+def cut(box: Box, axis: int, at: Any = None) -> list[Box]:  # in two, the upper part first
+    (a, b), at = box[axis], sum(box[axis]) / 2 if at is None else at
+    return [(*box[:axis], ends, *box[axis + 1 :]) for ends in ((at, b), (a, at))]
 def split(box: Box) -> tuple[Box, Any]:  # the centre, and the column of what is beside it
     return tuple(((a + b) / 2,) * 2 for a, b in box), arb_mat([[arb(0, (b - a) / 2)] for a, b in box])
 def definite(matrix: Any, shift: Any = 0) -> bool:  # all symmetric matrices inside, plus shift times I: by their pivots
@@ -278,28 +281,28 @@ def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
         matrix = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
         turned = matrix.transpose()
         if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound): return True
-    signs = product((1, -1), repeat=shape[0] - 1) if order > 2 else ()
+    signs = product((1, -1) if any(t < 0 for t in tensor) else (1,), repeat=shape[0] - 1) if order > 2 else ()
     cones = [[[fmpq(s * (i == k)) for i in range(shape[0])] for k, s in enumerate((1, *sign))] for sign in signs]
-    return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 48) for c in cones)
+    return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 24) for c in cones)
 def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequence[Any]], deeper: int) -> bool:
     """The same for unit vectors u = sum of a_i v_i of the first axis, a_i >= 0; v_i exact, or halves might not meet.
     |T[u]| is convex: at most the largest |T[v_i]| times sum a_i, and that is at most |z| for the z with z.v_i = 1."""
     scale = length(arb_mat(cone).solve(arb_mat([[1] for _ in cone])).entries())
-    if all(norm_fits(part, shape, (bound / scale).lower()) for part in (arb_mat(cone) * matrix).tolist()): return True
+    large = [p for p in (arb_mat(cone) * matrix).tolist() if not norm_fits(p, shape, (bound / scale).lower())]
+    if not large or not all(norm_fits(part, shape, bound * arb(1.000001)) for part in large): return not large
     gap, i, j = max((dist(*(map(float, cone[k]) for k in p)), *p) for p in combinations(range(len(cone)), 2))
     half = [(a + b) * fmpq(round(2**40 / (4 - gap**2) ** 0.5), 2**40) for a, b in zip(cone[i], cone[j], strict=True)]
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
-def entries(field: Callable[[Box, int], Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
-    jet = field(box, len(indices[0]))
-    return [arb(jet.at(*index)) for index in indices]
+def entries(field: Callable[..., Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
+    return [*map(arb, map(field(box, indices).at, *zip(*indices, strict=True)))]
 def parsed(text: str) -> Any:  # the tree of an expression, its decimals exact
     if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"): raise Refused("no ASCII formula")
     tree = ast.parse(line := " ".join(text.split()), mode="eval").body
     numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value is not True]
     for node in numbers: node.value = rational(line[node.col_offset : node.end_col_offset])
     return tree
-class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``near`` is where the search for y* begins
+class Problem:  # f and g for each row of data, y* (g is assumed strongly convex in y) and Phi; ``near``: a guess
     def __init__(self, text: str, near: Mapping[str, Any] | None = None) -> None:
         table: Any = {"kind": "bilevel", "parameters": {}, "name": "", "box": {}} | tomllib.loads(text, parse_float=str)
         kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
@@ -314,11 +317,13 @@ class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``ne
             raise Refused("a name of the problem is none, or stands twice")
         for key, noise, drawn in (("f", xi, data.get("xi")), ("g", zeta, data.get("zeta"))):
             tree = parsed(table[key] if key in table else f"-({table['f']})")  # minimax: g = -f
-            rows = [dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]]]
-            self.rows[key] = [Row(tree, self.names, numbers | row) for row in rows]
+            data = (dict(zip(noise, map(rational, row), strict=True)) for row in drawn or [[]])
+            self.rows[key] = [Row(tree, self.names, numbers | row) for row in data]
     def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:  # the mean of all rows of f or g
         at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
-        return reduce(Jet.plus, (row.jet(at) for row in self.rows[key])).times(Jet(fmpq(1, len(self.rows[key])), order))
+        def least(along: set[int]) -> int: return order - 1 - (key == "g" and along.isdisjoint(self.own))  # of grad_y g
+        rows = [row.jet(at, least) for row in self.rows[key]]
+        return reduce(Jet.plus, rows).times(Jet(fmpq(1, len(rows)), order))
     def lower(self, x: Sequence[Any], y: Any) -> list[Any]:  # grad_y g, g_yx and g_yy
         jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
         groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
@@ -326,8 +331,7 @@ class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``ne
     def y_star(self, box: Box) -> Any:  # y*(x) for all x of a box: Newton in the centre, then Krawczyk over all
         c, away, x, y = [(a + b) / 2 for a, b in box], split(box)[1], balls(box), self.near
         for _ in range(80):
-            grad, _, hess = self.lower(c, y)
-            inverse = middle(middle(hess).inv())
+            grad, _, hess = self.lower(c, y); inverse = middle(middle(hess).inv())
             step, tiny = inverse * grad, arb(2) ** (12 - flint.ctx.prec) * (1 + length(y.entries()))
             if length(middle(step).entries()) < tiny: break
             y = middle(y - step)
@@ -339,11 +343,11 @@ class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``ne
                 return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
+    def field(self, box: Box, indices: Sequence[Any], _: Any = ()) -> Any: return self.jet(box, len(indices[0]))
     def jet(self, box: Box, order: int) -> Any:  # Taylor coefficients of Phi; those of y* order by order, linearly
         at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
-            g = self.value("g", at, k + 1)
-            g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
+            g = self.value("g", at, k + 1); g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
             if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
             inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
             for index in multisets(range(len(self.x)), k):
@@ -354,8 +358,7 @@ class Problem:  # a problem file: f and g for each row of data, y* and Phi; ``ne
                     at[name].parts[k] |= {} if value == 0 else {key: -value}
         return self.value("f", at, order)
     def newton(self, box: Box) -> tuple[Any, Any]:  # Krawczyk's image, with all zeros of grad Phi, and Hess Phi
-        every, (centre, away) = range(len(self.x)), split(box)
-        jet, first = self.jet(box, 2), self.jet(centre, 1)
+        every, (centre, away) = range(len(self.x)), split(box); jet, first = self.jet(box, 2), self.jet(centre, 1)
         hess, grad = arb_mat([[jet.at(i, j) for j in every] for i in every]), arb_mat([[first.at(i)] for i in every])
         if not all(arb(jet.at(i)).contains(0) and (grad + hess * away)[i, 0].contains(0) for i in every):
             return None, hess
@@ -377,20 +380,19 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         words, waiting = iter(cuts.split()), [(self.box, 0)]
         while waiting:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
-            word = "." if deeper else next(words, "none")
-            where = test(box) if word == "." else (int(word), None)
+            where = test(box) if (word := "." if deeper else next(words, "none")) == "." else (int(word), None)
             if where is None: continue
             if self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box):
                 raise NotProved(f"{what} was not proved where {', '.join(f'[{float(a)}, {float(b)}]' for a, b in box)}")
-            axis, at = where[0], sum(box[where[0]]) / 2 if where[1] is None else where[1]
-            for ends in ((at, box[axis][1]), (box[axis][0], at)):
-                waiting += [((*box[:axis], ends, *box[axis + 1 :]), deeper + (word == "."))]
+            waiting += [(half, deeper + (word == ".")) for half in cut(box, *where)]
     def widest(self, box: Box) -> tuple[int, Any]:
         shares = [(b - a) / (d - c) if d > c else fmpq(0) for (a, b), (c, d) in zip(box, self.box, strict=True)]
         return shares.index(max(shares)), None
     def bounded(self, name: str, field: Any, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
+        own, even = sorted({k for i in indices for k in i}), len(shape) == 2 and indices[0][0] == indices[0][1]
+        sides = (1, -1)[: 1 if name == "mu" else 2] if even and self.kind in ("block", "joint") else ()
         def fits(entries: Sequence[Any]) -> bool:
             if name == "mu": return definite(arb_mat(*shape, entries), bound)
             return norm_fits([e.abs_upper() for e in entries], shape, bound) or norm_fits(entries, shape, bound)
@@ -400,14 +402,15 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
                 natural = entries(field, box, indices)
                 if fits(natural): return None
                 with contextlib.suppress(LookupError):  # which is what a switch leads to there
-                    if name == "mu" and field.__self__.is_above(box, self.problem.own, bound): return None
+                    if sides and all(field.__self__.is_above(box, own, bound, side) for side in sides): return None
                 try:
-                    jet, inner = field(box, len(shape) + 1), entries(field, centre, indices)
+                    jet = field(box, [(*index, k) for index in indices for k in every], indices)
+                    inner = entries(field, centre, indices)
                     moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
                     if fits([*map(arb.intersection, natural, map(sum, moves, inner))]): return None  # mean value form
-                except ArithmeticError:  # at an edge: the axis is cut without which most would be gained
-                    flat = [entries(field, (*box[:k], centre[k], *box[k + 1 :]), indices) for k in every]
-                    moves = [[n.rad() - e.rad() for e in less] for n, *less in zip(natural, *flat, strict=True)]
+                except ArithmeticError:  # at an edge: the axis is cut by which most is gained, in the worse half
+                    halves = [[entries(field, h, indices) for h in cut(box, k)] for k in every]
+                    moves = [[n.rad() - max(a[i].rad(), b[i].rad()) for a, b in halves] for i, n in enumerate(natural)]
             except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
             sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
@@ -430,8 +433,8 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
             covers = claim.the("covers", Table)
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])} or {"": self.problem.jet}
-                for key, field in ((f"{block} {k}", field) for k, field in enumerate(rows.values())):
+                rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])}.values()
+                for key, field in ((f"{block} {k}", field) for k, field in enumerate(rows or [self.problem.field])):
                     if claim.the("upper") != "inf":  # which says nothing
                         self.bounded(name, field, indices, shape, claim, covers.the(key) if key in covers else ".")
                     fields[key] = field, indices
@@ -457,9 +460,8 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         done = alone + [self.region(box) for box in gaps]
         def test(box: Box) -> Any:
             if any(inside(box, other) for other in done): return None
-            for other in (o for o in done if overlap(o, box)):  # a piece is cut along the sides of what is done
-                for k, at in ((k, at) for k, ends in enumerate(other) for at in ends if box[k][0] < at < box[k][1]):
-                    return k, at
+            for k, at in ((k, at) for o in done if overlap(o, box) for k, ends in enumerate(o) for at in ends):
+                if box[k][0] < at < box[k][1]: return k, at  # a piece is cut along the sides of what is done
             try: image = self.problem.newton(box)[0]
             except ArithmeticError: return self.widest(box)
             gone = image is None or any(i < a or i > b for i, (a, b) in zip(image.entries(), box, strict=True))
@@ -480,8 +482,7 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
             self.sentences.append(f"{name} = {centre} to within {radius}")
 def prove(path: str | Path | Table, problem: str | None = None) -> dict[str, Any]:
     """Prove a certificate again; ``problem`` is the text of the consumer's problem file (else the certificate's)."""
-    depth = sys.getrecursionlimit()
-    sys.setrecursionlimit(5000)  # a long sum is a deep tree
+    depth = sys.getrecursionlimit(); sys.setrecursionlimit(5000)  # a long sum is a deep tree
     try:
         with flint.ctx.workprec(BITS):
             content = path if isinstance(path, Table) else certificate(path)
@@ -491,8 +492,7 @@ def prove(path: str | Path | Table, problem: str | None = None) -> dict[str, Any
     except (OSError, *SPOILT) as error: raise Refused(f"{error!s:.200}") from None
     finally: sys.setrecursionlimit(depth)
 def main(words: Sequence[str]) -> int:
-    try:
-        print(*prove(words[0], text_of(words[2]) if words[1:2] == ["--problem"] else None)["sentences"], sep="\n")
+    try: print(*prove(words[0], text_of(words[2]) if words[1:2] == ["--problem"] else None)["sentences"], sep="\n")
     except (OSError, ValueError, IndexError, NotProved) as error:
         print(f"{'not proved' if isinstance(error, NotProved) else 'error'}: {error}", file=sys.stderr)
         return 1 if isinstance(error, NotProved) else 2
