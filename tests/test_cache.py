@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from full_disk import files_of_at_most
 
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.system.notice import tell_once
 
 pytest.importorskip("numba")
@@ -22,7 +23,6 @@ from numba.core import config
 
 from bilevel_sym.arithmetic.compiled import cache
 from bilevel_sym.arithmetic.compiled.cache import folder_of, is_private
-from bilevel_sym.graph.operations import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = """

@@ -32,7 +32,7 @@ from bilevel_sym.graph.expressions import SUPPORTED_FUNCTIONS
 from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.operations import FUNCTIONS, IN_TEXT, OPERATIONS
 from bilevel_sym.graph.operations.ball_ranges import over_balls
-from bilevel_sym.graph.operations.record import Even, Monotone, Operation, Switch
+from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.graph.program import build
 from bilevel_sym.problem.parsing import parse_expression
 from bilevel_sym.problem.parsing.estimates import _estimate
@@ -205,9 +205,9 @@ def check_shape(record: Operation) -> None:
         for low, high, value in zip(*boxes, values.T, strict=True):
             ball = over_balls(record)(arb(low).union(arb(high)) if width else arb(low))
             assert not ball.is_finite() or all(ball.overlaps(arb(v, 1e-13 * (1 + abs(v)))) for v in value)
-            spread = 3 * np.ptp(value) + 1e-3 if isinstance(record.shape, (Monotone, Even)) else math.inf
+            spread = 3 * np.ptp(value) + 1e-3 if record.shape.kind in ("monotone", "rising", "falling") else math.inf
             assert ball.rad() <= spread + (1e-9 if not width else 0) or record.is_periodic
-    if isinstance(record.shape, (Monotone, Even)):
+    if record.shape.kind in ("monotone", "rising", "falling"):
         with np.errstate(all="ignore"):
             ends = record.rule("numpy")(np.array([-np.inf, np.inf, 0.0] if record.domain < 0 else [0.0, np.inf]))
         low, high = float(ends.min()), float(ends.max())
@@ -434,7 +434,7 @@ def test_every_arithmetic_has_every_operation() -> None:
     tables = (intervals.OPERATIONS, intervals.PROVED, multiprecision.OPERATIONS, jets.BALL.operations)
     assert all(set(table) == set(OPERATIONS) for table in tables)
     assert set(elementwise.CODES) - {"lin", "plain", "sum", "dense"} == set(OPERATIONS) - {"pi"}
-    assert {name for name, r in OPERATIONS.items() if isinstance(r.shape, Switch)} >= {"select", "abs"}
+    assert {name for name, r in OPERATIONS.items() if r.shape.kind == "switch"} >= {"select", "abs"}
 
 
 # ---- a problem with each function, all the way --------------------------------------------------------------

@@ -14,13 +14,13 @@ from flint import arb, fmpq
 from test_operations import CHECKS
 
 from bilevel_sym.graph.operations import OPERATIONS
-from bilevel_sym.graph.operations.record import Even, Monotone, Operation, Wave
+from bilevel_sym.graph.operations.record import Operation, Shape
 
 # one wrong rule, or several of which none is right for any operation
 WRONG: dict[str, list[Any]] = {
     "name": ["nonsense"],
     "arity": [7],
-    "shape": [Monotone(-9.0, 9.0), Even(-9.0, 9.0, rising=True), Wave(0.2)],
+    "shape": [Shape("monotone", -9.0, 9.0), Shape("rising", -9.0, 9.0), Shape("wave", shift=0.2)],
     "sympy": [sp.sec, lambda *a: a[0] if a else sp.S.One],
     "in_text": [],
     "habits": [("exp",), ("gibberish",)],

@@ -202,10 +202,8 @@ def _call(step: Step, product: Product) -> Call:
     sources = [_index(source) for source in step.sources]
     record = OPERATIONS[step.op]
     function = record.rule("numpy")
-    if step.parameter:
-        return _power(function, to, sources[0], step.parameter)
-    if record.is_ufunc:
-        return _ufunc(function, to, sources)
+    if step.parameter or record.is_ufunc:
+        return _in_place(function, to, sources, step.parameter)
 
     def call(work: Floats) -> None:
         work[to] = function(*(work[source] for source in sources))
@@ -221,14 +219,7 @@ def _index(places: Sequence[int]) -> Index:
     return np.array(places, dtype=np.intp)
 
 
-def _power(function: Callable[..., Any], to: slice, source: Index, parameter: Sequence[int]) -> Call:
-    def call(work: Floats) -> None:
-        function(work[source], *parameter, out=work[to])
-
-    return call
-
-
-def _ufunc(function: Callable[..., Any], to: slice, sources: Sequence[Index]) -> Call:
+def _in_place(function: Callable[..., Any], to: slice, sources: Sequence[Index], parameter: Sequence[int]) -> Call:
     if len(sources) == 2:
         a, b = sources
 
@@ -239,7 +230,7 @@ def _ufunc(function: Callable[..., Any], to: slice, sources: Sequence[Index]) ->
     (source,) = sources
 
     def unary(work: Floats) -> None:
-        function(work[source], out=work[to])
+        function(work[source], *parameter, out=work[to])
 
     return unary
 

@@ -27,7 +27,7 @@ import numpy as np
 from bilevel_sym.arithmetic.elementary import ARB, NUMPY, Function, Library
 from bilevel_sym.graph import operations as records
 from bilevel_sym.graph.operations import FUNCTIONS
-from bilevel_sym.graph.operations.record import Branches, Even, Monotone, Operation, Wave
+from bilevel_sym.graph.operations.record import Operation, Shape
 from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = [
@@ -312,7 +312,7 @@ def _rpow(library: Library, x: Pair, p: int, q: int) -> Pair:
     return _replaced(x[1] <= 0, np.nan, np.nan, _inverse(_power_ends(clipped, -p, q, library)))
 
 
-def _increasing(function: Function, shape: Monotone, domain: float, padding: tuple[float, float], x: Pair) -> Pair:
+def _increasing(function: Function, shape: Shape, domain: float, padding: tuple[float, float], x: Pair) -> Pair:
     """A function that grows; nan where all of the argument is below the domain."""
     if domain == -math.inf:
         return np.maximum(_down(function(x[0]), padding), shape.least), np.minimum(
@@ -322,9 +322,9 @@ def _increasing(function: Function, shape: Monotone, domain: float, padding: tup
     return _replaced(x[1] <= domain, np.nan, np.nan, (_down(lo, padding), _up(hi, padding)))
 
 
-def _even(function: Function, shape: Even, padding: tuple[float, float], x: Pair) -> Pair:
+def _even(function: Function, shape: Shape, padding: tuple[float, float], x: Pair) -> Pair:
     near, far = (function(end) for end in _magnitudes(x))
-    low, high = (near, far) if shape.rising else (far, near)
+    low, high = (near, far) if shape.kind == "rising" else (far, near)
     return np.maximum(_down(low, padding), shape.least), np.minimum(_up(high, padding), shape.most)
 
 
@@ -395,14 +395,14 @@ def over_boxes(record: Operation, library: Library) -> Callable[..., Pair]:
     """
     shape, function = record.shape, library[record.name]
     padding = _COMPOSED if record.composed else _LIBRARY
-    match shape:
-        case Monotone():
+    match shape.kind:
+        case "monotone":
             return _checked(partial(_increasing, function, shape, record.domain, padding))
-        case Even():
+        case "rising" | "falling":
             return _checked(partial(_even, function, shape, padding))
-        case Wave():
+        case "wave":
             return _checked(partial(_wave, function, shape.shift))
-        case Branches():
+        case "branches":
             return _checked(partial(_between_poles, function, shape.shift))
     raise TypeError(f"{record.name} is no function")
 

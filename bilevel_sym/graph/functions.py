@@ -17,15 +17,25 @@ from bilevel_sym.graph.precision import mpmath_precision
 __all__ = ["sigmoid", "softplus"]
 
 
-class sigmoid(sp.Function):
+class _Logistic(sp.Function):
+    """A positive function of one real number."""
+
+    nargs = 1
+
+    def _eval_is_extended_real(self) -> Any:
+        return self.args[0].is_extended_real
+
+    def _eval_is_positive(self) -> Any:
+        return self.args[0].is_real
+
+
+class sigmoid(_Logistic):
     """sigmoid(z) = 1/(1 + exp(-z)).
 
     >>> z = sp.Symbol("z", real=True)
     >>> sigmoid(0), sigmoid(z).diff(z)
     (1/2, (1 - sigmoid(z))*sigmoid(z))
     """
-
-    nargs = 1
 
     @classmethod
     def eval(cls, z: sp.Expr) -> sp.Expr | None:
@@ -42,22 +52,14 @@ class sigmoid(sp.Function):
     def _eval_evalf(self, prec: int) -> sp.Expr | None:
         return _evaluated(self.args[0], prec, lambda z: 1 / (1 + mpmath.exp(-z)))
 
-    def _eval_is_extended_real(self) -> Any:
-        return self.args[0].is_extended_real
 
-    def _eval_is_positive(self) -> Any:
-        return self.args[0].is_real
-
-
-class softplus(sp.Function):
+class softplus(_Logistic):
     """softplus(z) = log(1 + exp(z)).
 
     >>> z = sp.Symbol("z", real=True)
     >>> softplus(z).diff(z), softplus(0)
     (sigmoid(z), log(2))
     """
-
-    nargs = 1
 
     @classmethod
     def eval(cls, z: sp.Expr) -> sp.Expr | None:
@@ -74,12 +76,6 @@ class softplus(sp.Function):
     def _eval_evalf(self, prec: int) -> sp.Expr | None:
         # written so that exp never overflows, and log1p keeps the digits that log(1 + tiny) would lose
         return _evaluated(self.args[0], prec, lambda z: max(z, 0) + mpmath.log1p(mpmath.exp(-abs(z))))
-
-    def _eval_is_extended_real(self) -> Any:
-        return self.args[0].is_extended_real
-
-    def _eval_is_positive(self) -> Any:
-        return self.args[0].is_real
 
 
 def _evaluated(argument: sp.Expr, prec: int, function: Callable[[Any], Any]) -> sp.Expr | None:

@@ -20,7 +20,6 @@ from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.graph.autodiff import directional
 from bilevel_sym.graph.nodes import ONE_FORM, Graph, Parameter
 from bilevel_sym.graph.operations import OPERATIONS
-from bilevel_sym.graph.operations.record import Switch
 from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_bound
@@ -31,7 +30,7 @@ _ROUNDING = 4e-15  # a few dozen roundings, relative to the sizes that take part
 _TINY = 1e-300
 SPARSE = 8  # a matrix with fewer entries than one in so many is not multiplied as a whole
 
-_SWITCHES = frozenset(r.name for r in OPERATIONS.values() if isinstance(r.shape, Switch)) - {"abs"}
+_SWITCHES = frozenset(r.name for r in OPERATIONS.values() if r.shape.kind == "switch") - {"abs"}
 
 Call = Callable[["AffineSession"], None]
 

@@ -11,21 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bilevel_sym.graph.operations import asinh, erf, exponentials, hyperbolic, logistic, powers, switches, waves
+from bilevel_sym.graph.operations import asinh, elementary, erf, logistic, powers, switches
 from bilevel_sym.graph.operations.record import Operation
 
 __all__ = ["FUNCTIONS", "IN_TEXT", "OPERATIONS"]
 
-_RECORDS = (
-    *exponentials.RECORDS,
-    *waves.RECORDS,
-    *hyperbolic.RECORDS,
-    asinh.RECORD,
-    erf.RECORD,
-    *logistic.RECORDS,
-    *switches.RECORDS,
-    *powers.RECORDS,
-)
+_RECORDS = (*elementary.RECORDS, asinh.RECORD, erf.RECORD, *logistic.RECORDS, *switches.RECORDS, *powers.RECORDS)
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType({record.name: record for record in _RECORDS})
 """Every operation but "lin" and "var", by its name in the graph."""

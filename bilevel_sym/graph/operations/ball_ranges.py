@@ -12,7 +12,7 @@ from typing import Any
 
 from flint import arb
 
-from bilevel_sym.graph.operations.record import Branches, Even, Monotone, Operation
+from bilevel_sym.graph.operations.record import Operation
 
 __all__ = ["NAN", "UNIT", "Ball", "even", "monotone", "over_balls", "positive"]
 
@@ -30,13 +30,14 @@ def over_balls(record: Operation) -> Callable[..., Ball]:
     True
     """
     rule, shape = record.rule("ball"), record.shape
-    if isinstance(shape, Monotone):
-        extended = _cut(lambda x: monotone(rule, x), shape.least)
-        return extended if record.domain == -math.inf else lambda x: extended(x) if x > record.domain else NAN
-    if isinstance(shape, Even):
-        return _cut(lambda x: even(rule, x), shape.least)
-    if isinstance(shape, Branches):
-        return lambda x: rule(x) if _narrow(x) or not rule(x).is_finite() else monotone(rule, x)
+    match shape.kind:
+        case "monotone":
+            extended = _cut(lambda x: monotone(rule, x), shape.least)
+            return extended if record.domain == -math.inf else lambda x: extended(x) if x > record.domain else NAN
+        case "rising" | "falling":
+            return _cut(lambda x: even(rule, x), shape.least)
+        case "branches":
+            return lambda x: rule(x) if _narrow(x) or not rule(x).is_finite() else monotone(rule, x)
     return rule
 
 

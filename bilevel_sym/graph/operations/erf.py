@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any
 
-import mpmath
-import sympy as sp
 from flint import fmpq
 
-from bilevel_sym.graph.operations.record import Monotone, Operation, at_zero
+from bilevel_sym.graph.operations.record import Shape, at_zero, function
 
 __all__ = ["RECORD"]
 
@@ -27,19 +24,9 @@ def _of_array(z: Any) -> Any:
     return erf(z)
 
 
-RECORD = Operation(
-    name="erf",
-    sympy=sp.erf,
-    in_text=True,
-    shape=Monotone(-1.0, 1.0),
-    derivative=_slope,
-    folded=at_zero(0),
-    numpy=_of_array,
-    compiled=math.erf,
-    mpmath=mpmath.erf,
-    ball=lambda z: z.erf(),
-    series=lambda z: z.erf(),
-    source="math.erf({})",
+RECORD = function(
+    "erf", Shape("monotone", -1.0, 1.0), _slope,
+    folded=at_zero(0), numpy=_of_array, source="math.erf({})",
     # of 2/sqrt(pi) h(t) exp(-t^2) with h = 1, -2 t, 4 t^2 - 2, and 12 t - 8 t^3
     bounds=lambda T: (Fraction(1), Fraction(113, 100), Fraction(97, 100), Fraction(226, 100), Fraction(441, 100)),
-)
+)  # fmt: skip

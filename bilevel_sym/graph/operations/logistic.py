@@ -1,4 +1,8 @@
-"""softplus and sigmoid, and its derivative, bell(z) = sigmoid(z) sigmoid(-z): exponentials that do not overflow."""
+"""softplus and sigmoid, and its derivative, bell(z) = sigmoid(z) sigmoid(-z): exponentials that do not overflow.
+
+In floats and in mpmath exp sees no positive argument. In balls z occurs once where that matters, so that a narrow ball
+stays narrow.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,12 @@ import sympy as sp
 from flint import fmpq
 
 from bilevel_sym.graph.functions import sigmoid, softplus
-from bilevel_sym.graph.operations.exponentials import LARGEST_EXPONENT
-from bilevel_sym.graph.operations.record import Even, Monotone, Operation, at_zero, opened
+from bilevel_sym.graph.operations.elementary import LARGEST_EXPONENT
+from bilevel_sym.graph.operations.record import Shape, at_zero, function, opened
 
 __all__ = ["RECORDS"]
 
 _FAR = 1000  # beyond it exp(-abs(z)) is nothing beside 1, and exp(abs(z)) may overflow
-
-
-# ---- floats: exp sees no positive argument ------------------------------------------------------------------
 
 
 def _float_softplus(z: Any, library: Any = np) -> Any:
@@ -36,9 +37,6 @@ def _float_bell(z: Any, library: Any = np) -> Any:
     return np.asarray(small / np.square(1.0 + small))
 
 
-# ---- mpmath: its exponents have no end ----------------------------------------------------------------------
-
-
 def _digits_softplus(z: Any) -> Any:
     """log1p keeps the digits that log(1 + tiny) loses."""
     return max(0, z) + mpmath.log1p(mpmath.exp(-abs(z)))
@@ -52,9 +50,6 @@ def _digits_sigmoid(z: Any) -> Any:
 def _digits_bell(z: Any) -> Any:
     e = mpmath.exp(-abs(z))
     return e / (1 + e) ** 2
-
-
-# ---- balls: one occurrence of z where that matters, so that a narrow ball stays narrow ------------------------
 
 
 def _ball_softplus(z: Any) -> Any:
@@ -77,62 +72,27 @@ def _ball_bell(z: Any) -> Any:
     return 1 / (4 * c * c)
 
 
-def _series_bell(z: Any) -> Any:
-    s = 1 / (1 + (-z).exp())
-    return s * (1 - s)
-
-
 RECORDS = (
-    Operation(
-        name="softplus",
-        sympy=softplus,
-        in_text=True,
-        shape=Monotone(0.0, np.inf),
-        largest=LARGEST_EXPONENT,
-        derivative=lambda graph, z, itself: graph.apply("sigmoid", z),
-        numpy=_float_softplus,
-        composed=True,
-        mpmath=_digits_softplus,
-        ball=_ball_softplus,
-        series=lambda z: (1 + z.exp()).log(),
-        source="np.logaddexp(0, {})",
+    function(
+        "softplus", Shape("monotone", 0.0), lambda graph, z, itself: graph.apply("sigmoid", z),
+        sympy=softplus, largest=LARGEST_EXPONENT, numpy=_float_softplus, composed=True, mpmath=_digits_softplus,
+        ball=_ball_softplus, series=lambda z: (1 + z.exp()).log(), source="np.logaddexp(0, {})", in_exp=True,
         inverse=lambda r, _: (sp.log(sp.exp(r) - 1),),
-        in_exp=True,
         # s = sigmoid: s, s (1 - s), s (1 - s)(1 - 2 s) with its maximum 1/(6 sqrt(3)), and its derivative
         bounds=lambda T: (T + 1, Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8)),
     ),
-    Operation(
-        name="sigmoid",
-        sympy=sigmoid,
-        in_text=True,
-        habits=("logistic",),
-        shape=Monotone(0.0, 1.0),
-        largest=LARGEST_EXPONENT,
-        derivative=lambda graph, z, itself: graph.apply("bell", z),
-        folded=at_zero(1, 2),
-        numpy=_float_sigmoid,
-        composed=True,
-        mpmath=_digits_sigmoid,
-        ball=_ball_sigmoid,
-        series=lambda z: 1 / (1 + (-z).exp()),
-        source="np.exp(-np.logaddexp(0, -({})))",
+    function(
+        "sigmoid", Shape("monotone", 0.0, 1.0), lambda graph, z, itself: graph.apply("bell", z),
+        sympy=sigmoid, habits=("logistic",), largest=LARGEST_EXPONENT, folded=at_zero(1, 2), numpy=_float_sigmoid,
+        composed=True, mpmath=_digits_sigmoid, ball=_ball_sigmoid, series=lambda z: 1 / (1 + (-z).exp()),
+        source="np.exp(-np.logaddexp(0, -({})))", in_exp=True,
         inverse=lambda r, shorten: (sp.log(shorten(r / (1 - r))),),
-        in_exp=True,
         bounds=lambda T: (Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8), Fraction(13, 100)),
     ),
-    Operation(
-        name="bell",
-        sympy=lambda z: sigmoid(z) * (1 - sigmoid(z)),
-        shape=Even(0.0, 0.25, rising=False),
-        # bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
-        derivative=lambda graph, z, itself: (
-            -graph.mul(itself, graph.apply("tanh", opened(graph, z).scaled(fmpq(1, 2))))
-        ),
-        folded=at_zero(1, 4),
-        numpy=_float_bell,
-        composed=True,
-        mpmath=_digits_bell,
-        ball=_ball_bell,
-        series=_series_bell,
+    function(  # its slope is bell (1 - 2 sigmoid), where 1 - 2 sigmoid(z) = -tanh(z/2) without cancellation
+        "bell", Shape("falling", 0.0, 0.25),
+        lambda graph, z, itself: -graph.mul(itself, graph.apply("tanh", opened(graph, z).scaled(fmpq(1, 2)))),
+        sympy=lambda z: sigmoid(z) * (1 - sigmoid(z)), in_text=False, folded=at_zero(1, 4), numpy=_float_bell,
+        composed=True, mpmath=_digits_bell, ball=_ball_bell, series=lambda z: 1 / (2 + z.exp() + (-z).exp()), source="",
     ),
-)
+)  # fmt: skip

@@ -10,7 +10,7 @@ import sympy as sp
 from flint import arb, fmpq
 
 from bilevel_sym.graph.operations.ball_ranges import NAN, even, monotone, positive
-from bilevel_sym.graph.operations.record import Operation, Own
+from bilevel_sym.graph.operations.record import Operation, Shape
 from bilevel_sym.graph.precision import mpmath_precision
 
 __all__ = ["RECORDS"]
@@ -99,36 +99,22 @@ def _ball_rpow(x: Any, p: int, q: int) -> Any:
     return positive(monotone(lambda t: _root_power(t, p, q), x))
 
 
+_OWN = Shape("own")
+
 RECORDS = (
     Operation(
-        name="mul",
-        arity=2,
-        sympy=sp.Mul,
-        shape=Own(),
-        numpy=np.multiply,
-        mpmath=lambda a, b: a * b,
+        name="mul", arity=2, sympy=sp.Mul, shape=_OWN, numpy=np.multiply, mpmath=lambda a, b: a * b,
         ball=lambda a, b: a * b,
     ),
     Operation(
-        name="ipow",
-        sympy=lambda a, k: a**k,
-        shape=Own(),
+        name="ipow", sympy=lambda a, k: a**k, shape=_OWN, numpy=_float_ipow, ball=_ball_ipow,
         derivative=lambda graph, z, k: graph.power(z, k - 1).scaled(fmpq(k)),
-        numpy=_float_ipow,
         mpmath=lambda a, k: mpmath.nan if k < 0 and a == 0 else a**k,
-        ball=_ball_ipow,
     ),
     Operation(
-        name="rpow",
-        sympy=lambda a, p, q: a ** sp.Rational(p, q),
-        shape=Own(),
-        domain=0.0,
-        derivative=lambda graph, z, p, q: graph.power(z, p - q, q).scaled(fmpq(p, q)),
-        numpy=_float_rpow,
-        mpmath=_digits_rpow,
-        ball=_ball_rpow,
-        smooth_ball=lambda x, p, q: _ball_rpow(x, p, q) if x > 0 else NAN,
-        excess=6,
+        name="rpow", sympy=lambda a, p, q: a ** sp.Rational(p, q), shape=_OWN, domain=0.0, numpy=_float_rpow, excess=6,
+        derivative=lambda graph, z, p, q: graph.power(z, p - q, q).scaled(fmpq(p, q)), mpmath=_digits_rpow,
+        ball=_ball_rpow, smooth_ball=lambda x, p, q: _ball_rpow(x, p, q) if x > 0 else NAN,
     ),
-    Operation(name="pi", arity=0, sympy=lambda: sp.pi, shape=Own(), mpmath=lambda: +mpmath.pi, ball=arb.pi),
-)
+    Operation(name="pi", arity=0, sympy=lambda: sp.pi, shape=_OWN, mpmath=lambda: +mpmath.pi, ball=arb.pi),
+)  # fmt: skip

@@ -6,81 +6,36 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from operator import methodcaller
+from typing import Any, Literal
 
+import mpmath
 import numpy as np
+import sympy as sp
 from flint import fmpq
 
-__all__ = ["Branches", "Even", "Monotone", "Operation", "Own", "Shape", "Switch", "Wave", "at_zero", "opened"]
+__all__ = ["Operation", "Shape", "at_zero", "function", "opened"]
 
 
 @dataclass(frozen=True)
-class Monotone:
-    """A function that grows from ``least`` to ``most``.
+class Shape:
+    """How an operation runs; its ranges over intervals and wide balls follow.
 
-    >>> Monotone(0.0, 1.0).most
-    1.0
+    - "monotone": it grows from ``least`` to ``most``;
+    - "rising", "falling": it is even, and grows, or falls, on the positive half line, between ``least`` and ``most``;
+    - "wave": a cosine with its crests at pi (shift + even) and its troughs at pi (shift + odd);
+    - "branches": it grows from -inf to inf between its poles at pi (shift + whole);
+    - "switch": one of its arguments, or one of a few constants;
+    - "own": products, powers and pi, for which every arithmetic has code of its own.
+
+    >>> Shape("monotone", 0.0).most
+    inf
     """
 
-    least: float
-    most: float
-
-
-@dataclass(frozen=True)
-class Even:
-    """An even function with values from ``least`` to ``most``, which grows, or falls, on the positive half line.
-
-    >>> Even(0.0, 0.25, rising=False).rising
-    False
-    """
-
-    least: float
-    most: float
-    rising: bool
-
-
-@dataclass(frozen=True)
-class Wave:
-    """A cosine with its crests at pi (shift + even) and its troughs at pi (shift + odd).
-
-    >>> Wave(0.5).shift
-    0.5
-    """
-
-    shift: float
-
-
-@dataclass(frozen=True)
-class Branches:
-    """A function that grows from -inf to inf between its poles at pi (shift + whole).
-
-    >>> Branches(0.5).shift
-    0.5
-    """
-
-    shift: float
-
-
-@dataclass(frozen=True)
-class Switch:
-    """One of its arguments, or one of a few constants: constant or linear in pieces.
-
-    >>> Switch()
-    Switch()
-    """
-
-
-@dataclass(frozen=True)
-class Own:
-    """Products, powers and pi: every arithmetic has code of its own for them.
-
-    >>> Own()
-    Own()
-    """
-
-
-Shape = Monotone | Even | Wave | Branches | Switch | Own
-_FUNCTIONS = (Monotone, Even, Wave, Branches)
+    kind: Literal["monotone", "rising", "falling", "wave", "branches", "switch", "own"]
+    least: float = -math.inf
+    most: float = math.inf
+    shift: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +44,6 @@ class Operation:
 
     - ``name``: in the graph, and in text where ``in_text``; ``habits`` are other spellings that people try;
     - ``sympy``: SymPy's class, or what builds the expression of an operation that has no class;
-    - ``shape``: how the function runs, from which intervals and wide balls follow;
     - ``domain``: values are real where the argument is above it (for roots: or at it);
     - ``largest``: constants beyond it are not worth computing;
     - ``derivative``: (graph, z, itself, or its parameters) -> the derivative, as a form of the graph;
@@ -102,10 +56,10 @@ class Operation:
     - ``source``: NumPy source of a call, with {} for the arguments;
     - ``inverse``: (r, shorten) -> all z with h(z) = r in SymPy; ``undoes`` names the operation h(h^-1(z)) = z;
     - ``in_exp``: SymPy writes it with exp and log;
-    - ``excess``: nanoseconds a value that the compiled engine takes longer than NumPy, over 100 nodes and a full batch;
+    - ``excess``: nanoseconds a value that numba takes longer than NumPy, over 100 nodes and a full batch;
     - ``bounds``: T -> sup |h^(k)| over |t| <= T for k = 0 to 4, exactly or from above.
 
-    >>> Operation(name="mul", arity=2, shape=Own()).is_function
+    >>> Operation(name="mul", arity=2, shape=Shape("own")).is_function
     False
     """
 
@@ -143,29 +97,44 @@ class Operation:
     @property
     def is_function(self) -> bool:
         """Whether it is an analytic function of one argument."""
-        return isinstance(self.shape, _FUNCTIONS)
-
-    @property
-    def parity(self) -> str | None:
-        """ "odd" or "even", where it is: a function that is zero at zero is odd here."""
-        if isinstance(self.shape, Even) or self.shape == Wave(0.0):
-            return "even"
-        return "odd" if self.folded is not None and self.is_function and self.folded(fmpq(0)) == 0 else None
+        return self.shape.kind not in ("switch", "own")
 
     @property
     def is_periodic(self) -> bool:
         """Whether its values come back."""
-        return isinstance(self.shape, (Wave, Branches))
+        return self.shape.kind in ("wave", "branches")
 
     @property
     def is_partial(self) -> bool:
         """Whether it has poles, or an end of its domain."""
-        return isinstance(self.shape, Branches) or self.domain > -math.inf
+        return self.shape.kind == "branches" or self.domain > -math.inf
+
+    @property
+    def parity(self) -> str | None:
+        """ "odd" or "even", where it is: a function that is zero at zero is odd here."""
+        if self.shape.kind in ("rising", "falling") or self.shape == Shape("wave"):
+            return "even"
+        return "odd" if self.folded is not None and self.is_function and self.folded(fmpq(0)) == 0 else None
 
     @property
     def is_ufunc(self) -> bool:
         """Whether NumPy computes it in one call."""
         return isinstance(self.numpy, np.ufunc)
+
+
+def function(name: str, shape: Shape, derivative: Callable[..., Any], **others: Any) -> Operation:
+    """The record of a function that SymPy, NumPy, C, mpmath and Arb know by its name, but for ``others``.
+
+    >>> function("atan", Shape("monotone"), lambda graph, z, itself: z).source
+    'np.arctan({})'
+    """
+    numpy = getattr(np, name, None)
+    known = {
+        "sympy": getattr(sp, name, None), "in_text": True, "numpy": numpy, "compiled": getattr(math, name, None),
+        "mpmath": getattr(mpmath, name, None), "ball": methodcaller(name), "series": methodcaller(name),
+        "source": f"np.{getattr(numpy, '__name__', name)}({{}})",
+    }  # fmt: skip
+    return Operation(name=name, shape=shape, derivative=derivative, **{**known, **others})
 
 
 def at_zero(p: int, q: int = 1) -> Callable[[fmpq], fmpq | None]:
@@ -174,8 +143,7 @@ def at_zero(p: int, q: int = 1) -> Callable[[fmpq], fmpq | None]:
     >>> at_zero(1)(fmpq(0)), at_zero(1)(fmpq(2))
     (1, None)
     """
-    value = fmpq(p, q)
-    return lambda z: value if z == 0 else None
+    return lambda z: fmpq(p, q) if z == 0 else None
 
 
 def opened(graph: Any, z: Any) -> Any:

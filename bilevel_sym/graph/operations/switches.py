@@ -17,7 +17,7 @@ import sympy as sp
 from flint import arb, fmpq
 
 from bilevel_sym.graph.operations.ball_ranges import NAN, UNIT, positive
-from bilevel_sym.graph.operations.record import Operation, Switch
+from bilevel_sym.graph.operations.record import Operation, Shape
 
 __all__ = ["RECORDS"]
 
@@ -45,12 +45,6 @@ def _float_indicator(test: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _digits_indicator(test: Callable[[Any], bool]) -> Callable[[Any], Any]:
     return lambda a: a if mpmath.isnan(a) else mpmath.mpf(bool(test(a)))
-
-
-def _digits_select(c: Any, a: Any, b: Any) -> Any:
-    if mpmath.isnan(c):
-        return c
-    return a if c != 0 else b
 
 
 # ---- balls ------------------------------------------------------------------------------------------------------
@@ -101,84 +95,40 @@ def _sign(z: fmpq) -> int:
     return int(z > 0) - int(z < 0)
 
 
+_SWITCH = Shape("switch")
+
 RECORDS = (
     Operation(
-        name="abs",
-        sympy=sp.Abs,
-        in_text=True,
-        habits=("fabs",),
-        shape=Switch(),
-        derivative=lambda graph, z, itself: graph.apply("sign", z),
-        folded=lambda z: z * _sign(z),
-        numpy=np.abs,
-        mpmath=abs,
-        ball=lambda x: positive(abs(x)),
-        source="abs({})",
+        name="abs", sympy=sp.Abs, in_text=True, habits=("fabs",), shape=_SWITCH, folded=lambda z: z * _sign(z),
+        derivative=lambda graph, z, itself: graph.apply("sign", z), numpy=np.abs, mpmath=abs,
+        ball=lambda x: positive(abs(x)), source="abs({})",
     ),
     Operation(
-        name="sign",
-        sympy=sp.sign,
-        shape=Switch(),
-        derivative=_flat,
-        folded=lambda z: fmpq(_sign(z)),
-        numpy=np.sign,
-        mpmath=mpmath.sign,
-        ball=_by_sign(-1, 1, arb(0, 1)),
-        smooth_ball=_by_sign(-1, 1, NAN),
-        source="np.sign({})",
+        name="sign", sympy=sp.sign, shape=_SWITCH, derivative=_flat, folded=lambda z: fmpq(_sign(z)), numpy=np.sign,
+        mpmath=mpmath.sign, ball=_by_sign(-1, 1, arb(0, 1)), smooth_ball=_by_sign(-1, 1, NAN), source="np.sign({})",
     ),
     Operation(
-        name="min",
-        arity=2,
-        sympy=sp.Min,
-        in_text=True,
-        shape=Switch(),
-        numpy=np.minimum,
-        mpmath=lambda a, b: a if a <= b or mpmath.isnan(a) else b,
-        ball=_ball_min,
-        source="min({})",
+        name="min", arity=2, sympy=sp.Min, in_text=True, shape=_SWITCH, numpy=np.minimum,
+        mpmath=lambda a, b: a if a <= b or mpmath.isnan(a) else b, ball=_ball_min, source="min({})",
     ),
     Operation(
-        name="max",
-        arity=2,
-        sympy=sp.Max,
-        in_text=True,
-        shape=Switch(),
-        numpy=np.maximum,
-        mpmath=lambda a, b: a if a >= b or mpmath.isnan(a) else b,
-        ball=_ball_max,
-        source="max({})",
+        name="max", arity=2, sympy=sp.Max, in_text=True, shape=_SWITCH, numpy=np.maximum,
+        mpmath=lambda a, b: a if a >= b or mpmath.isnan(a) else b, ball=_ball_max, source="max({})",
     ),
     Operation(
-        name="lt",
-        sympy=lambda a: _indicator(sp.StrictLessThan(a, 0, evaluate=False)),
-        shape=Switch(),
-        derivative=_flat,
-        folded=lambda z: fmpq(int(z < 0)),
-        numpy=_float_indicator(lambda a: a < 0),
-        mpmath=_digits_indicator(lambda a: a < 0),
-        ball=_by_sign(1, 0, UNIT),
-        smooth_ball=_by_sign(1, 0, NAN),
+        name="lt", sympy=lambda a: _indicator(sp.StrictLessThan(a, 0, evaluate=False)), shape=_SWITCH, derivative=_flat,
+        folded=lambda z: fmpq(int(z < 0)), numpy=_float_indicator(lambda a: a < 0),
+        mpmath=_digits_indicator(lambda a: a < 0), ball=_by_sign(1, 0, UNIT), smooth_ball=_by_sign(1, 0, NAN),
     ),
     Operation(
-        name="le",
-        sympy=lambda a: _indicator(sp.LessThan(a, 0, evaluate=False)),
-        shape=Switch(),
-        derivative=_flat,
-        folded=lambda z: fmpq(int(z <= 0)),
-        numpy=_float_indicator(lambda a: a <= 0),
-        mpmath=_digits_indicator(lambda a: a <= 0),
-        ball=_by_sign(1, 0, UNIT),
-        smooth_ball=_by_sign(1, 0, NAN),
+        name="le", sympy=lambda a: _indicator(sp.LessThan(a, 0, evaluate=False)), shape=_SWITCH, derivative=_flat,
+        folded=lambda z: fmpq(int(z <= 0)), numpy=_float_indicator(lambda a: a <= 0),
+        mpmath=_digits_indicator(lambda a: a <= 0), ball=_by_sign(1, 0, UNIT), smooth_ball=_by_sign(1, 0, NAN),
     ),
     Operation(
-        name="select",
-        arity=3,
-        sympy=_select,
-        shape=Switch(),
+        name="select", arity=3, sympy=_select, shape=_SWITCH,
         numpy=lambda c, a, b: np.where(np.isnan(c), np.nan, np.where(c != 0, a, b)),
-        mpmath=_digits_select,
-        ball=_ball_select,
+        mpmath=lambda c, a, b: c if mpmath.isnan(c) else a if c != 0 else b, ball=_ball_select,
         smooth_ball=_smooth_select,
     ),
-)
+)  # fmt: skip

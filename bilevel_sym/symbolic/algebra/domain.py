@@ -110,19 +110,10 @@ def _piece(node: sp.Basic, inner: list[Any]) -> Any:
 
 def _power(exponent: sp.Expr, base: Ball, power: Ball) -> Ball:
     if exponent.is_Integer:
-        whole = _integer_power(base, abs(int(exponent)))
-        return whole if exponent > 0 else 1 / whole
+        return OPERATIONS["ipow"].rule("ball")(base, int(exponent))
     if exponent.is_Rational:
-        return _power(sp.Integer(exponent.p), base.root(int(exponent.q)), power)
+        return OPERATIONS["rpow"].rule("ball")(base, int(exponent.p), int(exponent.q))
     return (power * base.log()).exp()
-
-
-def _integer_power(base: Ball, n: int) -> Ball:
-    """By squaring: arb's own power goes through the logarithm, which balls around zero do not have."""
-    result = flint.arb(1)
-    for bit in f"{n:b}":
-        result = result * result * (base if bit == "1" else 1)
-    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,8 @@ __all__ = ["elementary", "exponentiated", "vanishes"]
 
 MAX_ARGUMENT_TERMS = 40  # of the expanded argument of exp: exp(a + b) is taken as exp(a)*exp(b)
 _IN_EXP = frozenset(record.sympy for record in FUNCTIONS.values() if record.in_exp)
-_UNDOES = MappingProxyType(
-    {
-        record.sympy: FUNCTIONS[record.undoes].sympy
-        for record in FUNCTIONS.values()
-        if record.undoes is not None and not FUNCTIONS[record.undoes].is_periodic
-    }
-)
+_UNDOING = tuple((r.sympy, FUNCTIONS[r.undoes]) for r in FUNCTIONS.values() if r.undoes is not None)
+_UNDOES = MappingProxyType({function: record.sympy for function, record in _UNDOING if not record.is_periodic})
 MAX_CASES = 16  # pieces of all the Piecewise in a proof
 
 
