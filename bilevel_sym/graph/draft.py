@@ -80,7 +80,16 @@ class Draft(Graph):
             return -flipped if op in ODD else flipped
         if forms and self.evaluating and not self.depends_on(forms[0]):
             return self._evaluated(op, *forms)
+        if op == "exp" and self.evaluating and any(self.op[node] == "log" for node in forms[0].terms):
+            return self._without_logarithms(forms[0])
         return self._single(self._node(op, tuple(self.node_of(form) for form in forms)))
+
+    def _without_logarithms(self, exponent: LinearForm) -> LinearForm:
+        """exp(2*log(x) + y) is x**2*exp(y)."""
+        logs = {node: c for node, c in exponent.terms.items() if self.op[node] == "log"}
+        rest = LinearForm(exponent.constant, {node: c for node, c in exponent.terms.items() if node not in logs})
+        powers = [self.power(self.form(self.args[node][0]), int(c.p), int(c.q)) for node, c in logs.items()]
+        return self.product([*powers, self.apply("exp", rest)] if rest.terms or rest.constant else powers)
 
     def _branch(self, condition: int, k: int, form: LinearForm) -> LinearForm:
         nodes = list(form.terms) if form.terms and not form.constant else [0]
@@ -146,7 +155,8 @@ class Draft(Graph):
                 continue
             c, node = self._factor(form)
             scale *= c
-            factors += map(self._base, self.args[node] if self.op[node] == "mul" else (node,))
+            # SymPy's products are flat; where they are not, parts that are shared stay shared
+            factors += map(self._base, self.args[node] if self.op[node] == "mul" and self.evaluating else (node,))
         return scale, factors
 
     def _base(self, node: int) -> tuple[int, fmpq]:

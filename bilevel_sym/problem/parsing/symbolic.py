@@ -106,7 +106,7 @@ class SympyBuilder:
 
     def divide(self, a: Part, b: Part) -> Part:
         """a/b, as SymPy does it: times the inverse."""
-        below = self._part(b.expr ** sp.Integer(-1), plain=b.plain)
+        below = self._made(sp.Pow, b.expr, sp.Integer(-1), plain=b.plain)
         return below if a.expr == 1 else self.multiply(a, below)
 
     def power(self, a: Part, b: Part) -> Part:
@@ -166,7 +166,7 @@ class SympyBuilder:
         return self._part(expr, plain=plain)
 
     def _part(self, expr: sp.Expr, *, plain: bool) -> Part:
-        if isinstance(expr, _NOT_FINITE):
+        if isinstance(expr, _NOT_FINITE) and not self._lenient:
             raise InvalidProblem("this is not a finite real number")
         return Part(expr, (plain and not expr.is_number) or bool(expr.is_Rational))
 
