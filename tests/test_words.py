@@ -42,9 +42,15 @@ def listed(value: Any, home: Any = None) -> set[str]:
     text = inspect.getdoc(value) or ""
     found = {name for item in ITEM.findall(text) for name in re.findall(r"``(\w+)``", item)}
     for name in ELSEWHERE.findall(text):
-        other = getattr(home, name, None) or getattr(sys.modules[value.__module__], name)
+        other = getattr(home, name, None) or getattr(sys.modules[value.__module__], name, None) or named(name)
         found |= listed(other, home)
     return found
+
+
+def named(name: str) -> Any:
+    """What the reference lists under a name."""
+    entries = (entry for page in reference.PAGES for entry in page.entries)
+    return next(reference.resolve(entry) for entry in entries if entry.rpartition(".")[2] == name)
 
 
 def without_list(value: Any, home: Any = None) -> list[str]:

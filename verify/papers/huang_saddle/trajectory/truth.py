@@ -32,7 +32,7 @@ __all__ = ["Given", "Truth", "given_of", "truth_of"]
 EFFORT, L_PHI_WORK = 0.15, 0.7 * SECOND  # of a study of the hull; and for L_phi
 L_PHI_RTOL = 0.02  # to which L_phi is certified, if that takes no longer
 TRIED_ITERATES = 64  # iterates at which constants that were given are tried
-MOST, CHUNK = 20_000, 2048  # iterates that are looked at by default, and at once
+MOST_ITERATES, CHUNK_ITERATES = 20_000, 2048  # looked at by default, and at once
 HULL_MARGIN = 1e-6  # by which the hull of a run is widened, relatively
 Given = Constants | MinimaxConstants | CertifiedConstants | Smoothness
 
@@ -221,12 +221,12 @@ def truth_of(
     shape = record.x.shape[:2]
     widths = {"y_star": n, "v_star": n, "phi": None, "grad_phi": d, "floor": None, "noise": None, "condition": None}
     tables = {name: np.full(shape if w is None else (*shape, w), np.nan) for name, w in widths.items()}
-    order, most = _order(record), max(4 * TRIED_ITERATES, int(MOST * effort))
+    order, most = _order(record), max(4 * TRIED_ITERATES, int(MOST_ITERATES * effort))
     first, rest = order[:TRIED_ITERATES], order[TRIED_ITERATES:]
     if len(rest) > most:
         rest = _spread(record, rest, most)
     _fill(record, tables, first)
-    for few in parts(len(rest), CHUNK):
+    for few in parts(len(rest), CHUNK_ITERATES):
         if deadline is not None and deadline.passed:
             break
         _fill(record, tables, rest[few])
