@@ -111,7 +111,8 @@ def test_the_schedules_satisfy_the_conditions_that_the_rate_is_derived_from() ->
 
     def holds(D: int, N: int) -> bool:
         E = max(gamma * r**D, 24 * c.L**2 * c.kappa * q2**N)
-        return bool(y_keeps * r**D <= 0.5 and v_keeps * q2**N <= 0.5 and E <= 0.5 and 3 / 8 - 5 / 4 * E * W >= 1 / 8)
+        halves = y_keeps * r**D <= 0.5 and v_keeps * q2**N <= 0.5
+        return bool(halves and E <= 0.5 and 3 / 8 - 5 / 4 * E * W >= 1 / 8)
 
     assert holds(plan.D, plan.N or 0)
     assert not holds(plan.D - 1, plan.N or 0)

@@ -156,7 +156,7 @@ class RateConstants:
         - ``D``, ``N``: steps of the descent and of conjugate gradients.
         - ``alpha``: the inner step, at most 1/L.
         - ``y_error``, ``v_error``: |y^0 - y*| and |v^0 - v*|; numbers or arrays.
-        - ``variant``: the form of the bound; nothing is wrong in the print.
+        - ``variant``: the form of the bound; "printed" is the corrected one, for no error of the print is known.
 
         >>> c = RateConstants(mu=1, L=1, M=0, tau=0, rho=0)
         >>> c.aid_error(0, 1, alpha=1, y_error=1, v_error=5) == 57**0.5
@@ -185,7 +185,7 @@ class RateConstants:
         - ``D``: descent steps.
         - ``alpha``: the inner step, at most 1/L.
         - ``y_error``: |y^0 - y*|; a number or an array.
-        - ``variant``: the form of the bound; nothing is wrong in the print.
+        - ``variant``: the form of the bound; "printed" is the corrected one, for no error of the print is known.
 
         >>> c = RateConstants(mu=1, L=2, M=3, tau=0, rho=0)
         >>> c.itd_error(2, alpha=0.5, y_error=1.0), c.itd_error(2, alpha=0.5, y_error=1.0, variant="sharp")
