@@ -38,12 +38,17 @@ def adjoints(graph: Graph, output: LinearForm, wanted: int) -> dict[int, LinearF
     """
     found: dict[int, LinearForm] = {}
     heap: list[int] = []
+    own: set[int] = set()
 
     def add(node: int, adjoint: LinearForm) -> None:
         if not graph.support[node] & wanted:
             return
         if node in found:
-            found[node] = found[node] + adjoint
+            if node not in own:  # a copy of its own, so that a long sum is not copied for every term
+                own.add(node)
+                found[node] = LinearForm(found[node].constant, dict(found[node].terms))
+            found[node].constant += adjoint.constant
+            accumulate(found[node].terms, adjoint.terms)
         else:
             found[node] = adjoint
             heappush(heap, -node)

@@ -465,7 +465,7 @@ class SameProgram:
     def __init__(self, problem: BilevelProblem) -> None:
         self.problem = problem
         self._models = problem._models()
-        self._frame = (type(problem), problem.x, problem.y, problem._frame)
+        self._frame = (type(problem), problem._frame)
         self._hash = hash((self._frame, *(model.fingerprint for model in self._models)))
 
     def __eq__(self, other: object) -> bool:
