@@ -24,7 +24,7 @@ from bilevel_sym.theories.statement import cite as strictly
 from verify.erratum import Erratum
 from verify.registry import Claim
 
-__all__ = ["DEFAULT", "GROUP", "Theory", "cite", "errata", "theories", "theory_of", "title"]
+__all__ = ["DEFAULT", "GROUP", "Theory", "cite", "errata", "registered", "theories", "theory_of", "title"]
 
 DEFAULT = "huang_saddle"  # whose claims are judged unless another theory is asked for
 GROUP = "bilevel_sym.theories"

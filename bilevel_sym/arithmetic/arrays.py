@@ -24,6 +24,7 @@ from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
     "BLOCK_LANES",
+    "CONSTANT_BITS",
     "ArrayProgram",
     "ArraySession",
     "Encode",

@@ -15,7 +15,8 @@ from bilevel_sym.system.extensions import Registry
 __all__ = ["COMMAND"]
 
 NOTES = f"""{PROBLEM}
-ALGORITHM, if none is given, is what suits the kind of problem, perturbed-aid, perturbed-gdmax or stocbio-ineon:
+ALGORITHM, if none is given, is what suits the kind of problem:
+perturbed-aid, perturbed-gdmax or stocbio-ineon. All of them:
 {described(ALGORITHMS)}
 ESTIMATOR, if none is given, is what suits the algorithm:
 {described(ESTIMATORS)}

@@ -10,7 +10,7 @@ from flint import fmpq
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, total
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["directional", "gradient", "hessian", "tangents"]
+__all__ = ["adjoints", "directional", "gradient", "hessian", "tangents"]
 
 MANY = 3  # directions that are worth a bundle
 Tangent = dict[int, LinearForm]  # direction -> derivative along it; directions without influence are absent

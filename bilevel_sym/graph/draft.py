@@ -19,7 +19,7 @@ from bilevel_sym.graph.convert import evaluated, from_sympy, no_value
 from bilevel_sym.graph.nodes import ONE, ZERO, ZERO_FORM, Graph, LinearForm, accumulate, hashable, total
 from bilevel_sym.graph.operations import FUNCTIONS
 
-__all__ = ["Draft", "Drafted", "drafted", "settle", "substituted"]
+__all__ = ["EVEN", "ODD", "Draft", "Drafted", "drafted", "settle", "substituted"]
 
 ODD = frozenset(name for name, record in FUNCTIONS.items() if record.parity == "odd")
 EVEN = frozenset({"abs", *(name for name, record in FUNCTIONS.items() if record.parity == "even")})

@@ -15,7 +15,18 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.expressions import MAX_POWER
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["ONE_FORM", "ZERO_FORM", "Graph", "LinearForm", "accumulate", "constant", "hashable", "total"]
+__all__ = [
+    "ONE_FORM",
+    "ZERO",
+    "ZERO_FORM",
+    "Graph",
+    "LinearForm",
+    "Parameter",
+    "accumulate",
+    "constant",
+    "hashable",
+    "total",
+]
 
 ZERO, ONE = fmpq(0), fmpq(1)
 

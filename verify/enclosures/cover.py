@@ -10,7 +10,7 @@ import numpy as np
 from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.typing import Floats
 
-__all__ = ["Cover", "middles"]
+__all__ = ["LEAF", "Cover", "middles"]
 
 LEAF = -1
 

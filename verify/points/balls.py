@@ -22,7 +22,7 @@ from bilevel_sym.certify.krawczyk import BALL_MATRICES, BallBlocks, Zero, identi
 from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.implicit.second_order import ImplicitFormulas, gradient_of
 
-__all__ = ["Root", "eigenvalue_balls", "refine"]
+__all__ = ["BITS", "Root", "eigenvalue_balls", "refine"]
 
 BITS = 200
 STEPS = 16  # of Newton's method: more lead away from where it began

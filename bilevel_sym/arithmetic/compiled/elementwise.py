@@ -29,7 +29,7 @@ from bilevel_sym.arithmetic.compiled.vectors import (
 )
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["CODES", "library", "unary"]
+__all__ = ["CODES", "inlined", "jit", "library", "spliced", "strict", "unary"]
 
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import bilevel_sym
+from bilevel_sym import paper
 
 __all__ = ["cited"]
 
@@ -18,7 +19,7 @@ _LINE, _LABEL = re.compile(r"^\s*Paper: (.*)$", re.M), re.compile(r"\[([^\[\]]+)
 
 @lru_cache(1)
 def cited() -> Mapping[str, tuple[str, ...]]:
-    """By label, the functions and classes of the library whose docstrings cite it.
+    """By label of this paper, the functions and classes of the library whose docstrings cite it.
 
     >>> cited()["eq:aid-step2"]
     ('bilevel_sym.estimators.hypergradient.AID',)
@@ -28,7 +29,8 @@ def cited() -> Mapping[str, tuple[str, ...]]:
     for path in sorted(root.rglob("*.py")):
         module = ".".join(("bilevel_sym", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
         for name, label in _citations(ast.parse(path.read_text(encoding="utf-8")), module):
-            found[label] = (*found.get(label, ()), name)
+            if label in paper.STATEMENTS:
+                found[label] = (*found.get(label, ()), name)
     return MappingProxyType(found)
 
 
