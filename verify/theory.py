@@ -34,9 +34,14 @@ GROUP = "bilevel_sym.theories"
 class Theory:
     """A paper: its labels, its claims in the order in which they are judged, its errata and what computes what.
 
-    ``name`` is what ``run(problem, theory=name)`` takes. ``statements`` holds what the paper states, by label.
-    ``families`` are modules of claims (``verify.claim``). ``errata`` are modules of errata (``verify.erratum``), and
-    ``errata_page`` their table. ``coverage`` is a module that says what computes each statement, if there is one.
+    - ``name``: what ``run(problem, theory=name)`` takes.
+    - ``title``: that of the paper.
+    - ``reference``: where it was published.
+    - ``statements``: what the paper states, by label.
+    - ``families``: modules of claims (``verify.claim``).
+    - ``subjects``: modules of errata (``verify.erratum``).
+    - ``errata_page``: their table.
+    - ``coverage``: a module that says what computes each statement, if there is one.
 
     >>> found = theory_of("huang_saddle")
     >>> found.title, found.claims[0].label, len(found.statements) > 300

@@ -45,10 +45,13 @@ Balls = tuple[Ball, ...]
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well a candidate agrees with a certificate: its worst entry, and how many digits are certainly right.
+    """How well a candidate agrees with a certificate. Made by ``PointCertificate.compare``.
 
-    ``name`` is what was compared, ``worst`` the index of its worst entry, ``value`` that entry and ``true`` the ball
-    that holds the truth. Made by ``PointCertificate.compare``.
+    - ``name``: what was compared.
+    - ``digits``: how many of its worst entry are certainly right.
+    - ``worst``: the index of that entry.
+    - ``value``: the entry.
+    - ``true``: the ball that holds the truth.
 
     >>> from bilevel_sym import BilevelProblem, evaluate
     >>> certificate = evaluate(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"), ["1/3"])
@@ -73,9 +76,21 @@ class Agreement:
 class PointCertificate:
     """Balls that are proved to contain y*(x), Phi(x), grad Phi(x) and Hess Phi(x). Made by ``evaluate``.
 
-    ``digits`` is what was asked for, ``bits`` the precision that it took. y* is proved to be the one stationary point
-    of g in its ball, a local minimum; the minimiser if g is convex in y. ``convexity`` is "proved over the box", where
-    the problem's box has ends for y, or "assumed"; ``why`` says more. As text it shows the digits that are proved:
+    y* is proved to be the one stationary point of g in its ball, a local minimum; the minimiser if g is convex in y.
+
+    - ``problem``: the problem.
+    - ``x``: the point, exactly.
+    - ``digits``: what was asked for.
+    - ``bits``: the precision that it took.
+    - ``y_star``: balls that contain y*(x).
+    - ``phi``: a ball that contains Phi(x).
+    - ``grad_phi``: balls that contain grad Phi(x).
+    - ``hess_phi``: rows of balls that contain Hess Phi(x).
+    - ``proved``: whether all digits that were asked for are proved.
+    - ``convexity``: "proved over the box", where the problem's box has ends for y, or "assumed".
+    - ``why``: more about that.
+
+    As text it shows the digits that are proved:
 
     >>> from bilevel_sym import BilevelProblem, evaluate
     >>> print(evaluate(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"), ["1/2"], digits=20))

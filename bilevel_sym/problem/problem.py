@@ -46,11 +46,16 @@ _MAX_PRINTED = 5000  # characters of code, or nodes of formulas: nobody reads, o
 class BilevelProblem:
     """min over x of f(x, y*(x)), where y*(x) minimises g(x, y) over y; g strongly convex in y.
 
-    f and g are SymPy expressions or text; x and y are symbols, names, or one string of names ("x1 x2", or "x1:3").
-    Numbers in ``parameters`` are substituted exactly; a parameter that is None stays symbolic. ``box``, a Box or {name:
-    (low, high)}, is where constants, stationary points and verdicts are looked for; formulas, kernels and solvers do
-    without.
-    ``f``, ``g``, ``x``, ``y``, ``parameters``, ``box`` and ``name`` can be read back, and never change.
+    All of these can be read back, and never change.
+
+    - ``f``: a SymPy expression, or text.
+    - ``g``: likewise.
+    - ``x``: symbols, names, or one string of names ("x1 x2", or "x1:3").
+    - ``y``: likewise.
+    - ``parameters``: numbers by name, substituted exactly; a parameter that is None stays symbolic.
+    - ``box``: a Box or {name: (low, high)}, where constants, stationary points and verdicts are looked for; formulas,
+      kernels and solvers do without.
+    - ``name``: of the problem.
 
     Paper: Equation 1.1 [eq:objective]
 
@@ -308,6 +313,8 @@ class BilevelProblem:
 class MinimaxProblem(BilevelProblem):
     """min over x of max over y of f(x, y), f strongly concave in y: the bilevel problem with g = -f.
 
+    - All: as for ``BilevelProblem``.
+
     Paper: Equation 3.1 [eq:minimax-formu]
 
     >>> MinimaxProblem("x1*y1 - y1**2/2", "x1", "y1").g
@@ -337,6 +344,14 @@ class StochasticProblem(BilevelProblem):
     """f(x, y) = E F(x, y; xi) and g(x, y) = E G(x, y; zeta); the data rows are the distributions.
 
     ``mean`` is the exact expectation, a deterministic BilevelProblem; ``f`` and ``g`` are its formulas.
+
+    - ``F``: a SymPy expression, or text, in x, y and xi.
+    - ``G``: the same in x, y and zeta.
+    - ``xi``: the columns of the upper level's data.
+    - ``zeta``: the columns of the lower level's data.
+    - ``xi_data``: the rows of xi, equally likely.
+    - ``zeta_data``: the rows of zeta, likewise.
+    - The others: as for ``BilevelProblem``.
 
     Paper: Equation 1.8 [objective]
 

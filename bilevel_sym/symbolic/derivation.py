@@ -37,6 +37,15 @@ MAX_SOLVED = 2_000  # symbols and operations of one equation: what solves longer
 class Derivation:
     """The formulas of one problem. Make it with ``derive`` or ``derive_generic``.
 
+    - ``f``: the upper objective.
+    - ``g``: the lower objective.
+    - ``x``: the upper-level variables.
+    - ``y``: the lower-level variables.
+    - ``box``: that of the problem, by which branches are chosen.
+    - ``name``: that of the problem.
+    - ``is_minimax``: whether g = -f.
+    - ``try_closed_form``: whether y*(x) is looked for in closed form.
+
     >>> from bilevel_sym import BilevelProblem, derive
     >>> derivation = derive(BilevelProblem("x*y", "(1 + x**2)*y**2/2 - x*y", "x", "y"))
     >>> derivation.y_star, derivation.phi

@@ -36,10 +36,15 @@ RTOL = 0.01  # for rho_phi over the box
 
 @dataclass(frozen=True)
 class Classification:
-    """What is proved about x; ``point`` is the stationary point next to it, where there is one.
+    """What is proved about x; None where it is undecided, or was not asked.
 
-    ``is_local_nash`` and ``is_local_minimax`` speak of minimax problems, and of the strict notions, which the paper
-    defines by second derivatives; ``is_eps_local_minimum`` of x as it was given. None: undecided, or not asked.
+    - ``kind``: that of the stationary point next to x.
+    - ``x``: that of the stationary point, or as it was given.
+    - ``point``: the stationary point next to it, where there is one.
+    - ``is_local_nash``: of a minimax problem; the strict notion, which the paper defines by second derivatives.
+    - ``is_local_minimax``: likewise.
+    - ``is_eps_local_minimum``: of x as it was given.
+    - ``message``: in words.
 
     Paper: Definition 1.1 [def:local-min], Definition 3.1 [def:pureNash]
 
@@ -82,10 +87,16 @@ def classify(
 ) -> Classification:
     """The kind of the stationary point of Phi within ``radius`` of x in each coordinate, if there is one.
 
-    x holds rationals, decimal text or floats (a float means its exact value), in order or by name. "not stationary" is
-    proved: grad Phi does not vanish that near. "degenerate" is proved in exact arithmetic, at a rational point. With
-    ``eps``, x itself is judged: |grad Phi| <= eps and the smallest eigenvalue >= -sqrt(rho_phi eps), where rho_phi is
-    certified over the problem's box unless it is given and if it matters.
+    "not stationary" is proved: grad Phi does not vanish that near. "degenerate" is proved in exact arithmetic, at a
+    rational point.
+
+    - ``problem``: the problem.
+    - ``x``: rationals, decimal text or floats (a float means its exact value), in order or by name.
+    - ``y``: the lower level's part of the point, compared with y*(x).
+    - ``eps``: with it x itself is judged: |grad Phi| <= eps and the smallest eigenvalue >= -sqrt(rho_phi eps).
+    - ``rho_phi``: the Lipschitz constant of Hess Phi; certified over the problem's box unless it is given and if it
+      matters.
+    - ``radius``: how far from x, in each coordinate, a stationary point is looked for.
 
     Paper: Definition 1.1 [def:local-min]
 

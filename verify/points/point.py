@@ -32,8 +32,19 @@ Kind = Literal["local minimum", "saddle", "local maximum", "degenerate", "undeci
 class StationaryPoint:
     """A point with grad Phi(x) = 0, proved to be the only one in ``box``; or, where not ``proved``, an undecided box.
 
-    ``balls`` enclose x, then y*(x), then v*(x); ``eigenvalues`` are Hess Phi's, ascending, ``f_xx`` those of f_xx.
-    ``radius`` bounds the error of x. A point of kind "degenerate" is exact, and others may be in its box.
+    A point of kind "degenerate" is exact, and others may be in its box.
+
+    - ``x``: the point.
+    - ``y``: y*(x).
+    - ``v``: v*(x).
+    - ``kind``: what it is, by the eigenvalues.
+    - ``box``: in which it is the only one.
+    - ``balls``: enclose x, then y*(x), then v*(x).
+    - ``radius``: bounds the error of x.
+    - ``eigenvalues``: those of Hess Phi, ascending.
+    - ``f_xx``: those of f_xx.
+    - ``proved``: false for a box that is undecided.
+    - ``message``: why it is.
 
     >>> from verify.points.stationary import stationary_points
     >>> (point,) = stationary_points(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), Box([-2], [2]))

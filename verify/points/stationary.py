@@ -60,9 +60,17 @@ EFFORT, TIME, KINK, SINGULAR = (
 
 @dataclass(frozen=True)
 class StationaryPoints:
-    """What a search found: ``points`` are proved, ``undecided`` are boxes that may hold more.
+    """What a search found. ``stationary_points`` lists it; ``study_of(problem).stationary`` is the whole of it.
 
-    ``stationary_points`` lists both; ``study_of(problem).stationary`` is the whole of it.
+    - ``points``: those that are proved.
+    - ``undecided``: boxes that may hold more.
+    - ``message``: why they are undecided.
+    - ``boxes``: how many pieces of the box it took.
+    - ``seconds``: how long it took.
+    - ``cut``: time, and not the effort, ended the search.
+    - ``clusters``: undecided boxes that touch, joined.
+    - ``problem``: the problem.
+    - ``box``: in which was searched.
 
     >>> from verify import study_of
     >>> problem = BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y", box={"x": (-2, 2), "y": (-3, 3)})
@@ -112,10 +120,14 @@ def stationary_points(
 ) -> list[StationaryPoint]:
     """All stationary points of Phi in a box in x; what is undecided is among them, with ``proved`` false.
 
-    The box may hold y too, which is not looked at; without one it is the problem's. A point exactly on its border
-    counts. The kinds rest on certified eigenvalues of Hess Phi. ``effort`` ("quick", "default", "thorough" or a
-    multiple of the default) says how many boxes may be tried; ``seconds`` is a limit for people in a hurry. ``memory``
-    ("2GB", "500 MB" or bytes) is not exceeded: what does not fit is refused before it is begun (TooLarge).
+    A point exactly on the border of the box counts. The kinds rest on certified eigenvalues of Hess Phi.
+
+    - ``problem``: the problem.
+    - ``box``: by default the problem's; it may hold y too, which is not looked at.
+    - ``effort``: how many boxes may be tried: "quick", "default", "thorough", or a multiple of the default.
+    - ``seconds``: a limit of time; what it cuts says so.
+    - ``memory``: "2GB", "500 MB" or bytes; what does not fit is refused before it is begun (TooLarge).
+    - ``progress``: whether a terminal shows how far it is.
 
     >>> from bilevel_sym import zoo
     >>> for point in stationary_points(zoo.get("saddle").problem):

@@ -34,17 +34,18 @@ __all__ = ["CODES", "inlined", "jit", "library", "spliced", "strict", "unary"]
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-# for what need not be the same in all lanes and alone
 def jit(function: Any) -> Any:
+    """Compile what need not be the same in all lanes and alone."""
     return kept(numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})(function))
 
 
-# for what must be: the optimiser may not change a rounding. Nothing is allocated there, and counting the references to
-# arrays, which numba does wherever a function branches, would cost more than the arithmetic
+# nothing is allocated there, and counting the references to arrays, which numba does wherever a function branches, would
+# cost more than the arithmetic
 _STRICT: Any = MappingProxyType({"nogil": True, "error_model": "numpy", "_nrt": False})
 
 
 def strict(function: Any) -> Any:
+    """Compile what must be the same: the optimiser may not change a rounding."""
     return kept(numba.njit(**_STRICT)(function))
 
 

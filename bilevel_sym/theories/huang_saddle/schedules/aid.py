@@ -77,10 +77,12 @@ def perturbed_aid(
     delta/episodes >= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota); D and N the smallest with
     error <= min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps; K = 2 gap (T + 1)/F + 25 L_phi gap/(3 eps^2).
 
-    constants: bounds on f, g and their derivatives
-    goal: what is asked for, see ``Goal``; or its ``fields`` as keywords
-    smoothness: as ``verify.smoothness(problem)`` has it, for smaller L_phi and rho_phi than the formulas in constants
-    variant: "corrected", "printed" or "sharp"
+    - ``constants``: bounds on f, g and their derivatives.
+    - ``goal``: what is asked for, or its fields as keywords.
+    - ``smoothness``: as ``verify.smoothness(problem)`` has it, for smaller L_phi and rho_phi than the formulas in the
+      constants give.
+    - ``variant``: "corrected", "printed" or "sharp".
+    - ``fields``: those of ``Goal``, in its place.
 
     The ``episodes`` of the goal succeed together with probability 1 - delta: by default 2 gap/F, as many as the gap
     allows, where F depends on iota and so iota on itself; ``episodes=1`` is for a single escape.

@@ -63,8 +63,8 @@ def perturbed_gdmax(
     D the smallest with ell (initial_error + 2 eta kappa M_x) (1 - 1/kappa)^(D/2) at most
     min(sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)) eps, and with (1 - 1/kappa)^(D/2) <= 1/2.
 
-    Arguments as for ``perturbed_aid``, but that the constants are ``MinimaxConstants``, and that ``initial_error`` of
-    the goal need only bound |y0 - y*(x0)|.
+    - ``constants``: ``MinimaxConstants``. Of the goal, ``initial_error`` need only bound |y0 - y*(x0)|.
+    - The others: as for ``perturbed_aid``.
 
     Paper: Theorem 3.7 [thm:minimax]; Equation 3.2 [eq:para_minimax]; Equation C.13 [eq:gdmax-D]
     Assumes: Assumption 3.5 [assu:minimax] wherever the iterates go; |f_x| <= M_x there.

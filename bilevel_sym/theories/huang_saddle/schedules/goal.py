@@ -27,12 +27,12 @@ AnyConstants = TypeVar("AnyConstants", Constants, MinimaxConstants)
 class Goal:
     """What a schedule is for: an eps-local minimum in dimension d, with probability 1 - delta.
 
-    - ``eps``: the accuracy of Definition [def:local-min]
-    - ``delta``: the probability of failure
-    - ``d``: the dimension of x
-    - ``initial_error``: bounds |y0 - y*(x0)| + |v0 - v*(x0)|
-    - ``gap``: bounds Phi(x0) - inf Phi
-    - ``episodes``: how many escapes share delta; None: as many as ``gap`` allows, which depends on iota
+    - ``eps``: the accuracy of Definition [def:local-min].
+    - ``delta``: the probability of failure.
+    - ``d``: the dimension of x.
+    - ``initial_error``: bounds |y0 - y*(x0)| + |v0 - v*(x0)|.
+    - ``gap``: bounds Phi(x0) - inf Phi.
+    - ``episodes``: how many escapes share delta; None: as many as ``gap`` allows, which depends on iota.
 
     Numbers of any kind become floats. Every schedule takes a goal, or its fields as keywords:
 

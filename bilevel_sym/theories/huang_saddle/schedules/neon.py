@@ -98,8 +98,11 @@ def ineon(
 
     K bounds the iterations of descent that steps sqrt(eps/rho_phi)/(40 iota) along such a direction, which lowers Phi
     by 1/(3 40^3 iota^3) sqrt(eps^3/rho_phi): the paper's argument for the stochastic case with the lemma's own
-    curvature. Arguments as for ``perturbed_aid``, but that the lemma is about one call, and so is delta: without a
-    ``Goal``, ``episodes`` is 1; ``episodes=None`` is for as many calls as the gap allows.
+    curvature.
+
+    - ``goal``: the lemma is about one call, and so is delta: without a ``Goal``, ``episodes`` is 1; ``episodes=None``
+      is for as many calls as the gap allows.
+    - The others: as for ``perturbed_aid``.
 
     Paper: Lemma 4.1 [lem:neon]; Equation 4.3 [eq:para_neon]; Equation 4.4 [eq:para_neon-2]
     Paper: Equation D.4 [eq:aid-ND-neon]

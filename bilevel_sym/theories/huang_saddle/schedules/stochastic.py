@@ -175,11 +175,10 @@ def stocbio(
     step = sqrt(eps/rho_phi)/(80 iota), which lowers Phi by F = sqrt(eps^3/rho_phi)/(3 80^3 iota^3) in expectation;
     K = 2 gap (T + 1)/F + 50 L_phi gap/eps^2.
 
-    constants: bounds on f, g and their derivatives, with sigma
-    goal: what is asked for, see ``Goal``; or its ``fields`` as keywords
-    n: the dimension of y; the larger of d and n counts in the batch sizes
-    M_g: bounds samples of g_y; by default it is M
-    variant: "corrected", "printed" or "sharp"
+    - ``constants``: bounds on f, g and their derivatives, with sigma.
+    - ``n``: the dimension of y; the larger of d and n counts in the batch sizes.
+    - ``M_g``: bounds samples of g_y; by default it is M.
+    - The others: as for ``perturbed_aid``.
 
     The ``episodes`` of the goal are the loops in which the gradient test and iNEON must come out right: by default as
     many as the gap allows, 2 gap/F + 50 L_phi gap/eps^2.
