@@ -18,7 +18,8 @@ DOCS = ROOT / ".github" / "docs"
 sys.path.insert(0, str(DOCS))
 reference: Any = importlib.import_module("reference")
 
-LISTED_FROM = 4  ITEM = re.compile(r"^- ((?:``\w+``(?:, )?)+):", re.M)
+LISTED_FROM = 4  # parameters: fewer are told from their names and types
+ITEM = re.compile(r"^- ((?:``\w+``(?:, )?)+):", re.M)
 ELSEWHERE = re.compile(r"^- (?:All|The others): as for ``(\w+)``", re.M)
 
 

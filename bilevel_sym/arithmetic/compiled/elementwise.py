@@ -39,7 +39,7 @@ def jit(function: Any) -> Any:
     return kept(numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})(function))
 
 
-# nothing is allocated there, and counting the references to arrays, which numba does wherever a function branches, would
+# nothing is allocated there, and counting references to arrays, which numba does wherever a function branches, would
 # cost more than the arithmetic
 _STRICT: Any = MappingProxyType({"nogil": True, "error_model": "numpy", "_nrt": False})
 
