@@ -3,21 +3,34 @@
 Both find y* from the same start and compute Phi, its gradient and Hessian from the same programs: mpmath by Newton's
 method in all digits, without proof; ours in float64 first, then in balls, with every digit proved. Rounds are
 interleaved, wall clock, median.
+
+With ``--recheck [NAME ...] [--kinds KIND ...]``: which certificates of the zoo and of the functions in pieces of the
+tests are found, saved and proved again by ``verify.recheck``. Finding and proving are one process each, of ``--limit``
+processor seconds at most, so that load decides nothing. What is found is kept in ``--keep FOLDER``, and not searched
+for again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
 from statistics import median
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, cast
 
 import mpmath
 import numpy as np
 
+import verify
 from benchmarks.families import make
+from benchmarks.launch import ONE_THREAD
 from bilevel_sym import BilevelProblem, evaluate, zoo
 from bilevel_sym.arithmetic.scalars import DIGITS, ScalarProgram
 from bilevel_sym.implicit.engine import EXPANSION
@@ -26,6 +39,8 @@ from bilevel_sym.implicit.lower_level import NEWTON
 __all__ = ["main", "with_mpmath"]
 
 TARGET = 5.0
+KINDS = ("constants", "joint", "smoothness", "stationary", "point")
+SHARE = Fraction(4, 9)  # how far into each side of the box the certified point is: on no edge of the zoo or the corpus
 
 
 def cases() -> dict[str, BilevelProblem]:
@@ -90,7 +105,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = argparse.ArgumentParser(prog="python -m benchmarks.certificates", description=__doc__)
     line.add_argument("--digits", type=int, default=100)
     line.add_argument("--rounds", type=int, default=15)
+    line.add_argument("--recheck", nargs="*", metavar="NAME", help="no name: all of the zoo and of the corpus")
+    line.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
+    line.add_argument("--effort", default="default", choices=("quick", "default", "thorough"))
+    line.add_argument("--limit", type=int, default=300, metavar="SECONDS")
+    line.add_argument("--keep", type=Path, metavar="FOLDER")
+    line.add_argument("--find", nargs=3, metavar=("NAME", "KIND", "FILE"), help=argparse.SUPPRESS)
+    line.add_argument("--prove", metavar="FILE", help=argparse.SUPPRESS)
     options = line.parse_args(arguments)
+    if options.find or options.prove:
+        limit(options.limit)
+        print(json.dumps(find(options.find, options.effort) if options.find else prove(options.prove)))
+        return 0
+    if options.recheck is not None:
+        return table(options.recheck or all_names(), options)
+    return compare(options)
+
+
+def compare(options: argparse.Namespace) -> int:
+    """The table of certified points against mpmath."""
     print("| problem | d = n | certified ms | mpmath ms | mpmath / certified | target |")
     print("| --- | --- | --- | --- | --- | --- |")
     wrong = []
@@ -110,6 +143,112 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in wrong:
         print(f"DISAGREES: {name}")
     return 1 if wrong else 0
+
+
+# ---- proved again ------------------------------------------------------------------------------------------------
+
+
+def corpus() -> Any:
+    """The module of the tests that holds the functions in pieces."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    import test_piecewise_bounds  # type: ignore[import-not-found, unused-ignore]
+
+    return test_piecewise_bounds
+
+
+def all_names() -> list[str]:
+    """The zoo, then the corpus; the tube also with d = 1, where it is a scalar problem."""
+    return [*zoo.names(), "tube:1", *corpus().CORPUS]
+
+
+def problem_of(name: str) -> BilevelProblem:
+    """A problem of the zoo (``tube:1``: with d = 1) or of the corpus."""
+    family, _, d = name.partition(":")
+    if family in zoo.names():
+        return zoo.get(family, **({"d": int(d)} if d else {})).problem
+    tests = corpus()
+    problem: BilevelProblem = tests.problem_of(*tests.CORPUS[name])
+    return problem
+
+
+def limit(seconds: int) -> None:
+    """End this process after so many processor seconds, where the system can."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def find(case: Sequence[str], effort: Any) -> dict[str, Any]:
+    """Search for a certificate, and save it."""
+    from verify.points.stationary import search
+
+    name, kind, path = case
+    problem = problem_of(name)
+    start = process_time()
+    if kind == "point":
+        assert problem.box is not None
+        ends = list(problem.box)[: problem.d]
+        found: Any = evaluate(problem.mean, [low + (high - low) * SHARE for low, high in ends], digits=30)
+    elif kind == "stationary":
+        found = search(problem, effort=effort)
+    elif kind == "smoothness":
+        found = verify.smoothness(problem, effort=effort)
+    else:
+        found = verify.constants(problem, effort=effort, reading="joint" if kind == "joint" else "block")
+    found.save(path)
+    return {"seconds": process_time() - start}
+
+
+def prove(path: str) -> dict[str, Any]:
+    """Prove a saved certificate again."""
+    start = process_time()
+    found = verify.recheck(path)
+    return {"seconds": process_time() - start, "boxes": found.boxes}
+
+
+def table(names: Sequence[str], options: argparse.Namespace) -> int:
+    """Print a line for each certificate; 1 where one was found and not proved again."""
+    folder = Path(tempfile.mkdtemp()) if options.keep is None else options.keep
+    folder.mkdir(parents=True, exist_ok=True)
+    print("| problem | kind | found in s | proved again in s | pieces |\n| --- | --- | --- | --- | --- |", flush=True)
+    left = 0
+    for name in names:
+        for kind in options.kinds:
+            path = folder / f"{name}-{kind}.json".replace(" ", "_")
+            cells = list(_cells(name, kind, path, [f"--limit={options.limit}", f"--effort={options.effort}"]))
+            left += len(cells) == 2
+            print(f"| {' | '.join([name, kind, *cells])} |", flush=True)
+    return int(left > 0)
+
+
+def _cells(name: str, kind: str, path: Path, options: Sequence[str]) -> Iterator[str]:
+    """Up to the first step that fails."""
+    try:
+        yield "kept" if path.exists() else f"{_apart(*options, '--find', name, kind, str(path))['seconds']:.1f}"
+    except ChildProcessError as error:
+        yield f"not found: {error}"
+        return
+    try:
+        found = _apart(*options, "--prove", str(path))
+    except ChildProcessError as error:
+        yield f"not proved: {error}"
+        return
+    yield from (f"{found['seconds']:.1f}", str(found["boxes"]))
+
+
+def _apart(*words: str) -> dict[str, Any]:
+    """One step in a process of its own; what it printed last."""
+    command = [sys.executable, "-m", "benchmarks.certificates", *words]
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(
+        command, cwd=root, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=False
+    )
+    if done.returncode < 0:
+        raise ChildProcessError("the limit of time")
+    if done.returncode > 0:
+        *_, last = ["no message", *done.stderr.strip().splitlines()]
+        raise ChildProcessError(last.replace("|", "/")[:160])
+    return cast(dict[str, Any], json.loads(done.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

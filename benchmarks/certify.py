@@ -57,7 +57,7 @@ def measure(d: int, quantity: str, seconds: float) -> dict[str, Any]:
     """One bracket, and what it cost."""
     import numpy as np
 
-    from bilevel_sym.budget import Budget
+    from bilevel_sym.system.budget import Budget
     from verify.enclosures.branch_and_bound import SECOND, maximise
     from verify.enclosures.phi_boxes import PhiBoxes
     from verify.enclosures.phi_norms import HessNorm, ThirdNorm

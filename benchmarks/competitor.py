@@ -26,7 +26,7 @@ class Kernel(Protocol):
 
 
 class Competitor:
-    """Somebody who computes (phi, grad, hess); ``styles`` are ways to write it, and the fastest one is measured."""
+    """A system that computes (phi, grad, hess); ``styles`` are ways to write it, and the fastest one is measured."""
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()

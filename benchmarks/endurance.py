@@ -23,8 +23,8 @@ import numpy as np
 
 import verify
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, Status, derive, evaluate, solve, zoo
-from bilevel_sym.budget import Stopwatch
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 
 __all__ = ["EXERCISES", "Outcome", "exercise", "main"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import verify
-from bilevel_sym.budget import EFFORTS, Effort, Stopwatch
+from bilevel_sym.system.budget import EFFORTS, Effort, Stopwatch
 from verify.gallery import Defect, defects
 
 __all__ = ["Outcome", "main", "outcome"]

@@ -1,4 +1,4 @@
-"""JAX and CasADi, each written as somebody who knows the system well would write it.
+"""JAX and CasADi, each written as an engineer who knows the system well would write it.
 
 With y given, v = g_yy⁻¹ f_y, L = f − vᵀ∇_y g (v constant), S = −g_yy⁻¹ g_yx (the transpose of dy_dx) and Z = [I; S],
 both compute phi = f, grad = f_x − g_xy v and hess = Zᵀ ∇²L Z.

@@ -24,7 +24,7 @@ __all__ = ["JaxStyle", "Outcome", "jax_run", "ours", "plain_jax", "run_by_hand"]
 
 Formulas = tuple[Scalar, Scalar]  # f and g
 NOTHING = 1e-300  # a squared residual below this is zero
-SMALL = 0.8
+STATIONARY_SHARE = 0.8
 
 
 class Outcome(NamedTuple):
@@ -61,7 +61,7 @@ def run_by_hand(problem: ByHand, s: Setting, n: int, x0: Floats, steps: int, eps
     x, y, v = x0.copy(), np.zeros(n), np.zeros(n)
     best, best_x, best_y = math.inf, x, y
     since, perturbations = s.T_escape + 1, 0
-    small = SMALL * eps
+    small = STATIONARY_SHARE * eps
     for k in range(steps + 1):
         problem.at(x)
         for _ in range(s.D):
@@ -167,7 +167,7 @@ def _advance(s: Setting, eps: Any, noise: Callable[[Any], Any], old: State, foun
     import jax.numpy as jnp
 
     y, v, phi, grad = found
-    due = (jnp.dot(grad, grad) <= (SMALL * eps) ** 2) & (old.since > s.T_escape)
+    due = (jnp.dot(grad, grad) <= (STATIONARY_SHARE * eps) ** 2) & (old.since > s.T_escape)
     better = phi < old.best
     return State(
         x=old.x - s.eta * jnp.where(due, noise(due), grad), y=y, v=v, since=jnp.where(due, 1, old.since + 1),
@@ -201,7 +201,7 @@ def _trajectory(formulas: Formulas, s: Setting, n: int, unroll: bool, steps: int
 
 
 def _ensemble(formulas: Formulas, s: Setting, n: int, unroll: bool, steps: int, x0: Any, keys: Any, eps: Any) -> State:
-    """Many trajectories: a scan of vmaps, noise where anybody wants it."""
+    """Many trajectories: a scan of vmaps, noise where it is wanted."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -211,7 +211,7 @@ def _ensemble(formulas: Formulas, s: Setting, n: int, unroll: bool, steps: int, 
     def body(state: State, k: Any) -> tuple[State, None]:
         found = jax.vmap(partial(_estimate, *formulas, s, unroll))(state.x, state.y, state.v)
         grad = found[3]
-        due = (jnp.sum(grad * grad, axis=1) <= (SMALL * eps) ** 2) & (state.since > s.T_escape)
+        due = (jnp.sum(grad * grad, axis=1) <= (STATIONARY_SHARE * eps) ** 2) & (state.since > s.T_escape)
         draw: Any = jax.vmap(lambda key: _ball(key, k, d, s.r))
         u = lax.cond(jnp.any(due), lambda: draw(keys), lambda: jnp.zeros_like(grad))
         move: Any = jax.vmap(lambda u, old, found: _advance(s, eps, lambda _: u, old, found))

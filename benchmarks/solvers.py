@@ -140,7 +140,7 @@ def disagreements(results: Sequence[Result]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases and print the tables; 1 if somebody disagrees or a process fails."""
+    """Run the cases and print the tables; 1 if two disagree or a process fails."""
     options = parser().parse_args(arguments)
     names = [name for name in options.cases.split(",") if name]
     if unknown := [name for name in names if name not in CASES]:

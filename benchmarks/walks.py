@@ -1,9 +1,10 @@
-"""How far one walks through the house: files, functions and depth of five ways from a question to its answer.
+"""How large the house is, and how far one walks through it: five ways from a question to its answer.
 
-    python -m benchmarks.walks
+    python -m benchmarks.walks [FOLDER]
 
-Counted while the code runs: functions of the two packages that are entered, the files that they stand in, and how many
-of them are on the stack at once. Work that is cached, or done by numba and libraries, is not seen.
+Files and lines of the two packages (in FOLDER, by default here), without the second theory and without arrays, which
+came later. Of a way: the functions of the two packages that are entered while it runs, the files that they stand in,
+and how many of them are on the stack at once. Work that is cached, or done by numba and libraries, is not seen.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from bilevel_sym import AID, BilevelProblem, Perturbed, compile_kernels, derive, solve, verify
 
 ROOT = Path(__file__).resolve().parent.parent
+ADDED = ("ji2021", "arrays/", "array_", "interop/", "structured", "conjugate_gradients", "declarations", "source_parts")
 TEXT = ("sin(x1)*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
 BOX = {"x1": (-1, 1), "x2": (-1, 1), "y1": (-2, 2)}
 
@@ -77,9 +79,33 @@ def ways() -> dict[str, Callable[[], Any]]:
     }
 
 
+def sizes(root: Path) -> dict[str, tuple[int, int]]:
+    """Files and lines of each package, without what was added beside it."""
+    found = {}
+    for package in ("bilevel_sym", "verify"):
+        paths = [path for path in (root / package).rglob("*.py") if not is_added(path.relative_to(root).as_posix())]
+        found[package] = len(paths), sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+    return found
+
+
+def is_added(path: str) -> bool:
+    """Whether a file belongs to the second theory, or to arrays; ``arithmetic/arrays`` is older than both.
+
+    >>> is_added("verify/papers/ji2021/rates.py"), is_added("bilevel_sym/arithmetic/arrays.py")
+    (True, False)
+    """
+    return any(part in path for part in ADDED)
+
+
 def main() -> None:
-    """Print the table."""
-    print("| way | files | functions | depth |\n| --- | --- | --- | --- |")
+    """Print the tables."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
+    print("| package | files | lines |\n| --- | --- | --- |")
+    for package, (files, lines) in sizes(root).items():
+        print(f"| {package} | {files} | {lines} |")
+    if root != ROOT:
+        return  # another folder is counted, not run
+    print("\n| way | files | functions | depth |\n| --- | --- | --- | --- |")
     for name, way in ways().items():
         way()  # modules are imported, and numba has compiled, before it is counted
         found = walk(way)

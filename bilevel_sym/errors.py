@@ -301,12 +301,12 @@ class CannotWrite(BilevelError, OSError):
         return str(self.args[0])
 
 
-class KernelError(BilevelError):
-    """A kernel was called with arrays of the wrong shape or type.
+class KernelError(InvalidArgument):
+    """A kernel was called with arrays of the wrong shape or type, or with numbers that a symbol cannot stand for.
 
     Cause: the message gives the expected and the given shape. Cure: reshape, or convert to float64.
 
-    >>> issubclass(KernelError, BilevelError)
+    >>> issubclass(KernelError, InvalidArgument)
     True
     """
 

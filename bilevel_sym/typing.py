@@ -7,9 +7,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOAT64_EPS", "Bools", "Floats", "Indices"]
+__all__ = ["FLOAT64_EPS", "FLOAT64_TINY", "Bools", "Floats", "Indices"]
 
 FLOAT64_EPS: Final = 2.0**-52  # from 1 to the next float64
+FLOAT64_TINY: Final = 5e-324  # from 0 to the next float64
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]

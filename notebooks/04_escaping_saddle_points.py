@@ -125,7 +125,7 @@ plt.show()
 # %% [markdown]
 # ## 4. Does a run do what the algorithm and the lemmas say?
 #
-# `check_trajectory` takes the arrays of a run (ours or anybody's) and holds them against Algorithm 1 line by line, and against the lemmas about it, with constants certified
+# `check_trajectory` takes the arrays of a run (ours or user-supplied) and holds them against Algorithm 1 line by line, and against the lemmas about it, with constants certified
 # over the hull of the run. `plot_error` draws the error of every estimate beside what Lemma B.1 allows.
 
 # %%

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-CLOCKS = {"bilevel_sym/budget.py", "bilevel_sym/system/progress.py"}
+CLOCKS = {"bilevel_sym/system/budget.py", "bilevel_sym/system/progress.py"}
 MODULES = {"time", "timeit", "datetime", "resource", "sched", "asyncio"}
 READERS = {
     "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",

@@ -1,7 +1,7 @@
 """Where the packages write files, or change folders: what ``test_architecture`` looks for.
 
 ``writing`` alone does; ``plotting/picture`` draws into memory, ``cli/screen`` sends what nobody reads any more to the
-null device, and numba's cache is written by numba, into a folder and under permissions that ``tape/cache`` chooses.
+null device, and numba's cache is written by numba, into a folder and under permissions that ``arithmetic/compiled/cache`` chooses.
 """
 
 from __future__ import annotations

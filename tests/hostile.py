@@ -403,7 +403,7 @@ _CONTENTS: Mapping[str, str | bytes] = {
     "kind a table": _GOOD + "[kind]\na = 1\n",
     "name a number": _GOOD + "name = 3\n",
     "minimax with g": _GOOD + 'kind = "minimax"\n',
-    "bilevel with data": _GOOD + "[data]\nxi = [[1]]\n",
+    "bilevel with words in its data": _GOOD + '[data]\nA = [["a"]]\n',
     "stochastic without xi": _GOOD + 'kind = "stochastic"\n',
     "stochastic without data": _STOCHASTIC,
     "stochastic without rows": _STOCHASTIC + "[data]\nxi = []\nzeta = [[1]]\n",

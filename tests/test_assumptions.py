@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Descent, MinimaxProblem, StochasticProblem, evaluate, solve
-from bilevel_sym.errors import InvalidProblem, KernelError
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, KernelError
 from verify.testkit.sample_points import given_points
 
 Y = sp.Symbol("y", real=True)
@@ -69,7 +69,7 @@ def test_without_a_box_a_sign_is_a_promise_and_points_are_held_to_it() -> None:
         problem.kernels.grad_phi([[1.0], [-1.0]])
     with pytest.raises(KernelError, match="x is assumed to be positive"):
         problem.kernels.f([0.0], [1.0])
-    with pytest.raises(InvalidProblem, match="x is assumed to be positive, but is -1 in the point"):
+    with pytest.raises(InvalidArgument, match="x is assumed to be positive, but is -1 in the point"):
         evaluate(problem, [-1])
 
 

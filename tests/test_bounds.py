@@ -11,7 +11,7 @@ import sympy as sp
 
 import verify
 from bilevel_sym import Box, zoo
-from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument, InvalidProblem, UnsafeExpression
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument, UnsafeExpression
 from verify.regularity.expression_bounds import Bounds, bounds
 
 x, y, z = sp.symbols("x y z", real=True)
@@ -133,19 +133,19 @@ def test_what_has_no_bound_says_where(expression: sp.Expr, box: dict[str, tuple[
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: bounds(x + z, BOX), InvalidProblem, "contains z"),
-        (lambda: bounds("x + z", BOX), InvalidProblem, "z"),
+        (lambda: bounds(x + z, BOX), InvalidArgument, "contains z"),
+        (lambda: bounds("x + z", BOX), UnsafeExpression, "z"),
         (lambda: bounds("__import__('os')", BOX), UnsafeExpression, "import"),
         (lambda: bounds(x, None), InvalidArgument, "wants a box"),  # type: ignore[arg-type]
-        (lambda: bounds(x, {}), InvalidProblem, "no variables"),
-        (lambda: bounds(x, {"x": (1, 0)}), InvalidProblem, "empty"),
-        (lambda: bounds(x, {"x": (0, math.inf)}), InvalidProblem, "upper end"),
-        (lambda: bounds(x, {"x": (0, math.nan)}), InvalidProblem, "upper end"),
+        (lambda: bounds(x, {}), InvalidArgument, "no variables"),
+        (lambda: bounds(x, {"x": (1, 0)}), InvalidArgument, "empty"),
+        (lambda: bounds(x, {"x": (0, math.inf)}), InvalidArgument, "upper end"),
+        (lambda: bounds(x, {"x": (0, math.nan)}), InvalidArgument, "upper end"),
         (lambda: bounds(x, BOX, symbols="w"), InvalidArgument, "no interval for w"),
-        (lambda: bounds(x, BOX, symbols="x x"), InvalidProblem, "twice"),
+        (lambda: bounds(x, BOX, symbols="x x"), InvalidArgument, "twice"),
         (lambda: bounds(x, BOX, effort="much"), InvalidArgument, "effort"),  # type: ignore[arg-type]
         (lambda: bounds(x, BOX, rtol=-1), InvalidArgument, "rtol"),
-        (lambda: bounds([x], BOX), InvalidProblem, "SymPy expression"),
+        (lambda: bounds([x], BOX), InvalidArgument, "SymPy expression"),
         (lambda: bounds(sp.zoo * x, BOX), BilevelError, "expression"),
     ],
 )

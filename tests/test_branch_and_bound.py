@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import CertificateFailure
+from bilevel_sym.system.budget import Budget, Deadline
 from bilevel_sym.typing import Floats
 from verify.enclosures.branch_and_bound import maximise, proved_upper
 from verify.enclosures.cover import Cover
@@ -235,7 +235,7 @@ def test_a_costly_objective_gets_fewer_boxes_for_the_same_work() -> None:
 def test_time_alone_cuts_and_says_so_while_a_jumping_clock_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = maximise(Wave(), *BOX, rtol=1e-4, budget=Budget(50_000))
     ticks = itertools.count(step=1000.0)
-    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("bilevel_sym.system.budget.monotonic", lambda: next(ticks))
     hasty = maximise(Wave(), *BOX, rtol=1e-4, budget=Budget(50_000))
     assert (hasty.bracket, hasty.cover.cuts, hasty.cut) == (calm.bracket, calm.cover.cuts, False)
     late = maximise(Wave(), *BOX, rtol=1e-4, budget=Budget(50_000, Deadline(10)))

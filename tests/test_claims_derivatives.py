@@ -349,9 +349,9 @@ def test_norm_calculus_against_random_numbers() -> None:
 
 
 def test_bounds_are_not_rounded() -> None:
-    third = derivative_checks.ends_of(Fraction(1, 3))
+    third = derivative_checks.as_bracket(Fraction(1, 3))
     assert third.lower < Fraction(1, 3) < third.upper
-    assert derivative_checks.ends_of(Fraction(10) ** 400).upper == np.inf
+    assert derivative_checks.as_bracket(Fraction(10) ** 400).upper == np.inf
     with pytest.raises(BilevelError):
         derivative_checks.exact(Constants(1.0, 2.0, float("inf"), 1.0, 1.0))
 

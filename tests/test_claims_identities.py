@@ -299,7 +299,7 @@ def test_the_printed_hessian_fails_exactly_where_the_product_is_not_symmetric(pr
 
 
 def _lopsided(point: TaylorPoint) -> bool:
-    with balls.precision(jets.BITS):
+    with balls.precision(jets.JET_BITS):
         cross = point.response @ point["f_xy"].T
         return any(bool(entry != 0) for entry in (cross - cross.T).flat)
 

@@ -12,7 +12,7 @@ from bilevel_sym import MinimaxProblem, zoo
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.theories.statement import Variant
 from verify.papers.huang_saddle.claims import minimax
-from verify.papers.huang_saddle.measures.minimax_sites import Site, sites, strict_minimum_in_x
+from verify.papers.huang_saddle.measures.minimax_points import SamplePoint, sample_points, strict_minimum_in_x
 from verify.registry import Claim
 from verify.study import study_of
 from verify.verdict import Verdict
@@ -97,10 +97,10 @@ def test_results_say_what_they_rest_on() -> None:
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, change: object) -> None:
-    def changed(study: object) -> list[Site]:
-        return [change(site) for site in sites(study)]  # type: ignore[arg-type, operator]
+    def changed(study: object) -> list[SamplePoint]:
+        return [change(sample) for sample in sample_points(study)]  # type: ignore[arg-type, operator]
 
-    monkeypatch.setattr(minimax, "sites", changed)
+    monkeypatch.setattr(minimax, "sample_points", changed)
 
 
 def negated(values: tuple[object, ...]) -> tuple[object, ...]:
@@ -108,32 +108,32 @@ def negated(values: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def test_a_hessian_with_the_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch, lambda site: replace(site, schur=negated(site.schur)))
+    broken(monkeypatch, lambda sample: replace(sample, schur=negated(sample.schur)))
     (result,) = minimax.equivalence(study_of(zoo.get("minimax_not_nash").problem))
     assert result.verdict is Verdict.VIOLATED
-    broken(monkeypatch, lambda site: replace(site, hess=negated(site.hess)))
+    broken(monkeypatch, lambda sample: replace(sample, hess=negated(sample.hess)))
     assert {r.verdict for r in minimax.nash_and_minima(study_of(zoo.get("minimax_nash").problem))} == {Verdict.VIOLATED}
 
 
 def test_a_term_with_the_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch, lambda site: replace(site, coupling=negated(site.coupling)))
+    broken(monkeypatch, lambda sample: replace(sample, coupling=negated(sample.coupling)))
     (result,) = minimax.psd_coupling(study_of(zoo.get("minimax_nash").problem))
     assert result.verdict is Verdict.VIOLATED
 
 
 def test_a_false_converse_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """ "A minimum of Phi is a strict local Nash point" is false for f = -x^2 + 4xy - y^2."""
-    broken(monkeypatch, lambda site: replace(site, schur=site.f_xx))
+    broken(monkeypatch, lambda sample: replace(sample, schur=sample.f_xx))
     (result,) = minimax.equivalence(study_of(zoo.get("minimax_not_nash").problem))
     assert result.verdict is Verdict.VIOLATED
 
 
 def test_what_is_undecided_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch, lambda site: replace(site, schur=(arb(0, 1),)))
+    broken(monkeypatch, lambda sample: replace(sample, schur=(arb(0, 1),)))
     study = study_of(zoo.get("minimax_not_nash").problem)
     (result,) = minimax.equivalence(study)
     assert result.n_points == 6  # the stationary point no longer decides
-    monkeypatch.setattr(minimax, "sites", lambda study: [])
+    monkeypatch.setattr(minimax, "sample_points", lambda study: [])
     assert minimax.equivalence(study)[0].verdict is Verdict.INCONCLUSIVE
 
 

@@ -35,11 +35,11 @@ from verify.papers.huang_saddle.measures.stochastic.batch_moments import (
 )
 from verify.papers.huang_saddle.measures.stochastic.batch_solutions import Batches
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
-from verify.papers.huang_saddle.measures.stochastic.samples import BITS, Samples, ends, samples_of
+from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, Samples, ends, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
     mean_hypergradient,
+    near_solution,
     series_rest,
-    shifted,
     solved_points,
 )
 from verify.registry import Claim
@@ -104,7 +104,7 @@ def test_moments_of_the_hypergradient_against_enumeration(
 ) -> None:
     these, eta = samples(problem), 0.05
     solved = these.solved(these.study.points(1)[0])
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         y = [value + arb(0.05) for value in solved.y]
         estimator = Estimator(eta, batch_f, batch_g, neumann)
         found = hypergradient_error(these, solved.balls, y, solved.grad, estimator)
@@ -131,7 +131,7 @@ def test_moments_of_the_hypergradient_against_enumeration(
 def test_a_batch_of_two_has_half_the_variance_of_one() -> None:
     these = samples(zoo.get("stochastic_rows").problem)
     solved = these.solved(these.study.points(1)[0])
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         two = sgd_step(these, solved.balls, solved.y, solved.y, 0.01, 2)
         rows = matrices(these.at(("g_y",), solved.balls, solved.y)["g_y"])
         one = walks(these, solved.balls, solved.y, 0.01, 1)[1]
@@ -145,7 +145,7 @@ def test_a_batch_of_two_has_half_the_variance_of_one() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=4), st.integers(1, 4))
 def test_failure_probability_against_enumeration(points: list[tuple[int, int]], size: int) -> None:
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         rows = [arb_mat(2, 1, list(point)) for point in points]
         middle = np.mean(points, axis=0)
         eps = 1.37
@@ -158,7 +158,7 @@ def test_failure_probability_against_enumeration(points: list[tuple[int, int]], 
 
 
 def test_too_many_batches_leave_the_second_moment() -> None:
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         rows = [arb_mat(1, 1, [k]) for k in range(9)]
         found = failure_probability(rows, 10**6, 0.1)
     assert found.lower == 0.0
@@ -209,7 +209,7 @@ def test_sigma_is_certified() -> None:
     rng = np.random.default_rng(0)
     seen = 0.0
     for point in low + (high - low) * rng.random((200, 3)):
-        with precision(BITS):
+        with precision(SAMPLE_BITS):
             balls = [arb(float(v)) for v in point]
             g_y = np.array(matrices(these.at(("g_y",), balls[:1], balls[1:])["g_y"]))
             g_x = np.array(matrices(these.at(("g_x",), balls[:1], balls[1:])["g_x"]))
@@ -443,8 +443,8 @@ def test_where_bounds_are_put_to_the_test() -> None:
     assert len(found) == 6
     assert all(1 <= x <= 5 for x in found)
     for share, y in ((0, 3.0), (0.25, 5.5), (-0.5, -2.0)):  # of half the box in y, [-10, 10], from y* = 3
-        assert [float(value) for value in shifted(samples, points[3], share) or ()] == pytest.approx([y])
-    assert shifted(samples, points[3], 0.75) is None
+        assert [float(value) for value in near_solution(samples, points[3], share) or ()] == pytest.approx([y])
+    assert near_solution(samples, points[3], 0.75) is None
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -456,7 +456,7 @@ def test_the_mean_of_a_long_series_at_the_solution_is_the_hypergradient(name: st
     kernels, x = problem.mean.kernels, solved.x
     y = kernels.y_star(x)
     eta = 1 / float(np.linalg.eigvalsh(kernels.g_yy(x, y))[-1])
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         long, short = (mean_hypergradient(samples, solved, solved.y, eta, Q) for Q in (400, 0))
     np.testing.assert_allclose([float(e) for e in long.entries()], kernels.grad_phi(x), rtol=1e-9, atol=1e-12)
     wanted = kernels.f_x(x, y) - kernels.g_xy(x, y) @ (eta * kernels.f_y(x, y))

@@ -26,7 +26,13 @@ from verify.bracket import Bracket
 from verify.papers.huang_saddle import claims as statements
 from verify.papers.huang_saddle.claims import corollaries, definitions, theorems
 from verify.papers.huang_saddle.measures import conditions, growth, visiting
-from verify.papers.huang_saddle.measures.conditions import BITS, Condition, Rates, escape_conditions, verdict_on
+from verify.papers.huang_saddle.measures.conditions import (
+    CONDITION_BITS,
+    Condition,
+    Rates,
+    escape_conditions,
+    verdict_on,
+)
 from verify.registry import Claim
 from verify.study import Study, study_of
 from verify.verdict import CheckResult, Verdict
@@ -86,7 +92,7 @@ def goal_for(c: Constants | MinimaxConstants, ratio: float, d: int) -> Goal:
 
 
 def broken(found: Iterator[Condition]) -> set[str]:
-    with precision(BITS):
+    with precision(CONDITION_BITS):
         return {c.part for c in found if not c.measured <= c.bound}
 
 
@@ -121,7 +127,7 @@ def test_the_stochastic_schedule_meets_what_its_proof_asks(c: Constants, ratio: 
 @given(constants(), st.integers(1, 60), st.integers(1, 30))
 def test_two_routes_to_the_error_of_aid(c: Constants, D: int, N: int) -> None:
     theirs = c.aid_error(D, N, eta=0.1, initial_error=1.0, gradient_bound=2.0)
-    with precision(BITS):  # kappa - 1 may be one rounding of float64
+    with precision(CONDITION_BITS):  # kappa - 1 may be one rounding of float64
         ours = Rates.of(c, eta=0.1, initial_error=1.0, gradient_bound=2.0)
         error, halving = float(ours.error(D, N).mid()), [float(steps.mid()) for steps in ours.halving()]
     assert error == pytest.approx(theirs, rel=1e-9, abs=1e-300)

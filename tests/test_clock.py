@@ -20,15 +20,14 @@ from bilevel_sym import (
     Perturbed,
     Solution,
     StocBiO,
-    budget,
     compile_kernels,
     evaluate,
     solve,
     zoo,
 )
-from bilevel_sym.budget import Deadline, Stopwatch
 from bilevel_sym.solvers.compiled import run as compiled
-from bilevel_sym.system import progress
+from bilevel_sym.system import budget, progress
+from bilevel_sym.system.budget import Deadline, Stopwatch
 
 CLOCKS = ("monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns", "time_ns")
 JUMPS = {"forward": (0.0, 1e9), "backward": (0.0, -1e9), "to and fro": (1e6, -1e6, 0.0), "stopped": (0.0,)}

@@ -19,7 +19,7 @@ from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.problem.box import Box
 from bilevel_sym.symbolic import closed_form
 from bilevel_sym.symbolic.algebra import linear
-from bilevel_sym.symbolic.algebra.domain import BITS, Domain, enclosure, exact_ball
+from bilevel_sym.symbolic.algebra.domain import MIDPOINT_BITS, Domain, enclosure, exact_ball
 from bilevel_sym.symbolic.algebra.field import TooLarge, normal_form
 from bilevel_sym.symbolic.algebra.linear import negative_direction, solve_linear
 from bilevel_sym.symbolic.algebra.scalar import Root, real_root, roots
@@ -457,7 +457,7 @@ def formulas() -> st.SearchStrategy[sp.Expr]:
 @given(formulas(), RATIONAL, RATIONAL)
 def test_normal_forms_keep_the_value(formula: sp.Expr, p: sp.Rational, q: sp.Rational) -> None:
     assume(formula.is_finite is not False)
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(MIDPOINT_BITS):
         point = {x: exact_ball(p), y: exact_ball(q)}
         before, after = enclosure(formula, point), enclosure(normal_form(formula), point)
         assert not (before.is_finite() and after.is_finite()) or before.overlaps(after)

@@ -49,7 +49,7 @@ def test_it_is_announced_where_a_person_reads(
     monkeypatch.setattr(sys, "stderr", seen)
     compilation.make_ready()
     first, last = seen.getvalue().replace("\r", "").splitlines()
-    assert "once an installation: half a minute to two minutes" in first
+    assert "once per installation: half a minute to two minutes" in first
     assert "bilevel-sym compile" in first
     assert last == "bilevel-sym: compiled in 0 s"
     assert steps == ["compiled"]
@@ -191,4 +191,4 @@ def test_a_notebook_shows_it() -> None:
     )
     (output,) = execute(nbformat.v4.new_notebook(cells=[cell])).cells[0].outputs
     assert output.name == "stderr"
-    assert "once an installation" in output.text
+    assert "once per installation" in output.text

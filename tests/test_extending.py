@@ -304,5 +304,5 @@ def test_the_erratum_fails_with_its_forms_exchanged(ran: Any) -> None:
 
 
 def test_the_defect_is_one_line(ran: Any, tmp_path: Path) -> None:
-    assert ran("A defect")["implicit_term_tripled"].changed.endswith("# defect: 3")
+    assert ran("A defect")["implicit_term_tripled"].wrong_line.endswith("# defect: 3")
     assert changed("A defect", tmp_path, ("- 3 *", "-"))["result"].verdict is Verdict.HOLDS

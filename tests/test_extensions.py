@@ -18,7 +18,7 @@ from documentation import ROOT, blocks_of
 from bilevel_sym import errors, verify, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS
-from bilevel_sym.cli.solve_job import SolveJob
+from bilevel_sym.cli.solve_run import SolveRun
 from bilevel_sym.system import extensions, notice
 from verify import theory
 
@@ -98,7 +98,7 @@ def test_each_of_them_works_in_python(site: Path) -> None:
     install_the_page(site)
     forget()
     problem = zoo.get("valley").problem
-    solution = SolveJob(problem, "careful", steps=200, estimator="richardson").run()
+    solution = SolveRun(problem, "careful", steps=200, estimator="richardson").run()
     assert solution.status.ok
     assert abs(solution.x[0]) < 1e-3
     assert type(solution.schedule.estimator).__name__ == "Richardson"
@@ -151,9 +151,9 @@ def ask(group: str, name: str) -> None:
     elif group.endswith("theories"):
         verify.run(problem, theory=name)
     elif group.endswith("algorithms"):
-        SolveJob(problem, name, steps=1).run()
+        SolveRun(problem, name, steps=1).run()
     else:
-        SolveJob(problem, "descent", steps=1, estimator=name).run()
+        SolveRun(problem, "descent", steps=1, estimator=name).run()
 
 
 @pytest.mark.parametrize("group", GROUPS)

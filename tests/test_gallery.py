@@ -182,7 +182,7 @@ def test_the_notebook_shows_the_defect_as_it_is(item: gallery.Defect) -> None:
     texts = {
         kind: ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind] for kind in ("markdown", "code")
     }
-    assert any(item.changed in text and item.looks[1:] in text and item.seen in text for text in texts["markdown"])
+    assert any(item.wrong_line in text and item.looks[1:] in text and item.seen in text for text in texts["markdown"])
     assert any(f'(wrong["{item.name}"]' in text for text in texts["code"])
 
 

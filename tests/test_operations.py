@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -32,14 +33,14 @@ from bilevel_sym.graph.expressions import SUPPORTED_FUNCTIONS
 from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.operations import FUNCTIONS, IN_TEXT, OPERATIONS
 from bilevel_sym.graph.operations.ball_ranges import over_balls
-from bilevel_sym.graph.operations.record import Operation
+from bilevel_sym.graph.operations.record import Operation, Shape
 from bilevel_sym.graph.program import build
 from bilevel_sym.problem.parsing import parse_expression
 from bilevel_sym.problem.parsing.estimates import _estimate
 from bilevel_sym.problem.parsing.grammar import FUNCTIONS as GRAMMAR
 from bilevel_sym.problem.parsing.names import RESERVED, suggestion
 from bilevel_sym.problem.text import to_text
-from bilevel_sym.symbolic.source import _CALLS
+from bilevel_sym.symbolic.source_parts.printer import SOURCES
 from verify.papers.huang_saddle.measures.jets import derivatives
 
 x, y, z = sp.symbols("x y z")
@@ -49,6 +50,12 @@ PARAMETERS: dict[str, list[tuple[int, ...]]] = {
     "ipow": [(2,), (3,), (-1,), (-2,), (7,)],
     "rpow": [(1, 2), (-3, 2), (2, 3), (7, 5)],
 }
+# what is no analytic function of one argument: what switches, and what every arithmetic has code of its own for
+SWITCHES = {"abs", "sign", "min", "max", "lt", "le", "select"}
+OWN = {"mul", "ipow", "rpow", "pi"}
+# nanoseconds that numba took longer than NumPy, as they were measured; none for the others
+MEASURED_EXCESS = {"log": 3, "tan": 9, "atan": 7, "sinh": 10, "cosh": 5, "asinh": 16, "rpow": 6}
+TIGHT = 1.2  # how far above the largest value that is seen a bound of a derivative may be
 # operations without a class of SymPy that says what they are
 WRITTEN_OUT: dict[str, Callable[..., Any]] = {
     "bell": lambda a: mpmath.exp(a) / (1 + mpmath.exp(a)) ** 2,
@@ -92,6 +99,19 @@ def cases(record: Operation) -> list[tuple[tuple[Fraction, ...], tuple[int, ...]
     several = list(itertools.product(points, repeat=record.arity))[:: 1 + 12 * (record.arity - 1)]
     several = [arguments for arguments in several if len(set(arguments)) == len(arguments)]
     return list(itertools.product(several, PARAMETERS.get(record.name, [()])))
+
+
+def at_switch(record: Operation) -> list[tuple[Fraction, ...]]:
+    """Arguments between the two sides: where a rule with < for <= shows."""
+    zero, others = Fraction(0), (Fraction(-3, 8), Fraction(0), Fraction(2))
+    match record.name:
+        case "abs" | "sign" | "lt" | "le":
+            return [(zero,)]
+        case "min" | "max":
+            return [(a, a) for a in others]
+        case "select":
+            return [(zero, a, b) for a, b in itertools.product(others, others)]
+    return []
 
 
 def close(value: Any, true: Any, digits: int) -> bool:
@@ -152,7 +172,43 @@ def check_in_text(record: Operation) -> None:
         assert flipped is None or record.sympy(-x) == flipped or record.name == "abs"
 
 
+def other_names(record: Operation) -> set[str]:
+    """What ``math``, NumPy, SciPy and SymPy call the same function of one argument, by its values."""
+    points = [point for point in POINTS if point > record.domain]
+    with mpmath.workdps(20):
+        true = [float(truth(record, number(point))) for point in points]
+    return {name for name, function in known_functions() if values(function, points) == pytest.approx(true, rel=1e-9)}
+
+
+@cache
+def known_functions() -> list[tuple[str, Callable[..., Any]]]:
+    from scipy import special
+
+    kinds: list[tuple[Any, Callable[[Any], bool]]] = [
+        (math, inspect.isbuiltin),
+        (np, lambda f: isinstance(f, np.ufunc) and f.nin == f.nout == 1),
+        (special, lambda f: isinstance(f, np.ufunc) and f.nin == f.nout == 1),
+        (sp, lambda f: inspect.isclass(f) and issubclass(f, sp.Function)),
+    ]
+    return [(name, value) for library, kind in kinds for name, value in vars(library).items() if kind(value)]
+
+
+def values(function: Callable[..., Any], points: list[Fraction]) -> list[float]:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [float(function(float(point))) for point in points]
+    except Exception:  # noqa: BLE001  of more arguments, or of none, or not real
+        return []
+
+
 def check_habits(record: Operation) -> None:
+    """Other names of the same function, all that the libraries use; none that is one of another function."""
+    if record.in_text and record.is_function:
+        same = other_names(record) - {"exp_polar"}  # SymPy's own, for the surface of a logarithm
+        assert same <= {record.name, *record.habits}
+        of_others = {name for name, _ in known_functions()} - same
+        assert of_others.isdisjoint(record.habits)
     for habit in record.habits:
         assert habit not in RESERVED
         assert suggestion(habit, ()) == f"did you mean {record.name}?"
@@ -182,9 +238,10 @@ def check_domain(record: Operation) -> None:
 
 def check_shape(record: Operation) -> None:
     """Intervals of floats and of Arb, and wide balls, hold the values inside, and little more than their range."""
-    if not record.is_function:
-        assert record.shape == OPERATIONS[record.name].shape
+    if record.name in SWITCHES | OWN:
+        assert record.shape == Shape("switch" if record.name in SWITCHES else "own")
         return
+    assert record.is_function
     least = max(record.domain, -6.0)
     starts = np.arange(least + 0.125, 5.0, 0.375)
     numpy = library({record.name: record.rule("numpy"), "exp": np.exp, "log1p": np.log1p})
@@ -229,6 +286,11 @@ def check_largest(record: Operation) -> None:
             assert math.isfinite(value)
             assert value != 0
     assert math.ulp(record.largest) < 1e-6 or not record.is_periodic
+    if record.is_periodic:
+        assert math.ulp(record.largest) > 1e-8
+    elif record.largest < math.inf:  # nothing that could be computed is refused
+        beyond = [truth(record, mpmath.mpf(sign * 1.05 * record.largest)) for sign in (-1, 1)]
+        assert any(abs(value) > 1e300 or abs(value) < 1e-300 for value in beyond)
 
 
 # ---- its values ---------------------------------------------------------------------------------------------
@@ -245,6 +307,9 @@ def check_numpy(record: Operation) -> None:
             assert value.shape == (3,)
             true = truth(record, *map(number, arguments), *parameter)
             assert ulps(value[1], true) <= limit, (arguments, parameter)
+        for arguments in at_switch(record):
+            value = record.rule("numpy")(*(np.full(3, float(a)) for a in arguments))
+            assert value[1] == float(truth(record, *map(number, arguments))), arguments
         nans = [np.full(2, np.nan)] * record.arity
         assert np.isnan(record.rule("numpy")(*nans, *PARAMETERS.get(record.name, [()])[0])).all()
 
@@ -270,7 +335,14 @@ def check_mpmath(record: Operation) -> None:
     with mpmath.workdps(50):
         for arguments, parameter in cases(record):
             value = multiprecision.rule(record)(*map(number, arguments), *parameter)
-            assert close(value, truth(record, *map(number, arguments), *parameter), 46), (arguments, parameter)
+            with mpmath.workdps(80):
+                true = truth(record, *map(number, arguments), *parameter)
+                exact = multiprecision.rule(record)(*map(number, arguments), *parameter)
+            assert close(value, true, 46), (arguments, parameter)
+            if record.name == "rpow":  # a root and a power: rounded once, not several times
+                assert abs(value - exact) <= abs(exact) * mpmath.mpf(2) ** -mpmath.mp.prec, (arguments, parameter)
+        for arguments in at_switch(record):
+            assert multiprecision.rule(record)(*map(number, arguments)) == truth(record, *map(number, arguments))
 
 
 def check_ball(record: Operation) -> None:
@@ -281,6 +353,10 @@ def check_ball(record: Operation) -> None:
             true = truth(record, *map(number, arguments), *parameter)
             assert ball.overlaps(arb(true) * (1 + arb(0, 1) * arb(2) ** (20 - BITS))), (arguments, parameter)
             assert ball.rad() <= arb(2) ** (30 - BITS) * (1 + abs(ball))
+        for arguments in at_switch(record):  # either side may be meant, and no more than these
+            ball = over_balls(record)(*(arb(fmpq(a.numerator, a.denominator)) for a in arguments))
+            assert ball.contains(arb(truth(record, *map(number, arguments)))), arguments
+            assert ball.rad() <= (1.001 if record.name in ("sign", "lt", "le") else 0), arguments
 
 
 def check_smooth_ball(record: Operation) -> None:
@@ -358,22 +434,24 @@ def check_bounds(record: Operation) -> None:
         for order, bound in enumerate(record.rule("bounds")(T)):
             largest = max(abs(mpmath.diff(lambda t: truth(record, t), p, order)) for p in points)
             assert largest <= number(bound) * (1 + mpmath.mpf(10) ** -8), (T, order)
-            assert T < 4 or number(bound) <= 2.2 * largest + 1, (T, order)
+            assert T < 4 or number(bound) <= TIGHT * largest, (T, order)
 
 
 # ---- what people get ----------------------------------------------------------------------------------------
 
 
 def check_source(record: Operation) -> None:
+    """In NumPy; the calls of the other libraries are run in tests of whole modules."""
     named = isinstance(record.sympy, type) and record.name != "mul"
-    assert bool(record.source) == named
-    if not named:
+    assert (record.source is not None) == (named or record.name == "bell")
+    if record.source is None:
         return
+    names: dict[str, Any] = {"np": np, "math": math}
+    exec(record.source.definition("numpy"), names)
     for arguments, _ in cases(record):
-        text = record.source.format(", ".join(str(float(a)) for a in arguments))
-        value = eval(text, {"np": np, "math": math, "__builtins__": {"abs": abs, "min": min, "max": max}})
+        value = eval(record.source.call("numpy").format(", ".join(str(float(a)) for a in arguments)), names)
         with mpmath.workdps(50):
-            assert ulps(value, truth(record, *map(number, arguments))) <= 16
+            assert ulps(float(value), truth(record, *map(number, arguments))) <= 16
 
 
 def check_inverse(record: Operation) -> None:
@@ -382,7 +460,7 @@ def check_inverse(record: Operation) -> None:
         assert record.inverse is None
         return
     known = record.sympy(x).inverse() if hasattr(record.sympy, "inverse") else None
-    printable = known is None or known in _CALLS
+    printable = known is None or known in SOURCES
     assert (record.inverse is not None) == printable
     for (point,), _ in cases(record) if record.inverse is not None else ():
         at = sp.Rational(point.numerator, point.denominator)
@@ -405,9 +483,10 @@ def check_in_exp(record: Operation) -> None:
 
 
 def check_excess(record: Operation) -> None:
-    """A measured number: none for what is computed in vectors."""
-    assert 0 <= record.excess < 100
+    """A measured number: none for what is computed in vectors; within a factor 2 of the one that was noted."""
     assert record.excess == 0 or record.compiled is not None or record.name == "rpow"
+    noted = MEASURED_EXCESS.get(record.name, 0)
+    assert noted / 2 <= record.excess <= 2 * noted
 
 
 CHECKS: dict[str, Callable[[Operation], None]] = {
@@ -435,6 +514,42 @@ def test_every_arithmetic_has_every_operation() -> None:
     assert all(set(table) == set(OPERATIONS) for table in tables)
     assert set(elementwise.CODES) - {"lin", "plain", "sum", "dense"} == set(OPERATIONS) - {"pi"}
     assert {name for name, r in OPERATIONS.items() if r.shape.kind == "switch"} >= {"select", "abs"}
+
+
+# ---- where an operation switches, as part of a program --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(SWITCHES))
+def test_every_arithmetic_agrees_at_the_switching_point(name: str) -> None:
+    """NumPy, numba with one lane and with many, and mpmath; ``<`` and ``<=`` differ there alone."""
+    record = OPERATIONS[name]
+    points = at_switch(record) + [arguments for arguments, _ in cases(record)]
+    graph = Graph(record.arity)
+    program = build(graph, [list(range(record.arity))], {"value": ((), [graph.apply(name, *graph.variables)])})
+    expected = [float(truth(record, *map(number, arguments))) for arguments in points]
+    inputs = np.array(points, dtype=np.float64)
+    for encode in (None, Encoded):
+        together = ArrayProgram(program, encode).session(len(points))
+        together.put(0, inputs)
+        assert together.take("value").tolist() == expected
+        for k, arguments in enumerate(inputs):
+            alone = ArrayProgram(program, encode).session(1)
+            alone.put(0, arguments[None])
+            assert alone.take("value").tolist() == [expected[k]]
+    digits = ScalarProgram(program, DIGITS)
+    for arguments, value in zip(points, expected, strict=True):
+        values = digits.start()
+        digits.put(values, 0, list(map(number, arguments)))
+        assert digits.output(values, "value")[0] == value
+
+
+@pytest.mark.parametrize("backend", ["tape", "compiled", "lambdify"])
+@pytest.mark.parametrize(("condition", "value"), [("y < 0", 2.0), ("y <= 0", 1.0), ("y > 0", 2.0), ("y >= 0", 1.0)])
+def test_a_condition_holds_at_its_edge_or_not(backend: Any, condition: str, value: float) -> None:
+    problem = BilevelProblem(f"Piecewise((1, {condition}), (2, True)) + x", "y**2/2 - x*y", "x", "y")
+    kernels = compile_kernels(problem, backend=backend)
+    assert float(kernels.f([0.0], [0.0])) == value
+    assert kernels.f(np.zeros((40, 1)), np.zeros((40, 1))).tolist() == [value] * 40
 
 
 # ---- a problem with each function, all the way --------------------------------------------------------------

@@ -465,5 +465,7 @@ def test_a_bound_that_is_drawn_one_iteration_early_is_seen(monkeypatch: pytest.M
 
     real = bounds.error_bounds
     assert bound_is_that_of_the_lemma()
-    monkeypatch.setattr("verify.plotting.error.error_bounds", lambda truth: replace(real(truth), first=0))
+    monkeypatch.setattr(
+        "verify.papers.huang_saddle.trajectory.picture.error_bounds", lambda truth: replace(real(truth), first=0)
+    )
     assert not bound_is_that_of_the_lemma()

@@ -61,7 +61,7 @@ def counts_calls(patch: pytest.MonkeyPatch) -> None:
 def believes_a_rate(patch: pytest.MonkeyPatch) -> None:
     """What shrinks counts as reached, as it did where time was up."""
     patch.setattr(examination, "SHRINKS", ())
-    judged = Sweep._judged
+    judged = Sweep._with_verdict
 
     def reached(self: Sweep, found: Any) -> Any:
         told = judged(self, found)
@@ -70,7 +70,7 @@ def believes_a_rate(patch: pytest.MonkeyPatch) -> None:
         floor = np.full_like(told.floor, 2 * told.errors[-1].max())
         return type(told)(told.knobs, told.tried, told.errors, floor, "reached", values=told.values, x=told.x)
 
-    patch.setattr(Sweep, "_judged", reached)
+    patch.setattr(Sweep, "_with_verdict", reached)
     patch.setattr(Asked, "right", property(lambda self: bool(np.all(self.errors < 1e-2))))
 
 

@@ -47,7 +47,7 @@ from verify.bracket import Bracket
 from verify.papers.huang_saddle import claims as statements
 from verify.papers.huang_saddle.claims import escape as escape_claims
 from verify.papers.huang_saddle.claims import neon, tube
-from verify.papers.huang_saddle.measures import minimax_sites, rates, visiting
+from verify.papers.huang_saddle.measures import minimax_points, rates, visiting
 from verify.papers.huang_saddle.measures.derivatives import derivative_checks
 from verify.papers.huang_saddle.measures.stochastic import samples, stocbio_bounds
 from verify.points import balls
@@ -311,18 +311,18 @@ def ascent(patch: Patch) -> None:
 
 def flipped(patch: Patch) -> None:
     """Signs of eigenvalues, flipped."""
-    patch.setattr(minimax_sites, "eigenvalue_balls", lambda m: [-e for e in balls.eigenvalue_balls(m)][::-1])
+    patch.setattr(minimax_points, "eigenvalue_balls", lambda m: [-e for e in balls.eigenvalue_balls(m)][::-1])
 
 
 def changed_blocks(**changes: Callable[[Any], Any]) -> Plant:
     """Blocks of a minimax problem at a point, changed."""
-    old = minimax_sites._blocks
+    old = minimax_points._blocks
 
     def blocks(problem: Any, point: Any) -> Any:
         found = old(problem, point)
         return None if found is None else found | {name: change(found[name]) for name, change in changes.items()}
 
-    return number(minimax_sites, "_blocks", blocks)
+    return number(minimax_points, "_blocks", blocks)
 
 
 def weaker(terms: Any, factor: float) -> Any:

@@ -123,7 +123,7 @@ def test_a_claim_that_was_cut_on_its_way_is_not_decided(monkeypatch: pytest.Monk
         return verify.judged("own:hasty", 1.0, 2.0, evidence="certified", message="without the smoothness")
 
     ticks = [0.0]
-    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: ticks[-1])
+    monkeypatch.setattr("bilevel_sym.system.budget.monotonic", lambda: ticks[-1])
     (result,) = verify.run(zoo.get("scalar").problem, claims=[hasty], seconds=100).results
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "cut by time" in result.message
@@ -135,7 +135,7 @@ FAST = ["grad-Lipschitz", "hess-Lipschitz", "lem:descent", "lem:grad-err-aid", "
 def test_a_clock_that_jumps_moves_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = verify.run(TOY, claims=FAST, effort="quick", rng=1).results
     ticks = itertools.count(step=1000.0)
-    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("bilevel_sym.system.budget.monotonic", lambda: next(ticks))
     assert verify.run(TOY, claims=FAST, effort="quick", rng=1).results == calm
 
 
@@ -145,7 +145,7 @@ def test_a_clock_that_jumps_moves_no_result_of_the_zoo(name: str, monkeypatch: p
     problem = zoo.get(name).problem
     calm = verify.run(problem, effort="quick", rng=0).results
     ticks = itertools.count(step=1000.0)
-    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("bilevel_sym.system.budget.monotonic", lambda: next(ticks))
     assert verify.run(problem, effort="quick", rng=0).results == calm
 
 

@@ -46,7 +46,7 @@ sys.exit(main())
 # each command, and a module that it imports when it begins to work
 COMMANDS = {
     "derive": ("bilevel_sym.symbolic.derivation", "zoo:scalar"),
-    "solve": ("bilevel_sym.cli.solve_job", "zoo:scalar"),
+    "solve": ("bilevel_sym.cli.solve_run", "zoo:scalar"),
     "verify": ("verify.runner", "zoo:scalar"),
     "certify": ("bilevel_sym.certify.certificate", "zoo:scalar", "--at", "x=1"),
     "recheck": ("bilevel_sym.certify.saved_certificate", "nothing.json"),

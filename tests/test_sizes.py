@@ -18,11 +18,10 @@ from benchmarks.sizes import example
 from bilevel_sym import BilevelProblem, Constants, Descent, Exact, solve, zoo
 from bilevel_sym.errors import InvalidArgument, TooLarge
 from bilevel_sym.system.memory import bytes_of, largest, parts, require, shown
-from verify.enclosures.block_size import require_size
+from verify.enclosures.block_size import LIBRARY_BYTES, require_size
 from verify.enclosures.phi_boxes import PhiBoxes
-from verify.enclosures.phi_memory import BASE, PhiMemory
+from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import ThirdNorm
-from verify.testkit.reference import BASE as REFERENCE_BASE
 from verify.testkit.reference import bytes_at, references
 from verify.verdict import Verdict
 
@@ -117,7 +116,7 @@ def test_a_search_stays_below_its_estimate(d: int, n: int) -> None:
     problem.kernels.hess_phi(np.zeros((2, d)))
     sizes = PhiMemory.of(problem)
     taken = peak(lambda: verify.smoothness(problem, effort=0.1, memory="1GB"))
-    assert taken <= sizes.whole(third=True, lanes=sizes.lanes(10**9, third=True)) - BASE
+    assert taken <= sizes.whole(third=True, lanes=sizes.lanes(10**9, third=True)) - LIBRARY_BYTES
 
 
 @pytest.mark.parametrize(("d", "n"), [(10, 3), (30, 5), pytest.param(80, 12, marks=pytest.mark.slow)])
@@ -127,14 +126,14 @@ def test_the_truth_takes_less_than_was_estimated(d: int, n: int) -> None:
     problem.kernels.hess_phi(np.zeros((2, d)))
     points = np.random.default_rng(0).uniform(-1, 1, (12, d))
     taken = peak(lambda: references(problem, points).floor("grad_phi"))
-    assert taken <= bytes_at(d, n, 12) - REFERENCE_BASE
+    assert taken <= bytes_at(d, n, 12) - LIBRARY_BYTES
 
 
 def test_what_is_carried_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, points = zoo.get("saddle").problem, [[0.5, 0.25], [1.0, -0.5]]
     whole = references(problem, points)
     expected = whole.floor("grad_phi"), whole.floor("hess_phi")
-    monkeypatch.setattr("verify.testkit.reference.TABLE", 1)
+    monkeypatch.setattr("verify.testkit.reference.HESSIAN_NUMBERS", 1)
     split = references(problem, points)
     for name, value in zip(("grad_phi", "hess_phi"), expected, strict=True):
         np.testing.assert_allclose(split.floor(name), value, rtol=1e-6)  # type: ignore[arg-type]

@@ -276,7 +276,7 @@ def test_what_is_compiled_when_first_asked_for_is_not_counted(
     pytest.importorskip("numba")
     now = [0.0]
     monkeypatch.setattr("bilevel_sym.kernels.compilation.make_ready", lambda: now.append(now[-1] + 1000))
-    monkeypatch.setattr("bilevel_sym.budget.monotonic", lambda: now[-1])
+    monkeypatch.setattr("bilevel_sym.system.budget.monotonic", lambda: now[-1])
     box = {"x": (-2, 2), "y": (-3, 3)}
     found = work(BilevelProblem(f, "y**2/2 - x*y + y**4/97", "x", "y", box=box), seconds=10)
     assert len(now) == 2

@@ -15,8 +15,8 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 from bilevel_sym import AID, ITD, BilevelProblem, GDmax, Neumann, zoo
-from bilevel_sym.budget import Budget
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import STEPS, Candidate

@@ -47,7 +47,7 @@ Run = dict[str, Any]
 
 
 def opened(solution: Solution) -> Run:
-    """Everything that a run keeps, as anybody's solver might return it."""
+    """Everything that a run keeps, as a user's solver might return it."""
     t, names = solution.trajectory, ("x", "y", "v", "grad_phi_hat", "perturbed")
     return {name: getattr(t, name).copy() for name in names} | {"schedule": solution.schedule}
 
@@ -186,7 +186,7 @@ def test_an_ensemble_names_the_trajectory() -> None:
 
 
 def walked(problem: BilevelProblem, x: list[float], steps: int, move: Callable[..., Any], **more: Any) -> Run:
-    """A run of a solver of somebody else: ``move(k, x, gradient)`` says where x goes, and what is recorded as estimate."""
+    """A run of a user's solver: ``move(k, x, gradient)`` says where x goes, and what is recorded as estimate."""
     iterates, estimates = [np.array(x)], []
     for k in range(steps):
         after, estimate = move(k, iterates[-1], problem.kernels.grad_phi(iterates[-1]))

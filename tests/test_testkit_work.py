@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from helpers import THOROUGH
 
-from bilevel_sym import AID, BilevelProblem, budget, zoo
+from bilevel_sym import AID, BilevelProblem, zoo
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.system import budget
 from bilevel_sym.typing import Floats
 from verify import gallery
 from verify.papers.huang_saddle.trajectory.check import check_trajectory

@@ -105,7 +105,7 @@ def test_the_direction_of_an_eigenvector_has_a_sign_by_rule() -> None:
 
 # what is chosen here is shown, or judged: by the rule. What is compared below is counts, flags or fits of one search.
 SHOWN = (
-    "bilevel_sym/cli/solve_job.py",
+    "bilevel_sym/cli/solve_run.py",
     "verify/points/classification.py",
     "verify/papers",
     "verify/testkit",

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = "raise SystemExit('the local file was run')\n"
 PLACES = ("verify.py", "verify/__init__.py")
 ENTRY_POINTS = """[hypothesis]
-bilevel-sym = bilevel_sym.hypothesis_plugin:register
+bilevel-sym = bilevel_sym.plugins.hypothesis_plugin:register
 [pytest11]
-bilevel-sym = bilevel_sym.pytest_plugin
+bilevel-sym = bilevel_sym.plugins.pytest_plugin
 """
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hypothesis_costs_nothing_of_ours(site: Path) -> None:
     code = "import sys, hypothesis.strategies; print(*sys.modules)"
     loaded = run("-c", code, where=site, path=[ROOT, site]).stdout.split()
-    assert "bilevel_sym.hypothesis_plugin" in loaded
+    assert "bilevel_sym.plugins.hypothesis_plugin" in loaded
     assert {"sympy", "numpy", "verify", "bilevel_sym.problem.problem"}.isdisjoint(loaded)
 
 

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 
 import verify
 from bilevel_sym import BilevelProblem, Descent, Exact, Solution, evaluate, solve
-from bilevel_sym.cli.solve_job import write_solution
+from bilevel_sym.cli.solve_run import write_solution
 from bilevel_sym.errors import BilevelError, CannotWrite, visible
 from bilevel_sym.system import writing
 from bilevel_sym.system.writing import check_target, csv_lines, make_folder, write, write_together

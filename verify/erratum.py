@@ -10,13 +10,13 @@ from bilevel_sym import theories
 from bilevel_sym.theories import Statement, cite
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Erratum", "Form", "Severity", "erratum"]
+__all__ = ["Erratum", "Formula", "Severity", "erratum"]
 
 Severity = Literal["wrong", "gap", "ambiguous", "loose", "misprint"]
 """wrong: the statement is false or impossible. gap: a step or a hypothesis is missing. ambiguous: two readings, and one
 of them fails. loose: right but for a constant factor or a logarithm. misprint: a symbol, an index or a reference."""
 
-Form = Callable[..., Any]
+Formula = Callable[..., Any]
 """The formula, or the step, that is wrong in the print, as a small function of what it is made of."""
 
 
@@ -49,9 +49,9 @@ class Erratum:
     why: str
     severity: Severity
     evidence: Evidence
-    holds: Callable[[Form], bool]
-    printed_form: Form
-    corrected_form: Form
+    holds: Callable[[Formula], bool]
+    printed_form: Formula
+    corrected_form: Formula
     modelled: bool = False
 
     @property
@@ -84,15 +84,15 @@ class Erratum:
 
 def erratum(
     *labels: str,
-    printed: tuple[str, Form],
-    corrected: tuple[str, Form],
+    printed: tuple[str, Formula],
+    corrected: tuple[str, Formula],
     witness: str,
     why: str,
     severity: Severity = "wrong",
     evidence: Evidence = "proved",
     modelled: bool = False,
     statements: Mapping[str, Statement] | None = None,
-) -> Callable[[Callable[[Form], bool]], Erratum]:
+) -> Callable[[Callable[[Formula], bool]], Erratum]:
     """Make a test of a form an erratum; a theory collects them by their type.
 
     - ``labels``: the statements that are wrong in print.
@@ -112,7 +112,7 @@ def erratum(
     for label in labels:
         cite(label, theories.statements() if statements is None else statements)
 
-    def make(holds: Callable[[Form], bool]) -> Erratum:
+    def make(holds: Callable[[Formula], bool]) -> Erratum:
         return Erratum(
             labels=labels,
             printed=printed[0],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bilevel_sym.budget import EFFORTS
+from bilevel_sym.system.budget import EFFORTS
 from bilevel_sym.system.plain_text import as_html, as_markdown
 from bilevel_sym.theories import Variant
 from verify.theory import cite, title

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Box
-from bilevel_sym.budget import Effort, Stopwatch
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.system.budget import Effort, Stopwatch
 from bilevel_sym.system.memory import Memory
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories import Variant

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Box, Kernels
-from bilevel_sym.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument, TimeIsUp
+from bilevel_sym.system.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.theories import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
-from verify.enclosures.box_of_question import chosen_box
+from verify.enclosures.requested_box import requested_box
 
 if TYPE_CHECKING:
     from verify.enclosures.y_coverage import Coverage
@@ -236,7 +236,7 @@ def study_of(
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a study wants a problem, but was given a {type(problem).__name__}")
     exact, room = problem.mean, bytes_of(memory)
-    chosen = chosen_box(problem, box, "constants belong")
+    chosen = requested_box(problem, box, "constants belong")
     if len(chosen) == exact.d:
         from verify.enclosures.y_enclosure import with_y_star
 

@@ -18,9 +18,8 @@ from types import ModuleType
 from bilevel_sym.errors import InvalidArgument, InvalidExtension
 from bilevel_sym.system.extensions import Extension, installed
 from bilevel_sym.system.notice import tell_once
-from bilevel_sym.theories import statements
-from bilevel_sym.theories.statement import Statement
-from bilevel_sym.theories.statement import cite as strictly
+from bilevel_sym.theories import Statement, statements
+from bilevel_sym.theories import cite as strictly
 from verify.erratum import Erratum
 from verify.registry import Claim
 

@@ -17,10 +17,10 @@ from typing import Any
 from flint import arb, fmpq
 
 from bilevel_sym.graph import operations as records
-from bilevel_sym.graph.operations.ball_ranges import UNIT, over_balls
+from bilevel_sym.graph.operations.ball_ranges import ZERO_TO_ONE, over_balls
 from bilevel_sym.graph.precision import precision
 
-__all__ = ["OPEN", "OPERATIONS", "SMOOTH", "UNIT", "constant", "precision"]
+__all__ = ["OPEN", "OPERATIONS", "SMOOTH", "ZERO_TO_ONE", "constant", "precision"]
 
 
 def constant(p: int, q: int) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb
 
 from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.arithmetic.tabled import cosine, exponential, sine
+from bilevel_sym.arithmetic.tabled import TABLE_BITS, cosine, exponential, sine
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.record import Operation
 
@@ -25,7 +25,6 @@ __all__ = ["ARB", "NUMPY", "Function", "Library", "library"]
 Function = Callable[..., Any]
 Library = Mapping[str, Function]
 """What the intervals take from a library, by name; ``power`` has a real exponent."""
-BITS = 80
 
 
 def _each(function: Function, special: Callable[[float], float]) -> Function:
@@ -42,7 +41,7 @@ def _each(function: Function, special: Callable[[float], float]) -> Function:
 
     def apply(array: Any) -> Any:
         numbers, back = np.unique(np.asarray(array), return_inverse=True)
-        with precision(BITS):
+        with precision(TABLE_BITS):
             images = np.array([at(value) for value in numbers.tolist()])
         return images[back].reshape(np.shape(array))
 

@@ -28,7 +28,7 @@ from bilevel_sym.arithmetic.elementary import ARB, NUMPY, Function, Library
 from bilevel_sym.graph import operations as records
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.record import Operation, Shape
-from bilevel_sym.typing import Bools, Floats, Indices
+from bilevel_sym.typing import FLOAT64_TINY, Bools, Floats, Indices
 
 __all__ = [
     "OPEN",
@@ -48,11 +48,10 @@ Mask = Bools
 Pair = tuple[Floats, Floats]
 """Lower and upper ends, arrays of one shape."""
 
-_TINY = 5e-324
 _LARGEST = np.finfo(np.float64).max
-_EXACT = 2.3e-16, _TINY  # relative and absolute padding after a correctly rounded operation
-_LIBRARY = 9 * 2.3e-16, 9 * _TINY  # after one library function: 8 ulp and the rounding of the padding itself
-_COMPOSED = 25 * 2.3e-16, 25 * _TINY  # after two library functions and a few operations
+_EXACT = 2.3e-16, FLOAT64_TINY  # relative and absolute padding after a correctly rounded operation
+_LIBRARY = 9 * 2.3e-16, 9 * FLOAT64_TINY  # after one library function: 8 ulp and the rounding of the padding itself
+_COMPOSED = 25 * 2.3e-16, 25 * FLOAT64_TINY  # after two library functions and a few operations
 _BLOCK = 2**13  # numbers in an array that is quick to allocate
 _PERIODIC = 1e5  # beyond it sine, cosine and tangent are not located any more
 
@@ -176,7 +175,7 @@ def _bounded_linear(c_lo: Floats, c_hi: Floats, k_lo: Floats, k_hi: Floats, lo: 
         radius = _product_radius(size, wide, x_middle, x_radius)
         # the two sums that follow, and the denormals of products that underflow
         radius += 5e-16 * (np.abs(middle) + k_size)
-        radius += (4 * terms + 4) * _TINY
+        radius += (4 * terms + 4) * FLOAT64_TINY
         np.add(middle + radius, k_hi[:, None], out=upper[:, part])
         np.add(middle - radius, k_lo[:, None], out=lower[:, part])
     if not (_finite(lower) and _finite(upper)):
@@ -195,7 +194,7 @@ def _product_radius(size: Floats, wide: Floats | None, x_middle: Floats, x_radiu
     reach = np.abs(x_middle)
     reach += x_radius
     pad = gamma * reach
-    pad += _TINY  # in case that product underflows
+    pad += FLOAT64_TINY  # in case that product underflows
     pad += x_radius
     radius: Floats = size @ pad
     if wide is not None:
@@ -222,7 +221,7 @@ def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Float
         reach = np.abs(x_middle)
         reach += x_radius
         pad = gamma * reach
-        pad += _TINY
+        pad += FLOAT64_TINY
         pad += x_radius
         pad *= np.abs(c_middle)[:, None]
         if np.any(c_radius):
@@ -233,7 +232,7 @@ def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Float
             x_middle, pad = np.add.reduceat(x_middle, starts), np.add.reduceat(pad, starts)
         pad *= 1 + 2 * gamma
         pad += 5e-16 * np.abs(x_middle)
-        pad += (4 * terms + 4) * _TINY
+        pad += (4 * terms + 4) * FLOAT64_TINY
         lower, upper = x_middle - pad, x_middle + pad
         if not (_finite(lower) and _finite(upper)):
             overflow = ~(np.isfinite(lower) & np.isfinite(upper))

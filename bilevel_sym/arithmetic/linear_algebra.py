@@ -16,7 +16,7 @@ from bilevel_sym.typing import Floats, Indices
 __all__ = ["Factored", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
 
 BLOCK = 5  # order of the diagonal blocks that are inverted entry by entry
-FEW = 6  # up to so many members, one LAPACK call each is faster
+LAPACK_MEMBERS = 6  # up to so many members, one LAPACK call each is faster
 
 
 class NotPositiveDefinite(Exception):
@@ -48,7 +48,7 @@ class Factored:
     def __init__(self, matrices: Floats, *, batch_invariant: bool = False) -> None:
         if not all_finite(matrices):  # LAPACK lets infinities and NaN pass
             raise _failed(matrices, np.flatnonzero(~np.isfinite(matrices).all(axis=(1, 2))))
-        self._few = len(matrices) <= FEW and not batch_invariant
+        self._few = len(matrices) <= LAPACK_MEMBERS and not batch_invariant
         if self._few:
             self._factors = _lapack_factors(matrices)
         else:

@@ -20,10 +20,10 @@ from bilevel_sym.typing import Bools, Floats
 
 __all__ = ["cosine", "exponential", "sine"]
 
-BITS = 80
+TABLE_BITS = 80
 GRID = 64.0
 FARTHEST_EXP, FARTHEST_WAVE = 700.0, 1e5  # beyond, exp leaves float64; waves are not located so far out
-SMALL = 0.02
+TABLED_FROM = 0.02  # smaller sines and cosines lose digits by cancellation
 Function = Callable[[Any], Any]
 
 
@@ -38,7 +38,7 @@ def exponential(fallback: Function) -> Function:
         x, near, j, t = _split(array, FARTHEST_EXP)
         p = _horner(t, (1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0)) * t
         (table,) = _look_up(j, _exp_at)
-        return _elsewhere(table + table * p, x, ~near, fallback)
+        return _with_fallback(table + table * p, x, ~near, fallback)
 
     return apply
 
@@ -69,8 +69,8 @@ def _wave(fallback: Function, *, turned: bool) -> Function:
         sin_t = t + t * (square * _horner(square, (-1 / 5040, 1 / 120, -1 / 6)))
         cos_t = 1.0 + square * _horner(square, (-1 / 720, 1 / 24, -0.5))
         value = cosines * cos_t - sines * sin_t if turned else sines * cos_t + cosines * sin_t
-        exact = near & ((np.abs(value) >= SMALL) | (False if turned else j == 0))
-        return _elsewhere(value, x, ~exact, fallback)
+        exact = near & ((np.abs(value) >= TABLED_FROM) | (False if turned else j == 0))
+        return _with_fallback(value, x, ~exact, fallback)
 
     return apply
 
@@ -101,7 +101,7 @@ def _look_up(j: Floats, entry: Callable[[int], tuple[float, ...]]) -> Floats:
     return np.asarray(columns[:, back.reshape(j.shape)])
 
 
-def _elsewhere(value: Floats, x: Floats, where: Bools, fallback: Function) -> Floats:
+def _with_fallback(value: Floats, x: Floats, where: Bools, fallback: Function) -> Floats:
     if where.any():
         value[where] = fallback(x[where])
     return value
@@ -109,12 +109,12 @@ def _elsewhere(value: Floats, x: Floats, where: Bools, fallback: Function) -> Fl
 
 @lru_cache(2**15)
 def _exp_at(j: int) -> tuple[float]:
-    with precision(BITS):
+    with precision(TABLE_BITS):
         return (float((arb(j) / int(GRID)).exp().mid()),)
 
 
 @lru_cache(2**15)
 def _waves_at(j: int) -> tuple[float, float]:
-    with precision(BITS):
+    with precision(TABLE_BITS):
         turn = arb(j) / int(GRID)
         return float(turn.sin().mid()), float(turn.cos().mid())

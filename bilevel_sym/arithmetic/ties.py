@@ -16,7 +16,7 @@ from bilevel_sym.typing import Floats, Indices
 __all__ = ["EQUAL", "coarse", "first_largest", "first_smallest", "in_order"]
 
 EQUAL = 2.0**-30  # relatively: what rounding may make of two equal values, in any computation of ours
-BITS = 24  # of what is left to compare where many values are
+COMPARED_BITS = 24  # of what is left to compare where many values are
 Ranks: TypeAlias = Indices
 
 
@@ -69,7 +69,7 @@ def coarse(values: Floats) -> Floats:
     """
     fractions, exponents = np.frexp(values)
     with np.errstate(over="ignore"):  # the largest number there is may be rounded up to infinity
-        rounded: Floats = np.ldexp(np.rint(np.ldexp(fractions, BITS)), exponents - BITS)
+        rounded: Floats = np.ldexp(np.rint(np.ldexp(fractions, COMPARED_BITS)), exponents - COMPARED_BITS)
     return rounded
 
 

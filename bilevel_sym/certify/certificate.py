@@ -25,7 +25,7 @@ from bilevel_sym.certify.convexity import Convexity, convexity_at
 from bilevel_sym.certify.krawczyk import BallBlocks, LowerLevel
 from bilevel_sym.certify.saved_certificate import decimal_ball, write_certificate
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, KernelError, LowerLevelFailure
-from bilevel_sym.graph.assumptions import check_values
+from bilevel_sym.graph.assumptions import check_point
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.lower_level import solve_lower_level
@@ -183,13 +183,23 @@ class PointCertificate:
 
 
 def evaluate(
-    problem: BilevelProblem, x: Iterable[object] | Mapping[str, object], *, digits: int = 30
+    problem: BilevelProblem,
+    x: Iterable[object] | Mapping[str, object],
+    *,
+    digits: int = 30,
+    y0: Iterable[object] | Mapping[str, object] | None = None,
 ) -> PointCertificate:
     """Certified y*, Phi, grad Phi and Hess Phi at x, to so many digits (relative; absolute where a value is 0).
 
     x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
     raised until the digits are there; what cannot be proved raises CertificateFailure, and says why. Where the problem
     has a box for y, convexity of g in y is checked over it at x; where it is refuted, AssumptionViolated is raised.
+
+    - ``problem``: the problem.
+    - ``x``: the point.
+    - ``digits``: how many, 1 to 10000.
+    - ``y0``: where Newton's method begins, as x is given; by default the centre of the box or zero, or else y* in
+      float64. It decides what is found only where g is not convex in y: then y* is the stationary point near it.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
@@ -198,11 +208,16 @@ def evaluate(
     0.01683724831933849475603681451816628075732609970414246
     >>> certificate.proved
     True
+    >>> wells = BilevelProblem("x*y", "(y**2 - 1)**2/4", "x", "y")  # not convex: a well on either side
+    >>> [round(float(evaluate(wells, [2], y0=[start]).phi), 9) for start in (-1.25, 0.75)]
+    [-2.0, 2.0]
     """
-    point = _point(problem, x)
+    problem = _lowered(problem)
+    point = _promised(problem, _vector(x, problem.x, "x"))
+    start = None if y0 is None else [float(value) for value in _vector(y0, problem.y, "y0")]
     digits = _count(digits)
     bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
-    starts = _Starts(problem, point)
+    starts = _Starts(problem, point, start)
     undefined = 0
     reason = ""
     for _ in range(ATTEMPTS):
@@ -242,43 +257,54 @@ def _is_sequence(x: object) -> bool:
     return isinstance(x, Iterable) and not unordered and getattr(x, "ndim", 1) != 0
 
 
-def _point(problem: BilevelProblem, x: Iterable[object] | Mapping[str, object]) -> tuple[sp.Rational, ...]:
+def _lowered(problem: object) -> BilevelProblem:
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
-    names = [s.name for s in problem.x]
-    if isinstance(x, Mapping):
-        if set(x) != set(names):
+    return problem.lowered()
+
+
+def _vector(
+    given: Iterable[object] | Mapping[str, object], symbols: Sequence[sp.Symbol], what: str
+) -> tuple[sp.Rational, ...]:
+    """A number for each symbol, in order or by name, exactly."""
+    names = [s.name for s in symbols]
+    if isinstance(given, Mapping):
+        if set(given) != set(names):
             raise InvalidArgument(
-                f"x gives {', '.join(map(str, x)) or 'nothing'}, but the variables are {', '.join(names)}",
-                hint=str({name: x.get(name, 0) for name in names}),
+                f"{what} gives {', '.join(map(str, given)) or 'nothing'}, but the variables are {', '.join(names)}",
+                hint=str({name: given.get(name, 0) for name in names}),
             )
-        return _promised(problem, tuple(rational(x[name], name) for name in names))
-    check_labels(x, names, "x")
-    if not _is_sequence(x):
+        return tuple(rational(given[name], name) for name in names)
+    check_labels(given, names, what)
+    if not _is_sequence(given):
         raise InvalidArgument(
-            "x must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]'
+            f"{what} must be a sequence of numbers, or a mapping from names to numbers", hint='["1/3", 0.2]'
         )
-    point = rational_vector(x, "x")
-    if len(point) != problem.d:
+    vector = rational_vector(given, what)
+    if len(vector) != len(names):
         raise InvalidArgument(
-            f"x has {len(point)} numbers, but the problem has {problem.d} variables: {', '.join(names)}",
+            f"{what} has {len(vector)} numbers, but the problem has {len(names)} variables: {', '.join(names)}",
             hint="one number for each, in this order, or a mapping from names to numbers",
         )
-    return _promised(problem, point)
+    return vector
 
 
 def _promised(problem: BilevelProblem, point: tuple[sp.Rational, ...]) -> tuple[sp.Rational, ...]:
     """The point, if it is as the symbols are assumed to be."""
-    for symbol, value in zip(problem.x, point, strict=True):
-        check_values(symbol, [value], "the point")
+    check_point(problem.x, point, "the point")
     return point
 
 
 class _Starts:
-    """Where Newton's method begins: the centre of the box (or zero), which is enough for most; else y* in float64."""
+    """Where Newton's method begins: the centre of the box (or zero), which is enough for most; else y* in float64.
 
-    def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational]) -> None:
-        self._problem, self._point = problem, point
+    A start that the user gives comes first, and alone: what balls do not reach from it, the kernels may, from there.
+    """
+
+    def __init__(
+        self, problem: BilevelProblem, point: Sequence[sp.Rational], start: Sequence[float] | None = None
+    ) -> None:
+        self._problem, self._point, self._start = problem, point, start
         # in a small problem a few steps in balls cost less than the kernels do
         small = problem.tape.program(("g_yy",)).size <= FASTER_IN_BALLS
         self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
@@ -299,7 +325,7 @@ class _Starts:
 
     @cached_property
     def _centre(self) -> list[float]:
-        return [float(value) for value in self._problem.y_centre]
+        return [float(value) for value in (self._problem.y_centre if self._start is None else self._start)]
 
     @cached_property
     def _found(self) -> list[float] | None:
@@ -310,7 +336,7 @@ class _Starts:
                 start = np.array([self._centre])
                 found = solve_lower_level(self._problem.kernels.batch_invariant, np.array([x]), start).y[0]
             else:
-                found = self._problem.kernels.y_star(x)
+                found = self._problem.kernels.y_star(x, y0=None if self._start is None else self._centre)
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
             if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:

@@ -18,22 +18,22 @@ from flint import arb, arb_mat, fmpq
 
 from bilevel_sym.arithmetic.definiteness import definiteness
 from bilevel_sym.arithmetic.scalars import BALLS, SMOOTH_BALLS, ScalarProgram
-from bilevel_sym.budget import Budget
 from bilevel_sym.certify.krawczyk import LowerLevel, positive_definite
 from bilevel_sym.errors import AssumptionViolated
 from bilevel_sym.graph.program import build
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.system.budget import Budget
 
 __all__ = ["Convexity", "convexity_at"]
 
 Convexity = Literal["proved over the box", "assumed"]
 Piece = tuple[tuple[fmpq, fmpq], ...]
 
-BITS = 64
+CONVEXITY_BITS = 64
 WORK = 30_000  # operations on balls, about
 MOST_PARTS = 100  # of g_yy as a sum of constant matrices times functions
-THIN = 2**20  # a piece thinner than this share of the box is not decided by cutting: a kink, or no curvature at all
+THINNEST_PART = 2**20  # a thinner share of the box is not decided by cutting: a kink, or no curvature at all
 
 
 def convexity_at(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) -> tuple[Convexity, str]:
@@ -55,7 +55,7 @@ def convexity_at(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) ->
     whole = tuple(_hull(pair, ball) for pair, ball in zip(ends, y, strict=True))
     if None in whole:
         return "assumed", "y* is too far outside the box"
-    with BALLS.precision(BITS):
+    with BALLS.precision(CONVEXITY_BITS):
         return _Search(problem, x, ends, whole).run()  # type: ignore[arg-type]
 
 
@@ -113,7 +113,7 @@ class _Search:
             if self._whole[k][1] > self._whole[k][0]
         }
         widest = max(share, key=share.__getitem__, default=None)
-        return None if widest is None or share[widest] * THIN < 1 else widest
+        return None if widest is None or share[widest] * THINNEST_PART < 1 else widest
 
     def _refuted(self, y: Sequence[fmpq]) -> tuple[Convexity, str] | None:
         """What follows from a direction of negative curvature at a point, if there is one."""
@@ -171,7 +171,7 @@ def _parts_of(model: Model) -> _Parts | None:
     nodes = {node for form in model.block("g_yy")[1] for node in form.terms}
     if model.n == 1 or model.has_kinks or not 0 < len(nodes) <= MOST_PARTS:
         return None
-    with SMOOTH_BALLS.precision(BITS):
+    with SMOOTH_BALLS.precision(CONVEXITY_BITS):
         return _Parts(model)
 
 

@@ -27,7 +27,7 @@ __all__ = [
 
 REUSE = 2  # steps with one inverse: each gains as many bits as the inverse has right
 FAST = 2**12  # a step that is not smaller than the last one by this factor wants a new inverse
-MAX_STEPS = 100
+MAX_NEWTON_STEPS = 100
 ATTEMPTS = 6  # boxes that Krawczyk's test is tried with, each wider than the last
 WIDER = 16
 
@@ -87,7 +87,7 @@ class Zero:
     jacobian: arb_mat
 
 
-def proved_zero(system: System, start: list[Any], *, steps: int = MAX_STEPS) -> Zero | Failure:
+def proved_zero(system: System, start: list[Any], *, steps: int = MAX_NEWTON_STEPS) -> Zero | Failure:
     """The zero that Newton's method finds from a start, with a box in which it is the only one; or why not."""
     return _proved(system, *newton(system, start, steps))
 
@@ -113,7 +113,7 @@ def _proved(system: System, centre: list[Any], inverse: arb_mat, correction: lis
     return "not proved"
 
 
-def newton(system: System, z: list[Any], steps: int = MAX_STEPS) -> tuple[list[Any], arb_mat, list[Any]]:
+def newton(system: System, z: list[Any], steps: int = MAX_NEWTON_STEPS) -> tuple[list[Any], arb_mat, list[Any]]:
     """A point next to a zero, an approximate inverse of the Jacobian near there, and the correction that is still due.
 
     Near the zero the inverse is kept for a few steps: an evaluation of the Jacobian costs several of F.

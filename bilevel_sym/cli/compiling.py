@@ -23,8 +23,8 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
             hint='pip install "bilevel-sym[fast]"',
         )
     with screen.meter("compiling, half a minute to two minutes"):
-        from bilevel_sym.budget import Stopwatch
         from bilevel_sym.kernels.compilation import cache_folder, compile_all, is_compiled
+        from bilevel_sym.system.budget import Stopwatch
 
         watch, before = Stopwatch(), is_compiled()
         if before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.records import derivation_record
@@ -23,8 +24,11 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         from bilevel_sym.symbolic.derivation import derive
         from bilevel_sym.symbolic.display import latex_summary, text_lines
 
-        derivation = derive(load_problem(options.problem))
-        if options.format == "text":
+        problem = load_problem(options.problem)
+        derivation = derive(problem)
+        if problem.is_array:
+            _show_arrays(derivation, options.format, screen)
+        elif options.format == "text":
             screen.show_all(text_lines(derivation))
         elif options.format == "python":
             screen.show(derivation.source("numpy"), plain=True)
@@ -33,6 +37,15 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         else:
             screen.show(latex_summary(derivation), plain=True)
     return 0
+
+
+def _show_arrays(derivation: Any, form: str, screen: Screen) -> None:
+    if form == "json":
+        screen.show_json(derivation.record())
+    elif form == "text":
+        screen.show_all(derivation.text().splitlines())
+    else:
+        screen.show(derivation.latex() if form == "latex" else derivation.source("numpy"), plain=True)
 
 
 COMMAND = Command(

@@ -64,13 +64,13 @@ def _run(arguments: Sequence[str] | None, screen: Screen) -> int:
 
 def _explain(error: Exception) -> None:
     """What is wrong, and what to try, in four lines at most."""
-    lines = [line[:LINE_LETTERS] for line in _words(error).splitlines()] or [type(error).__name__]
+    lines = [line[:LINE_LETTERS] for line in _message_of(error).splitlines()] or [type(error).__name__]
     if len(lines) > MESSAGE_LINES:
         lines = [*lines[: MESSAGE_LINES - 1], lines[-1]]  # the last one says what to try
     tell("error: " + "\n".join(lines))
 
 
-def _words(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     if isinstance(error, BilevelError):
         return str(error)
     if isinstance(error, MemoryError):

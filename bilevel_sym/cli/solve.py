@@ -44,20 +44,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(registry: Registry) -> Callable[[str], str]:
-    """A name of the registry; the metadata of installed packages is read when somebody gives one."""
+    """A name of the registry; the metadata of installed packages is read when one is given."""
     return lambda text: one_of(*registry.names())(text)
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else as_point(options.x0, "--x0")
-    from bilevel_sym.cli.solve_job import SolveJob, check_output, is_interrupted, solution_record, write_solution
+    from bilevel_sym.cli.solve_run import SolveRun, check_output, is_interrupted, solution_record, write_solution
 
     check_output(options.out, options.checkpoint)
     with screen.meter("reading"):
         problem = load_problem(options.problem)
     if start is not None:
         check_names(start, problem, "--x0")
-    job = SolveJob(
+    job = SolveRun(
         problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
         options.checkpoint, options.checkpoint_every, options.estimator,
     )  # fmt: skip

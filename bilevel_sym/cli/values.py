@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bilevel_sym.budget import EFFORTS
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
+from bilevel_sym.system.budget import EFFORTS
 from bilevel_sym.system.memory import bytes_of
 from bilevel_sym.system.plain_text import named
 

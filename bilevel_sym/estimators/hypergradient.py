@@ -119,7 +119,9 @@ class Estimator(ABC):
         d, n = problem.d, problem.n
         self.check(problem)
         starts = {"y0": y0, "v0": v0}
-        given, shape = joined({"x": (x, problem.x), **{k: (a, problem.y) for k, a in starts.items() if a is not None}})
+        given, shape = joined(
+            {"x": (x, problem.x_entries), **{k: (a, problem.y_entries) for k, a in starts.items() if a is not None}}
+        )
         size = len(given)
         columns = iter(np.split(given[:, d:], max(1, (given.shape[1] - d) // n), axis=1))
         y, v = (np.zeros((size, n)) if a is None else next(columns) for a in starts.values())

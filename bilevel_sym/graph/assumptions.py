@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.errors import InvalidArgument, InvalidProblem
 
-__all__ = ["assumed_sign", "check_interval", "check_kind", "check_values", "rebuild"]
+__all__ = ["assumed_sign", "check_interval", "check_kind", "check_point", "check_values", "rebuild"]
 
 SIGNS = ("positive", "negative", "nonnegative", "nonpositive", "nonzero")  # the stronger before the weaker
 DISCRETE = ("zero", "integer", "even", "odd", "prime", "composite", "rational", "irrational", "noninteger", "algebraic",
@@ -55,7 +55,7 @@ def check_interval(symbol: sp.Symbol, low: sp.Rational, high: sp.Rational, where
 
 
 def check_values(symbol: sp.Symbol, values: Iterable[sp.Rational], where: str) -> None:
-    """The same for single values: of a parameter, of a column of data, of a point.
+    """The same for single values: of a parameter, or of a column of data.
 
     >>> check_values(sp.Symbol("a", negative=True), [sp.Integer(2)], "the parameters")
     Traceback (most recent call last):
@@ -69,6 +69,21 @@ def check_values(symbol: sp.Symbol, values: Iterable[sp.Rational], where: str) -
                 f"{symbol} is assumed to be {sign}, but is {value} in {where}",
                 hint=rebuild(symbol),
             )
+
+
+def check_point(symbols: Iterable[sp.Symbol], values: Iterable[sp.Rational | float], where: str) -> None:
+    """The same for a point, which is an argument: exact numbers, or floats.
+
+    >>> check_point([sp.Symbol("x", positive=True)], [-1.5], "x0")
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidArgument: x is assumed to be positive, but is -1.5 in x0
+    try: sympy.Symbol('x', real=True), and build f and g again
+    """
+    for symbol, value in zip(symbols, values, strict=True):
+        if assumed_sign(symbol) and (sign := _contradicted(symbol, [sp.Rational(value)])) is not None:
+            shown = f"{value:.9g}" if isinstance(value, float) else value
+            raise InvalidArgument(f"{symbol} is assumed to be {sign}, but is {shown} in {where}", hint=rebuild(symbol))
 
 
 def assumed_sign(symbol: sp.Symbol) -> str | None:

@@ -12,7 +12,7 @@ from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = ["adjoints", "directional", "gradient", "hessian", "tangents"]
 
-MANY = 3  # directions that are worth a bundle
+BUNDLE_DIRECTIONS = 3  # directions that are worth a bundle
 Tangent = dict[int, LinearForm]  # direction -> derivative along it; directions without influence are absent
 
 
@@ -122,7 +122,7 @@ def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent
 
     What is built on it then moves along that one direction, by the chain rule, until the outputs are reached.
     """
-    if len(tangent) < MANY or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
+    if len(tangent) < BUNDLE_DIRECTIONS or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
         return tangent
     bundles[~node] = tangent  # directions of variables count from zero, bundles are negative
     return {~node: ONE_FORM}

@@ -185,6 +185,8 @@ def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbo
         base, coefficients = graph.linear[node]
         return _sum(base, zip(graph.args[node], coefficients, strict=True), done)
     args = [done[arg] for arg in graph.args[node]]
+    if op == "pow":  # of drafts alone: any exponent
+        return sp.Pow(*args)
     return OPERATIONS[op].sympy(*args, *parameter)
 
 

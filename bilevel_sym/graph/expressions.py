@@ -19,22 +19,16 @@ from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.operations import IN_TEXT
 
 __all__ = [
-    "SUPPORTED_FUNCTIONS",
-    "check_structure",
-    "floats_in",
-    "postorder",
-    "rewritten",
-    "substitute",
-    "symbols_in",
-    "tree_size",
-]
+    "MAX_POWER", "SUPPORTED_FUNCTIONS", "check_structure", "floats_in", "postorder", "rewritten", "substitute",
+    "symbols_in", "tree_size",
+]  # fmt: skip
 
 SWITCHES = (sp.Abs, sp.sign, sp.Min, sp.Max, sp.Piecewise)
 SUPPORTED_FUNCTIONS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {**{record.sympy: name for name, record in IN_TEXT.items()}, sp.Piecewise: "Piecewise"}
 )
 
-MAX_POWER = 10_000
+MAX_POWER = 10_000  # of an integer exponent; beyond it even one term is a mistake or an attack
 MAX_BITS = 1000  # in the exponent of a Float that is surely accepted
 MAX_EVALUATED_DEPTH = 100  # SymPy asks a node's assumptions of its arguments, recursively, several frames a level
 

@@ -34,7 +34,7 @@ class Implicit:
         self._zero = min(zeros, default=-1)
         self._filled = _fill(~np.isin(self._places["g_yy"], zeros))
         self._v = np.array(program.inputs[1], dtype=np.int64)
-        self._codes: list[Any] = [array for stage in stages for array in stage.alone]
+        self._codes: list[Any] = [array for stage in stages for array in stage.one_point]
         self._table = np.concatenate(
             [*(self._places[name].ravel() for name in shapes), self._v, self._filled.ravel().astype(np.int64)]
         )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite
 from bilevel_sym.typing import Floats, Indices
 
+if TYPE_CHECKING:
+    from bilevel_sym.implicit.lower_level import LowerSolution
+
 __all__ = [
     "EXPANSION",
+    "Blocks",
     "Engine",
     "Expansion",
     "Floats",
@@ -82,8 +86,37 @@ class Engine(Protocol):
     def lanes(self, names: Sequence[str]) -> int:
         """How many lanes are best at a time."""
 
+    def lower_level(self, x: Floats, y0: Floats) -> LowerSolution:
+        """y*(x) for each row of x, from the rows of y0; LowerLevelFailure names the first row that fails."""
+
+    def adjoint(self, xy: Floats) -> Floats:
+        """v at rows (x, y), y taken for y*(x), as below."""
+
+    def response(self, xy: Floats) -> Floats:
+        """dy_dx at rows (x, y)."""
+
+    def gradient(self, xy: Floats) -> tuple[Floats, Floats]:
+        """Phi and grad Phi at rows (x, y)."""
+
     def expansion(self, xy: Floats) -> Expansion:
-        """Phi, grad Phi and Hess Phi at rows (x, y), y taken for y*(x)."""
+        """Phi, grad Phi and Hess Phi at rows (x, y)."""
+
+    def third(self, xy: Floats, d: int) -> Floats:
+        """The third derivatives of Phi at rows (x, y)."""
+
+
+class Blocks(Protocol):
+    """The part of an engine that computes blocks: what formulas over many points need."""
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether a lane has the same bits alone and among any others."""
+
+    def session(self, names: Sequence[str], lanes: int) -> Session:
+        """Lanes in which these blocks can be computed."""
+
+    def lanes(self, names: Sequence[str]) -> int:
+        """How many lanes are best at a time."""
 
 
 Parts = TypeVar("Parts", bound=Sequence[Any])
@@ -143,7 +176,7 @@ def in_halves(members: Indices, attempt: Callable[[Indices], None], *failures: t
 
 
 def over_points(
-    engine: Engine, blocks: Sequence[str], xy: Floats, formula: Callable[[Session, Floats], Parts]
+    engine: Blocks, blocks: Sequence[str], xy: Floats, formula: Callable[[Session, Floats], Parts]
 ) -> list[Any]:
     """A formula of some blocks at all rows (x, y), in chunks that suit the engine; sessions are used again."""
     sessions: dict[int, Session] = {}

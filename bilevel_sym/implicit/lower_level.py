@@ -9,6 +9,7 @@ stretches the next ones for as long as that lowers its merit; one whose start ov
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 
 from bilevel_sym.arithmetic.linear_algebra import Factored, NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.errors import LowerLevelFailure
-from bilevel_sym.implicit.engine import Engine
+from bilevel_sym.implicit.engine import Blocks
 from bilevel_sym.typing import Bools, Floats, Indices
 
-__all__ = ["NEWTON", "LowerSolution", "solve_lower_level"]
+__all__ = ["NEWTON", "LowerSolution", "full_steps", "solve_lower_level"]
 
 NEWTON = ("g", "g_y", "g_yy")
 MAX_STEPS = 300
@@ -28,18 +29,20 @@ PLAIN_STEPS = 50  # the first ones, which are not stretched
 MAX_TRIALS = 60
 HALVINGS = 12  # after so many, a step is cut to a sixteenth at a time
 DECREASE = 1e-4  # the part of the promised decrease that a step must deliver
-CLOSE = 1e-6  # a step beside its component: from here on full steps converge, and the merit is about to be noise
-ROUND_OFF = 2.0**-51  # a step below this, beside its component, changes nothing
+FULL_STEPS_BELOW = 1e-6  # relative to its component: full steps converge, and the merit is about to be noise
+ROUND_OFF = 2.0**-51  # a step below this, relative to its component, changes nothing
+QUADRATIC = 1e-9  # a step below this, relative to y, after steps that fell fast: what is left is round-off
 MAX_POLISH = 8
 ROUNDED_STEP = 1e-13  # a step below this that no longer shrinks is rounding, whatever y is
 
 
 @dataclass(frozen=True)
 class LowerSolution:
-    """y*(x), and how many times each member evaluated grad_y g and g_yy together."""
+    """y*(x), and how many times each member evaluated grad_y g, and products with g_yy (n for the whole matrix)."""
 
     y: Floats
     evaluations: NDArray[np.int64]
+    products: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,13 @@ class _Point:
     defined: Bools
 
     def sizes(self) -> Floats:
-        """The largest component of each member's step, each beside that of y; NaN where there is no step."""
+        """The largest component of each member's step, each relative to that of y; NaN where there is no step."""
         relative = np.where(self.step == 0, 0.0, np.abs(self.step) / np.abs(self.y))
         largest: Floats = relative.max(axis=1)
         return largest
 
     def tiny(self) -> Bools:
-        """Whose step is rounding beside y as a whole: a component that is zero, or nearly, would turn about it."""
+        """Whose step is rounding relative to y as a whole: a component that is zero, or nearly, would turn about it."""
         small: Bools = np.abs(self.step).max(axis=1) <= ROUND_OFF * np.abs(self.y).max(axis=1)
         return small
 
@@ -72,7 +75,7 @@ class _Point:
             getattr(self, name)[members[chosen]] = getattr(trial, name)[chosen]
 
 
-def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
+def solve_lower_level(engine: Blocks, x: Floats, y0: Floats) -> LowerSolution:
     """y*(x) for each row of x, from the starts y0. LowerLevelFailure names the first member that fails.
 
     First each member descends until its step is small, or its merit is nothing but rounding; then full steps polish
@@ -85,20 +88,41 @@ def solve_lower_level(engine: Engine, x: Floats, y0: Floats) -> LowerSolution:
         _require_start(at)
         _descend(engine, at, evaluations)
         _polish(engine, at, evaluations)
-        # a component whose true value is zero never has a small step beside itself, only beside the others
+        # a component whose true value is zero never has a small step relative to itself, only to the others
         size = np.abs(at.y)
         small = np.abs(at.step) <= np.maximum(
-            CLOSE * size, ROUNDED_STEP * np.maximum(size.max(axis=1, keepdims=True), 1.0)
+            FULL_STEPS_BELOW * size, ROUNDED_STEP * np.maximum(size.max(axis=1, keepdims=True), 1.0)
         )
         far = np.flatnonzero(~small.all(axis=1))
     if len(far):
         raise _failure(
             at, int(far[0]), f"did not converge: {MAX_STEPS} steps, or none that helps along Newton's direction"
         )
-    return LowerSolution(at.y, evaluations)
+    return LowerSolution(at.y, evaluations, y0.shape[1] * evaluations)
 
 
-def _retreat(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
+def full_steps(step_at: Callable[[Floats], Floats], y0: Floats) -> tuple[Floats, int] | None:
+    """y* of one point by full Newton steps, and how many were computed; None where they do not soon become short.
+
+    >>> full_steps(lambda y: 3.0 - y, np.zeros(1))
+    (array([3.]), 2)
+    """
+    y, step, before = y0, step_at(y0), np.inf
+    for k in range(1, PLAIN_STEPS):
+        length, largest = float(np.abs(step).max()), float(np.abs(y).max())
+        if length <= ROUND_OFF * largest or (length <= FULL_STEPS_BELOW * largest and 2 * length > before):
+            return y, k
+        if not length < np.inf or (k > 1 and length > before):
+            return None
+        y = y + step
+        if length <= QUADRATIC * largest and length <= before / 1000:  # the next step would be its square
+            return y, k
+        before = length
+        step = step_at(y)
+    return None
+
+
+def _retreat(engine: Blocks, at: _Point, evaluations: NDArray[np.int64]) -> None:
     """Shorten starts at which g overflows, or is not defined, until it is; who never arrives stays where it was."""
     y0, left, length = at.y.copy(), np.flatnonzero(~at.defined & at.y.any(axis=1)), 0.5
     for k in range(MAX_TRIALS):
@@ -112,21 +136,21 @@ def _retreat(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None
         length *= 0.5 ** max(1, k - HALVINGS)  # in the end, from the largest number to nothing
 
 
-def _descend(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
-    members = np.flatnonzero((at.sizes() > CLOSE) & ~at.tiny())
+def _descend(engine: Blocks, at: _Point, evaluations: NDArray[np.int64]) -> None:
+    members = np.flatnonzero((at.sizes() > FULL_STEPS_BELOW) & ~at.tiny())
     for k in range(MAX_STEPS):
         if not len(members):
             return
         before = np.abs(at.step[members]).max(axis=1)
         moved, trials = _line_search(engine, at, members, stretching=k >= PLAIN_STEPS)
         evaluations[members] += trials
-        # where y* itself is rounding beside the terms of g, steps stay as they are, and none is small beside y
+        # where y* itself is rounding relative to the terms of g, steps stay, and none is small relative to y
         after = np.abs(at.step[members]).max(axis=1)
         stalled = (after <= ROUNDED_STEP) & (2 * after > before)
-        members = members[moved & ~stalled & ~at.tiny()[members] & (at.sizes()[members] > CLOSE)]
+        members = members[moved & ~stalled & ~at.tiny()[members] & (at.sizes()[members] > FULL_STEPS_BELOW)]
 
 
-def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
+def _polish(engine: Blocks, at: _Point, evaluations: NDArray[np.int64]) -> None:
     members = np.flatnonzero(at.sizes() > ROUND_OFF)
     for _ in range(MAX_POLISH):
         if not len(members):
@@ -139,7 +163,7 @@ def _polish(engine: Engine, at: _Point, evaluations: NDArray[np.int64]) -> None:
         members = members[(2 * after <= before) & (after > ROUND_OFF)]
 
 
-def _evaluate(engine: Engine, x: Floats, y: Floats) -> _Point:
+def _evaluate(engine: Blocks, x: Floats, y: Floats) -> _Point:
     session = engine.session(NEWTON, len(x))
     session.put(0, np.concatenate([x, y], axis=1))
     g, g_y, g_yy = (session.take(name) for name in NEWTON)
@@ -184,7 +208,7 @@ class _Line:
         weight = 1 / np.sqrt(np.diagonal(at.g_yy[members], axis1=1, axis2=2))
         return cls(members, at.y[members], at.step[members], weight)
 
-    def at(self, engine: Engine, point: _Point, rows: Indices, length: float) -> _Point:
+    def at(self, engine: Blocks, point: _Point, rows: Indices, length: float) -> _Point:
         who = self.members[rows]
         return _evaluate(engine, point.x[who], self.y[rows] + length * self.step[rows])
 
@@ -193,7 +217,7 @@ class _Line:
         return merit
 
 
-def _line_search(engine: Engine, at: _Point, members: Indices, *, stretching: bool) -> tuple[Bools, NDArray[np.int64]]:
+def _line_search(engine: Blocks, at: _Point, members: Indices, *, stretching: bool) -> tuple[Bools, NDArray[np.int64]]:
     """Move each member along its step, cut until the merit falls and g stays defined and convex.
 
     Returns who moved, and how many trials each took; ``at`` is updated.
@@ -220,7 +244,7 @@ def _line_search(engine: Engine, at: _Point, members: Indices, *, stretching: bo
     return moved, trials
 
 
-def _stretch(engine: Engine, at: _Point, line: _Line, left: Indices) -> NDArray[np.int64]:
+def _stretch(engine: Blocks, at: _Point, line: _Line, left: Indices) -> NDArray[np.int64]:
     """Double the step of those that took it whole, for as long as the merit falls; how many trials each took."""
     trials = np.zeros(len(line.members), dtype=np.int64)
     length = 2.0

@@ -10,7 +10,7 @@ where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second deriva
 ``ImplicitFormulas`` is the one writing of the first two and of v', over an ``Algebra``: float64 in batches (here),
 balls (``krawczyk.BALL_MATRICES``), SymPy (``formulas.SYMBOLIC``), rational numbers (``verify.points.exact``), interval
 matrices and affine forms (``verify.enclosures``, ``verify.points.boxes``). Three others are independent of it on
-purpose: compiled code, which skips what is known to be zero (``tape/lanes``, ``tape/single``); the contractions
+purpose: compiled code, which skips what is known to be zero (``implicit.lanes``); the contractions
 D^2 L[Z, Z] and D^3 L[Z, Z, Z] node by node on the graph, which are narrower over boxes
 (``verify.enclosures.phi_formulas``); and the paper's terms one by one (``formulas.hessian_terms``,
 ``verify.points.derivatives_at``).
@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import Factored
-from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, over_points
+from bilevel_sym.implicit.engine import EXPANSION, Blocks, Expansion, Session, over_points
 from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
@@ -185,7 +185,7 @@ def gradient(session: Session, xy: Floats, *, batch_invariant: bool = False) -> 
     return session.take("f"), grad
 
 
-def expansion(engine: Engine, xy: Floats) -> Expansion:
+def expansion(engine: Blocks, xy: Floats) -> Expansion:
     """Phi, grad Phi and Hess Phi at all rows (x, y); the Hessian is symmetric to the last bit."""
     return Expansion(*over_points(engine, EXPANSION, xy, _expansion))
 

@@ -12,9 +12,11 @@ import importlib.util
 import warnings
 from typing import Literal
 
+from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.implicit.engine import Engine
 from bilevel_sym.implicit.model import Model
+from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.notice import tell_once
@@ -35,6 +37,10 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
     >>> choose_engine(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), "tape").name
     'numpy'
     """
+    if problem.is_array:
+        if backend == "auto":
+            return _array_engine(problem)
+        problem = problem.lowered()  # an independent route, where that is not too large
     if backend == "lambdify":
         from bilevel_sym.kernels.lambdify_engine import LambdifyEngine
 
@@ -57,12 +63,27 @@ def choose_batch_invariant_engine(engine: Engine, problem: BilevelProblem) -> En
     """
     if engine.batch_invariant:
         return engine
+    if isinstance(engine, ArrayEngine):
+        return engine.invariant()
     kind = type(engine) if isinstance(engine, TapeEngine) else TapeEngine
     return kind(problem.tape, batch_invariant=True)
 
 
+def _array_engine(problem: BilevelProblem) -> ArrayEngine:
+    _ = problem.d, problem.n  # says which size is not known
+    sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
+    model = problem.array_model
+    for leaf in sorted(model.f.leaves | model.g.leaves, key=lambda leaf: leaf.name):
+        if leaf.role in ("data", "parameter") and leaf.name not in problem.arrays:
+            raise InvalidProblem(
+                f"{leaf.name} has no values, so nothing can be computed",
+                hint=f"formulas do without; for numbers give data or parameters with {leaf.name!r}",
+            )
+    return ArrayEngine(model, sizes, problem.arrays)
+
+
 def _can_compile(backend: Backend) -> bool:
-    """Whether numba is there and of use; where somebody would expect it, one notice says that NumPy takes over."""
+    """Whether numba is there and of use; where it would be expected, one notice says that NumPy takes over."""
     if importlib.util.find_spec("numba") is None:
         if backend == "compiled":
             warnings.warn(f"numba is not installed, {IN_NUMPY}. pip install numba brings it", stacklevel=5)

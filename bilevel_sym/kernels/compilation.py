@@ -1,4 +1,4 @@
-"""What numba compiles once an installation: all of it in one step, announced wherever a person reads."""
+"""What numba compiles once per installation: all of it in one step, announced wherever a person reads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.budget import Stopwatch
 from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.system.budget import Stopwatch
 
 __all__ = ["cache_folder", "compile_all", "is_compiled", "make_ready"]
 
 ANNOUNCED = (
-    "bilevel-sym: compiling for this processor, once an installation: half a minute to two minutes; "
+    "bilevel-sym: compiling for this processor, once per installation: half a minute to two minutes; "
     "`bilevel-sym compile` does it beforehand ..."
 )
 
@@ -31,7 +31,7 @@ def make_ready() -> None:
     """
     if is_compiled():
         return
-    told, watch = _somebody_reads(), Stopwatch()
+    told, watch = _is_read(), Stopwatch()
     if told:
         _say(ANNOUNCED)
     compile_all()
@@ -107,7 +107,7 @@ def _cached(function: Any, processor: tuple[Any, ...]) -> int:
     return 0
 
 
-def _somebody_reads() -> bool:
+def _is_read() -> bool:
     """Whether standard error is a terminal, or the output of a notebook's cell, which does not call itself one."""
     if sys.stderr is None:
         return False

@@ -18,8 +18,8 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["CompiledEngine"]
 
-LANES = 512
-TABLE = 100_000  # numbers that the blocks of lanes in one go of the implicit formulas may hold
+COMPILED_LANES = 512
+BLOCK_NUMBERS = 100_000  # numbers that the blocks of lanes in one go of the implicit formulas may hold
 MAX_BLOCKS = 8
 
 
@@ -33,7 +33,7 @@ class CompiledEngine(TapeEngine):
 
     def lanes(self, names: Sequence[str]) -> int:
         """Enough to forget what Python costs around a program, few enough for the cache."""
-        return LANES
+        return COMPILED_LANES
 
     @cached_property
     def _implicit(self) -> Implicit:
@@ -51,7 +51,7 @@ class CompiledEngine(TapeEngine):
             return Expansion(*single)
         size, d = len(xy), self._model.d
         result = Expansion(np.empty(size), np.empty((size, d)), np.empty((size, d, d)))
-        blocks = min(MAX_BLOCKS, max(1, TABLE // (BLOCK * self._program(EXPANSION).program.size)))
+        blocks = min(MAX_BLOCKS, max(1, BLOCK_NUMBERS // (BLOCK * self._program(EXPANSION).program.size)))
         lanes = BLOCK * min(blocks, max(1, -(-size // BLOCK)))
         session = self.session(EXPANSION, lanes)
         for start in range(0, size, lanes):

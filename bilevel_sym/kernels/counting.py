@@ -97,7 +97,7 @@ def counting(owner: object) -> Iterator[Counts]:
 
 
 def count(owner: object, shape: tuple[int, ...], **calls: int | Integers) -> None:
-    """Note calls, if anybody counts.
+    """Note calls, if calls are counted.
 
     >>> count(None, (), G_f=1)  # nobody does
     """

@@ -16,8 +16,8 @@ from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.graph.assumptions import assumed_sign, rebuild
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
-from bilevel_sym.implicit.lower_level import NEWTON, solve_lower_level
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
+from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
 from bilevel_sym.kernels.kinks import LOWER, Kinks
@@ -74,7 +74,7 @@ class Kernels:
 
     @property
     def engine(self) -> str:
-        """What computes: "numpy", "compiled" or "lambdify"."""
+        """What computes: "numpy", "compiled", "lambdify", or "arrays" for array problems."""
         return self._engine.name
 
     @property
@@ -163,7 +163,7 @@ class Kernels:
 
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
-        variables = self.problem.x, self.problem.y, self.problem.y
+        variables = self.problem.x_entries, self.problem.y_entries, self.problem.y_entries
         given, shape = joined(dict(zip("xyv", zip(points, variables, strict=False), strict=False)))
         self._keep_promises(given, shape)
         if "_" in name:  # values exist on an edge too
@@ -201,7 +201,7 @@ class Kernels:
         >>> BilevelProblem("x*y**2", "y**2 - x*y", "x", "y").kernels.v_star([2.0])
         array([2.])
         """
-        return self._implicit("v_star", x, y0, implicit.ADJOINT, implicit.adjoint, G_f=1, HV_g=self.problem.n)
+        return self._implicit("v_star", x, y0, implicit.ADJOINT, self._engine.adjoint, G_f=1, HV_g=self.problem.n)
 
     def dy_dx(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The derivative of y*, shape (..., d, n): rows are x.
@@ -213,16 +213,15 @@ class Kernels:
         array([[0.5]])
         """
         n = self.problem.n
-        return self._implicit("dy_dx", x, y0, implicit.RESPONSE, implicit.response, JV_g=n, HV_g=n)
+        return self._implicit("dy_dx", x, y0, implicit.RESPONSE, self._engine.response, JV_g=n, HV_g=n)
 
     def _implicit(
         self, what: str, x: ArrayLike, y0: ArrayLike | None, names: tuple[str, ...],
-        formula: Callable[[Session, Floats], tuple[Floats]], **calls: int,
+        formula: Callable[[Floats], Floats], **calls: int,
     ) -> Floats:  # fmt: skip
         xy, shape = self._solved(what, x, y0, names)
         count(self, shape, **calls)
-        (result,) = self._naming(xy, shape, lambda: over_points(self._engine, names, xy, formula))
-        return self._finite(what, result, shape)
+        return self._finite(what, self._naming(xy, shape, lambda: formula(xy)), shape)
 
     def phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """Phi(x) = f(x, y*(x)), shape (...)."""
@@ -237,7 +236,7 @@ class Kernels:
         """
         xy, shape = self._solved("grad_phi", x, y0, implicit.GRADIENT)
         count(self, shape, G_f=2, JV_g=1, HV_g=self.problem.n)
-        phi, grad = self._naming(xy, shape, lambda: over_points(self._engine, implicit.GRADIENT, xy, implicit.gradient))
+        phi, grad = self._naming(xy, shape, lambda: self._engine.gradient(xy))
         self._finite("phi", phi, shape)
         return self._finite("grad_phi", grad, shape)
 
@@ -252,15 +251,7 @@ class Kernels:
     def third_phi(self, x: ArrayLike, *, y0: ArrayLike | None = None) -> Floats:
         """The third derivatives of Phi, shape (..., d, d, d), symmetric to the last bit."""
         xy, shape = self._solved("third_phi", x, y0, implicit.THIRD)
-        pairs = self.problem.d * (self.problem.d + 1) // 2
-
-        def chunk(rows: slice) -> tuple[Floats]:
-            lanes = len(xy[rows])
-            session, wide = (self._engine.session(implicit.THIRD, k) for k in (lanes, lanes * pairs))
-            return (implicit.third(session, wide, xy[rows]),)
-
-        lanes = max(1, self._engine.lanes(implicit.THIRD) // pairs)
-        (third,) = self._naming(xy, shape, lambda: in_chunks(len(xy), lanes, chunk))
+        third = self._naming(xy, shape, lambda: self._engine.third(xy, self.problem.d))
         return self._finite("third_phi", third, shape)
 
     def expansion(self, x: ArrayLike, y: ArrayLike) -> Expansion:
@@ -270,7 +261,7 @@ class Kernels:
         >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
         Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
         """
-        xy, shape = joined({"x": (x, self.problem.x), "y": (y, self.problem.y)})
+        xy, shape = joined({"x": (x, self.problem.x_entries), "y": (y, self.problem.y_entries)})
         self._keep_promises(xy, shape)
         self._refuse_kinks("expansion", EXPANSION, xy, shape)
         return self._expansion("expansion", xy, shape)
@@ -286,30 +277,26 @@ class Kernels:
     ) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape; refused where the blocks that ``what`` takes do not exist."""
         d, n = self.problem.d, self.problem.n
-        given, shape = joined({"x": (x, self.problem.x)} | ({} if y0 is None else {"y0": (y0, self.problem.y)}))
+        starts = {} if y0 is None else {"y0": (y0, self.problem.y_entries)}
+        given, shape = joined({"x": (x, self.problem.x_entries)} | starts)
         self._keep_promises(given[:, :d], shape)
         points, start = given[:, :d], given[:, d:]
         if y0 is None:
             start = np.broadcast_to(self._start, (len(points), n))
 
-        def chunk(rows: slice) -> tuple[Floats, Any]:
-            try:
-                solution = solve_lower_level(self._engine, points[rows], start[rows])
-            except LowerLevelFailure as error:
-                raise error.renamed(member_of(rows.start + error.member[0], shape)) from None
-            return solution.y, solution.evaluations
-
-        y, evaluations = in_chunks(len(points), self._engine.lanes(NEWTON), chunk)
-        calls = evaluations.reshape(shape)
-        count(self, shape, G_g=calls, HV_g=n * calls)
-        xy = np.concatenate([points, y], axis=1)
+        try:
+            found = self._engine.lower_level(points, start)
+        except LowerLevelFailure as error:
+            raise error.renamed(member_of(error.member[0], shape)) from None
+        count(self, shape, G_g=found.evaluations.reshape(shape), HV_g=found.products.reshape(shape))
+        xy = np.concatenate([points, found.y], axis=1)
         self._refuse_kinks(what, (*LOWER, *names), xy, shape, solved=True)
         return xy, shape
 
     @cached_property
     def _promises(self) -> list[tuple[int, Any, str]]:
         """The columns (x, y) whose symbols have a sign by assumption."""
-        variables = enumerate((*self.problem.x, *self.problem.y))
+        variables = enumerate((*self.problem.x_entries, *self.problem.y_entries))
         return [(k, s, sign) for k, s in variables if (sign := assumed_sign(s)) is not None]
 
     def _keep_promises(self, rows: Floats, shape: Shape) -> None:
@@ -323,9 +310,11 @@ class Kernels:
                 )
 
     @cached_property
-    def kinks(self) -> Kinks | None:
+    def kinks(self) -> Kinks | ArrayKinks | None:
         """Where f and g change their formulas; None where they never do."""
-        return Kinks(self.problem.tape) if self.problem.tape.has_kinks else None
+        if not self.problem.has_kinks:
+            return None
+        return ArrayKinks(self.problem) if self.problem.is_array else Kinks(self.problem.tape)
 
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False

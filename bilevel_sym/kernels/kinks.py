@@ -1,6 +1,6 @@
 """Kinks: where derivatives in float64 are refused, because f or g changes its formula and round-off hides the side.
 
-What exists at a point of an edge is decided as certificates decide it (see ``tape.patterns``): a derivative that both
+What exists at a point of an edge is decided as certificates decide it (see ``pieces.patterns``): a derivative that both
 formulas agree on is no reason to refuse. Only problems with switches pay for it: one interval of each edge a point,
 and balls for the few points whose edges have no sign.
 """
@@ -19,11 +19,12 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.arguments import Shape, of_the_batch
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["LOWER", "Kinks"]
+__all__ = ["HINT", "LOWER", "Kinks"]
 
 LOWER = ("g", "g_y")  # what has to exist at y*: otherwise grad_y g = 0 says nothing of a minimum
-NEAR = 2.0**-20  # beside y: computed y* are never off by more, and what is nearer to an edge is looked at closely
-BITS = 53  # balls that are as wide as the rounding errors of floats
+EDGE_DISTANCE = 2.0**-20  # relative to y: y* is never off by more; what is nearer to an edge is looked at closely
+FLOAT64_BITS = 53  # balls that are as wide as the rounding errors of floats
+HINT = "another point; abs, min, max, sign and Piecewise have no derivative where their pieces meet, unless these agree"
 MARGIN = 2.0  # of the error of y* as the residual tells it
 
 
@@ -52,7 +53,7 @@ class Kinks:
         need, d = needed_by(names), self._model.d
         lower, upper = points.copy(), points.copy()
         if solved:
-            reach = NEAR * np.maximum(np.abs(points[:, d:]).max(axis=1, keepdims=True), 1.0)
+            reach = EDGE_DISTANCE * np.maximum(np.abs(points[:, d:]).max(axis=1, keepdims=True), 1.0)
             lower[:, d:] -= reach
             upper[:, d:] += reach
         touched = self._patterns.touched(lower, upper, need)
@@ -73,15 +74,14 @@ class Kinks:
             raise KernelError(
                 f"{what} does not exist{who}: x = [{x}], y = [{y}] lies on a kink or a jump of f or g, or within "
                 f"round-off of it, at {edge}",
-                hint="another point; abs, min, max, sign and Piecewise have no derivative where their pieces meet, "
-                "unless these agree",
+                hint=HINT,
             )
 
     def _exists(self, names: Sequence[str], point: Floats, error: Floats) -> bool:
         """Whether the blocks are numbers all over the balls, as a certificate has them."""
         model = self._model
-        with BALLS.precision(BITS):
-            program = model.in_balls(tuple(names), BITS)
+        with BALLS.precision(FLOAT64_BITS):
+            program = model.in_balls(tuple(names), FLOAT64_BITS)
             values = program.start()
             x, y = np.split(point, [model.d])
             balls = [*map(arb, x.tolist()), *(arb(v, e) for v, e in zip(y.tolist(), error.tolist(), strict=True))]
@@ -93,8 +93,8 @@ class Kinks:
     def _error(self, point: Floats) -> Floats:
         """How far y may be from y*: what the residual of grad_y g, with its rounding errors, makes of it."""
         model = self._model
-        with BALLS.precision(BITS):
-            program = model.in_balls(("g_y", "g_yy"), BITS)
+        with BALLS.precision(FLOAT64_BITS):
+            program = model.in_balls(("g_y", "g_yy"), FLOAT64_BITS)
             values = program.start()
             program.put(values, 0, [*map(arb, point.tolist()), *[arb(0)] * len(model.parameters)])
             g_y = [float(entry.abs_upper()) for entry in program.output(values, "g_y")]

@@ -22,8 +22,7 @@ from bilevel_sym.graph.convert import no_value
 from bilevel_sym.graph.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.operations import IN_TEXT
-from bilevel_sym.implicit import second_order as implicit
-from bilevel_sym.implicit.engine import Expansion
+from bilevel_sym.implicit.session_engine import SessionEngine
 from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.typing import Floats
@@ -33,7 +32,7 @@ __all__ = ["LambdifyEngine"]
 Function = Callable[[Floats], Floats]
 
 
-class LambdifyEngine:
+class LambdifyEngine(SessionEngine):
     """Blocks by lambdify; see ``bilevel_sym.implicit.engine.Engine``.
 
     >>> x, y = sp.symbols("x y")
@@ -68,10 +67,6 @@ class LambdifyEngine:
     def lanes(self, names: Sequence[str]) -> int:
         """Temporary arrays of this length stay in the cache."""
         return 1024
-
-    def expansion(self, xy: Floats) -> Expansion:
-        """Phi, grad Phi and Hess Phi at rows (x, y)."""
-        return implicit.expansion(self, xy)
 
     def _compile(self, name: str) -> Function:
         arguments = [s for group in ("x", "y", "v", "u", "w") for s in self._named[group]]

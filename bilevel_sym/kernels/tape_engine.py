@@ -10,19 +10,18 @@ from functools import lru_cache
 import numpy as np
 
 from bilevel_sym.arithmetic.arrays import ArrayProgram, ArraySession, Encode, batch_invariant_calls
-from bilevel_sym.implicit import second_order as implicit
-from bilevel_sym.implicit.engine import Expansion, keep_memory
+from bilevel_sym.implicit.engine import keep_memory
 from bilevel_sym.implicit.model import Model
-from bilevel_sym.typing import Floats
+from bilevel_sym.implicit.session_engine import SessionEngine
 
 __all__ = ["TapeEngine"]
 
-MAX_PROGRAMS = 64  # far more than there are kernels
-TABLE = 600_000  # numbers that a chunk of lanes may hold: about what the second-level cache keeps
-LANES = 1024  # and never more lanes than this
+MAX_TAPE_PROGRAMS = 64  # far more than there are kernels
+TAPE_NUMBERS = 600_000  # numbers that a chunk of lanes may hold: about what the second-level cache keeps
+TAPE_LANES = 1024  # and never more lanes than this
 
 
-class TapeEngine:
+class TapeEngine(SessionEngine):
     """The tape in NumPy calls.
 
     >>> import sympy as sp
@@ -44,8 +43,8 @@ class TapeEngine:
         self._model, self.batch_invariant = model, batch_invariant
         self._encode = encode or (batch_invariant_calls if batch_invariant else None)
         # one program for each set of blocks that was ever asked for
-        self._program = lru_cache(MAX_PROGRAMS)(self._compile)
-        self._lanes = lru_cache(MAX_PROGRAMS)(self._best_lanes)
+        self._program = lru_cache(MAX_TAPE_PROGRAMS)(self._compile)
+        self._lanes = lru_cache(MAX_TAPE_PROGRAMS)(self._best_lanes)
         keep_memory()
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
@@ -58,10 +57,6 @@ class TapeEngine:
         """Lanes in which these blocks can be computed."""
         return self._program(tuple(names)).session(lanes, batch_invariant=self.batch_invariant)
 
-    def expansion(self, xy: Floats) -> Expansion:
-        """Phi, grad Phi and Hess Phi at rows (x, y)."""
-        return implicit.expansion(self, xy)
-
     def lanes(self, names: Sequence[str]) -> int:
         """As many as the cache holds, a power of two."""
         return self._lanes(tuple(names))
@@ -69,7 +64,7 @@ class TapeEngine:
     def _best_lanes(self, names: tuple[str, ...]) -> int:
         program = self._program(names).program
         numbers = program.size + sum(len(output.places) for output in program.outputs.values())
-        return int(2 ** np.clip(np.round(np.log2(TABLE / numbers)), 4, np.log2(LANES)))
+        return int(2 ** np.clip(np.round(np.log2(TAPE_NUMBERS / numbers)), 4, np.log2(TAPE_LANES)))
 
 
 @contextmanager

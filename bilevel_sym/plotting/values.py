@@ -12,7 +12,7 @@ from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["on_grid", "where_defined"]
 
-STRIDE, MOST = 5, 1700  # a grid with gaps: every fifth point is tried first, of at most so many in all
+STRIDE, MOST_GRID_POINTS = 5, 1700  # a grid with gaps: every fifth point is tried first, of at most so many in all
 
 
 def where_defined(function: Callable[[Floats], Floats], points: Floats, shape: tuple[int, ...] = ()) -> Floats:
@@ -53,7 +53,7 @@ def _filled(function: Callable[[Floats], Floats], low: Floats, high: Floats, cou
     try:
         return axes, function(points.reshape(-1, len(low))).reshape(points.shape[:-1])
     except BilevelError:
-        cells = (min(count, int(MOST ** (1 / len(low)))) - 1) // STRIDE
+        cells = (min(count, int(MOST_GRID_POINTS ** (1 / len(low)))) - 1) // STRIDE
     if not cells:
         return axes, where_defined(function, points.reshape(-1, len(low))).reshape(points.shape[:-1])
     axes, points = _grid(low, high, cells * STRIDE + 1)

@@ -16,28 +16,32 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import sympy as sp
 
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
-from bilevel_sym.graph.assumptions import check_interval, check_kind, check_values
+from bilevel_sym.graph.assumptions import assumed_sign, check_interval, check_kind, check_values
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.expressions import substitute, symbols_in, tree_size
-from bilevel_sym.hypothesis_plugin import register
+from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.box import Box
-from bilevel_sym.problem.file import ProblemFile, problem_toml, read_problem
+from bilevel_sym.problem.file import ProblemFile, problem_files, problem_toml, read_problem
 from bilevel_sym.problem.parsing import check_name
-from bilevel_sym.problem.scope import Formula, Parameters, Scope, Variables
+from bilevel_sym.problem.scope import Formula, Parameters, Scope, Variables, is_array_input
 from bilevel_sym.problem.stated import Stated, mean_of, negated
 from bilevel_sym.problem.text import to_text
 from bilevel_sym.system.plain_text import check_title
-from bilevel_sym.system.writing import write
+from bilevel_sym.system.writing import write, write_together
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
+    from bilevel_sym.implicit.array_model import ArrayModel
+    from bilevel_sym.interop import Level
     from bilevel_sym.kernels import Kernels
+    from bilevel_sym.problem.array_statement import ArrayStatement
     from bilevel_sym.symbolic.derivation import Derivation
 
 __all__ = ["BilevelProblem", "MinimaxProblem", "SameProgram", "StochasticProblem"]
 
 BoxLike = Box | Mapping[str, Iterable[object]]
-Data = Sequence[Sequence[object]]
+Data = Sequence[Sequence[object]] | Mapping[str, object] | Floats
 Rows = tuple[tuple[sp.Rational, ...], ...]
 
 _MAX_PRINTED = 5000  # characters of code, or nodes of formulas: nobody reads, or pastes, more
@@ -50,8 +54,10 @@ class BilevelProblem:
 
     - ``f``: a SymPy expression, or text.
     - ``g``: likewise.
-    - ``x``: symbols, names, or one string of names ("x1 x2", or "x1:3").
+    - ``x``: symbols, names, or one string of names ("x1 x2", or "x1:3"); arrays have their shape in brackets ("x[n]",
+      "lam, W[p, q]"), in letters or numbers, or are MatrixSymbols.
     - ``y``: likewise.
+    - ``data``: arrays by name (NumPy, scipy.sparse, nested lists, columns of frames), or their shapes ("m, n").
     - ``parameters``: numbers by name, substituted exactly; a parameter that is None stays symbolic.
     - ``box``: a Box or {name: (low, high)}, where constants, stationary points and verdicts are looked for; formulas,
       kernels and solvers do without.
@@ -68,17 +74,26 @@ class BilevelProblem:
 
     >>> BilevelProblem("y1*x1", "y1**2/2 - y1*x1", "x1", "y1", box=Box([-1, -1], [1, 1]))
     BilevelProblem('x1*y1', '-x1*y1 + y1**2/2', 'x1', 'y1', box={'x1': (-1, 1), 'y1': (-1, 1)})
+
+    With arrays it is of any size:
+
+    >>> ridge = BilevelProblem("sum((B @ y - c)**2)", "sum((A @ y - b)**2) + exp(x)*(y @ y)", "x", "y[n]",
+    ...                        data={"A": "m, n", "b": "m", "B": "k, n", "c": "k"})
+    >>> ridge.dimensions
+    {'k': None, 'm': None, 'n': None}
     """
 
     kind: ClassVar[str] = "bilevel"
 
-    x: tuple[sp.Symbol, ...]
+    x: tuple[sp.Symbol, ...]  # of array problems also MatrixSymbols
     y: tuple[sp.Symbol, ...]
     parameters: Mapping[str, sp.Rational | None]
     box: Box | None
     name: str | None
     _given: Mapping[str, Stated]  # the formulas before the parameters were inserted
     _stated: Mapping[str, Stated]  # f and g with their parameters
+    _array: ArrayStatement | None = None  # all of this for arrays
+    _origin: StochasticProblem | None = None  # of which this is the mean
 
     def __init__(
         self,
@@ -87,10 +102,14 @@ class BilevelProblem:
         x: Variables,
         y: Variables,
         *,
+        data: Mapping[Any, object] | None = None,
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
     ) -> None:
+        if is_array_input((x, y), (f, g), data):
+            self._state_arrays({"x": x, "y": y}, {"f": f, "g": g}, data, parameters, box, name)
+            return
         scope = Scope({"x": x, "y": y}, parameters, (f, g))
         given = {"f": scope.read("f", f, "xy"), "g": scope.read("g", g, "xy")}
         inserted = {field: scope.insert(formula) for field, formula in given.items()}
@@ -110,28 +129,95 @@ class BilevelProblem:
         parameters = MappingProxyType(scope.values)
         self.__dict__.update(x=x, y=y, parameters=parameters, box=box, name=name, **more)
 
+    def _state_arrays(
+        self,
+        groups: Mapping[str, object],
+        formulas: Mapping[str, object],
+        data: object,
+        parameters: Parameters | None,
+        box: BoxLike | None,
+        name: str | None,
+        samples: Mapping[str, object] | None = None,
+    ) -> None:
+        from bilevel_sym.problem.array_statement import state_arrays
+
+        self._freeze_arrays(state_arrays(groups, parameters, data, formulas, samples=samples), box, name)
+
+    def _freeze_arrays(self, stated: ArrayStatement, box: BoxLike | None, name: str | None) -> None:
+        """A box is given array by array, and means every entry."""
+        name = None if name is None else check_title(name)
+        x, y = stated.symbols_of("x"), stated.symbols_of("y")
+        if box is not None:
+            names = (tuple(leaf.name for leaf in stated.arrays_of(role)) for role in "xy")
+            box = (box if isinstance(box, Box) else Box(box)).bind(*names)
+            for field, (low, high) in box.items():
+                if isinstance(symbol := stated.symbols.get(field), sp.Symbol):
+                    check_interval(symbol, low, high, "the box")
+        self.__dict__.update(x=x, y=y, parameters=stated.parameters, box=box, name=name, _array=stated)
+
     def __setattr__(self, field: str, value: object) -> None:
         raise AttributeError(f"a problem is frozen; make a new one to change {field}")
 
     @cached_property
     def f(self) -> sp.Expr:
         """The upper level in SymPy, with exact numbers."""
-        return self._stated["f"].expression
+        return self._stated["f"].expression if self._array is None else self._array.expression("f")
 
     @cached_property
     def g(self) -> sp.Expr:
         """The lower level in SymPy, with exact numbers."""
-        return self._stated["g"].expression
+        return self._stated["g"].expression if self._array is None else self._array.expression("g")
 
     @property
     def d(self) -> int:
-        """The number of upper-level variables."""
-        return len(self.x)
+        """The number of upper-level variables; of arrays every entry counts."""
+        return len(self.x) if self._array is None else self._array.size("x")
 
     @property
     def n(self) -> int:
-        """The number of lower-level variables."""
-        return len(self.y)
+        """The number of lower-level variables; of arrays every entry counts."""
+        return len(self.y) if self._array is None else self._array.size("y")
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is stated with arrays."""
+        return self._array is not None
+
+    @property
+    def dimensions(self) -> dict[str, int | None]:
+        """The number that each letter of a shape stands for; None where it is not known.
+
+        >>> BilevelProblem("x @ y", "sum((y - b)**2)", "x[n]", "y[n]", data={"b": [1, 2, 3]}).dimensions
+        {'n': 3}
+        """
+        return {} if self._array is None else dict(self._array.dimensions)
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """The data by name, as NumPy arrays that nobody can write to, or scipy.sparse arrays."""
+        return MappingProxyType({}) if self._array is None else self._array.arrays
+
+    @property
+    def array_model(self) -> ArrayModel:
+        """The blocks of f and g in index notation."""
+        if self._array is None:
+            raise InvalidProblem("a problem in scalars has no array model", hint="problem.tape has its blocks")
+        return self._array.model
+
+    def lowered(self) -> BilevelProblem:
+        """The same problem in scalars, exactly; itself where it is. TooLarge beyond a size that the message names.
+
+        >>> BilevelProblem("x*sum(y)", "sum((y - b)**2)", "x", "y[n]", data={"b": [1, 2]}).lowered().f
+        x*(y_1 + y_2)
+        """
+        return self if self._array is None else self._lowered
+
+    @cached_property
+    def _lowered(self) -> BilevelProblem:
+        assert self._array is not None
+        kind = MinimaxProblem if isinstance(self, MinimaxProblem) else BilevelProblem
+        problem: BilevelProblem = self._array.lowered(kind, self.box, self.name)
+        return problem
 
     @property
     def mean(self) -> BilevelProblem:
@@ -146,14 +232,55 @@ class BilevelProblem:
         return derive(self)
 
     @cached_property
+    def x_entries(self) -> tuple[sp.Symbol, ...]:
+        """A symbol for every entry of x, end to end: x itself where it is stated in scalars.
+
+        >>> BilevelProblem("x @ y", "sum((y - x)**2)", "x[2]", "y[2]").x_entries
+        (x_1, x_2)
+        """
+        return self.x if self._array is None else self._array.symbols_of_entries("x")
+
+    @cached_property
+    def y_entries(self) -> tuple[sp.Symbol, ...]:
+        """The same of y."""
+        return self.y if self._array is None else self._array.symbols_of_entries("y")
+
+    def ends(self, role: str) -> list[tuple[sp.Rational, sp.Rational]] | None:
+        """The ends of the box for every entry of x or of y; None without a box, or where it does not have them.
+
+        >>> BilevelProblem("x @ y", "sum((y - x)**2)", "x[2]", "y[2]", box={"x": (-1, 1)}).ends("x")
+        [(-1, 1), (-1, 1)]
+        """
+        if self.box is None:
+            return None
+        known, arrays = dict(self.box.items()), self.x if role == "x" else self.y
+        counts = [1] * len(arrays) if self._array is None else self._array.counts(role)
+        if any(array.name not in known for array in arrays):
+            return None
+        return [known[array.name] for array, entries in zip(arrays, counts, strict=True) for _ in range(entries)]
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether f or g changes its formula anywhere: abs, min, max, sign or Piecewise.
+
+        >>> BilevelProblem("abs(y)", "(y - x)**2", "x", "y").has_kinks
+        True
+        """
+        return self.tape.has_kinks if self._array is None else self._array.has_kinks
+
+    @cached_property
     def y_centre(self) -> tuple[sp.Rational, ...]:
         """Where a search for y* begins when nobody says: the centre of the box in y, or zero."""
+        if self._array is not None:
+            return self._array.centre(self.box)
         ends = {} if self.box is None else dict(self.box.items())
         return tuple(sum(ends[s.name]) / 2 if s.name in ends else sp.S.Zero for s in self.y)
 
     @cached_property
     def tape(self) -> Model:
         """f and g on one graph with exact constants: what kernels and certificates share."""
+        if self._array is not None:
+            return self.lowered().tape
         return Model(self._stated["f"].drafted, self._stated["g"].drafted, self.x, self.y)
 
     @cached_property
@@ -163,6 +290,28 @@ class BilevelProblem:
 
         return compile_kernels(self)
 
+    def to_numpy(self) -> tuple[Level, Level]:
+        """f and g as functions (x, y) -> scalar of NumPy; x and y are flat vectors.
+
+        >>> f, g = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").to_numpy()
+        >>> float(f([2.0], [3.0]))
+        6.0
+        """
+        return self._levels("numpy")
+
+    def to_jax(self) -> tuple[Level, Level]:
+        """The same of JAX, in float64: they can be differentiated, jitted and vmapped."""
+        return self._levels("jax")
+
+    def to_torch(self) -> tuple[Level, Level]:
+        """The same of PyTorch, in float64: they can be differentiated and compiled."""
+        return self._levels("torch")
+
+    def _levels(self, library: str) -> tuple[Level, Level]:
+        from bilevel_sym.interop import functions_in
+
+        return functions_in(library, self)
+
     @property
     def _expressions(self) -> dict[str, sp.Expr]:
         """The formulas in SymPy before the parameters were inserted."""
@@ -171,6 +320,8 @@ class BilevelProblem:
     @cached_property
     def _content(self) -> tuple[object, ...]:
         """What makes two problems the same; the name and the assumptions of the symbols do not count."""
+        if self._array is not None:
+            return (self._array.keys, *self._frame)
         symbols = set().union(*map(symbols_in, self._expressions.values()))
         plain = {s: p for s in symbols if (p := sp.Symbol(s.name)) != s}
         formulas = tuple(substitute(formula, plain) for formula in self._expressions.values())
@@ -183,6 +334,8 @@ class BilevelProblem:
         >>> MinimaxProblem("x*y - y**2/2", "x", "y").digest == MinimaxProblem("y*x - y*y/2", "x", "y").digest
         True
         """
+        if self._array is not None:
+            return self._array.digest(self.kind, self.box)
         order = sorted(set().union(*map(symbols_in, self._expressions.values())), key=lambda s: s.name)
         plain = {s: sp.Symbol(f"s{k}") for k, s in enumerate(order)}  # a name need not be one that text can have
         texts = [to_text(substitute(formula, plain)) for formula in self._expressions.values()]
@@ -199,23 +352,30 @@ class BilevelProblem:
 
     @cached_property
     def _hash(self) -> int:
-        """Of what costs nothing: the formulas are in SymPy only when somebody asks."""
+        """Of what costs nothing: the formulas are in SymPy only when they are asked for."""
         return hash(self._frame)
 
     @cached_property
     def _frame(self) -> tuple[object, ...]:
         """What surrounds the formulas; the name does not count."""
+        if self._array is not None:
+            return (self.kind, self._array.frame, self.box)
         variables = tuple(tuple(s.name for s in group) for group in (self.x, self.y))
         return (self.kind, variables, tuple(self.parameters.items()), self.box)
 
-    def _models(self) -> tuple[Model, ...]:
-        return (self.tape,)
+    def _models(self) -> tuple[Model | ArrayStatement, ...]:
+        return (self.tape,) if self._array is None else (self._array,)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as what it was made from: what was derived from that is made again when asked for."""
-        return _rebuild, (type(self), self._arguments(), dict(self.parameters), self.box, self.name)
+        if self._origin is not None:
+            return _mean_of, (self._origin,)
+        data = None if self._array is None else dict(self._array.data)
+        return _rebuild, (type(self), self._arguments(), dict(self.parameters), self.box, self.name, data)
 
     def _arguments(self) -> tuple[object, ...]:
+        if self._array is not None:
+            return (*self._array.given.values(), self._array.again("x"), self._array.again("y"))
         return (*(stated.argument for stated in self._given.values()), self.x, self.y)
 
     def __repr__(self) -> str:
@@ -232,11 +392,16 @@ class BilevelProblem:
             return self._summary()
 
     def _code(self) -> str | None:
-        if sum(map(tree_size, self._expressions.values())) > _MAX_PRINTED:
+        if self._array is None and sum(map(tree_size, self._expressions.values())) > _MAX_PRINTED:
+            return None
+        if self._array is not None and not self._array.is_short:
             return None
         arguments, numbers = self._printed(), {name: _number(value) for name, value in self.parameters.items()}
         ends = {name: tuple(map(_number, pair)) for name, pair in ({} if self.box is None else self.box).items()}
-        given: dict[str, Any] = {"parameters": numbers or None, "box": ends or None, "name": self.name}
+        data = None if self._array is None else self._array.inline()
+        given: dict[str, Any] = {
+            "data": data or None, "parameters": numbers or None, "box": ends or None, "name": self.name,
+        }  # fmt: skip
         named = {field: value for field, value in given.items() if value is not None}
         shown = [*map(repr, arguments), *(f"{field}={value!r}" for field, value in named.items())]
         code = f"{type(self).__name__}({', '.join(shown)})"
@@ -245,12 +410,17 @@ class BilevelProblem:
 
     def _printed(self) -> tuple[Any, ...]:
         """The positional arguments as a person would write them."""
+        if self._array is not None:
+            return (*self._array.texts().values(), *(" ".join(self._array.declared(role)) for role in "xy"))
         return (
             *map(to_text, self._expressions.values()),
             *(" ".join(s.name for s in group) for group in (self.x, self.y)),
         )
 
     def _summary(self) -> str:
+        if self._array is not None:
+            words = [*self._array.summary(), *(() if self.name is None else (f"name = {self.name!r:.60}",))]
+            return f"<{type(self).__name__}: {', '.join(words)}>"
         formulas = (f"{field} = {_shortened(formula)}" for field, formula in self._expressions.items())
         groups = (f"{role} = {' '.join(s.name for s in group)!r:.60}" for role, group in (("x", self.x), ("y", self.y)))
         named = () if self.name is None else (f"name = {self.name!r:.60}",)
@@ -278,7 +448,11 @@ class BilevelProblem:
         Assumptions of symbols (positive=True) are not part of a file; a box can say the same. A file that cannot be
         written raises CannotWrite and leaves the old one as it was.
         """
-        write(path, self.to_toml())
+        if self._array is None:
+            write(path, self.to_toml())
+        else:
+            files = problem_files(self._checked_fields(), path)
+            write_together({place: content for place, content in files.items()})  # noqa: C416 - of wider types
 
     def to_toml(self) -> str:
         """The text of the file that ``save`` writes.
@@ -289,14 +463,20 @@ class BilevelProblem:
         y = ["y"]
         f = "x*y - y**2/2"
         """
+        return problem_toml(self._checked_fields())
+
+    def _checked_fields(self) -> ProblemFile:
+        """What a file says of this problem, once it was read back."""
         fields = self._fields()
         try:
             _build(fields)
         except InvalidProblem as error:
             raise InvalidProblem(f"the file could not be read back: {error.message}", hint=error.hint) from None
-        return problem_toml(fields)
+        return fields
 
     def _fields(self) -> ProblemFile:
+        if self._array is not None:
+            return self._array.fields(self.kind, self.box, self.name)
         texts = {field: to_text(formula) for field, formula in self._expressions.items()}
         return ProblemFile(
             kind=self.kind,
@@ -329,10 +509,14 @@ class MinimaxProblem(BilevelProblem):
         x: Variables,
         y: Variables,
         *,
+        data: Mapping[Any, object] | None = None,
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
     ) -> None:
+        if is_array_input((x, y), (f,), data):
+            self._state_arrays({"x": x, "y": y}, {"f": f}, data, parameters, box, name)
+            return
         scope = Scope({"x": x, "y": y}, parameters, (f,))
         given = scope.read("f", f, "xy")
         inserted = scope.insert(given)
@@ -349,7 +533,7 @@ class StochasticProblem(BilevelProblem):
     - ``G``: the same in x, y and zeta.
     - ``xi``: the columns of the upper level's data.
     - ``zeta``: the columns of the lower level's data.
-    - ``xi_data``: the rows of xi, equally likely.
+    - ``xi_data``: the rows of xi, equally likely; with arrays ("a[n] b") by name, with the row as their first axis.
     - ``zeta_data``: the rows of zeta, likewise.
     - The others: as for ``BilevelProblem``.
 
@@ -365,7 +549,7 @@ class StochasticProblem(BilevelProblem):
 
     xi: tuple[sp.Symbol, ...]
     zeta: tuple[sp.Symbol, ...]
-    xi_data: Rows
+    xi_data: Rows  # with arrays: a mapping from names to arrays
     zeta_data: Rows
 
     def __init__(
@@ -379,10 +563,16 @@ class StochasticProblem(BilevelProblem):
         xi_data: Data,
         zeta_data: Data,
         *,
+        data: Mapping[Any, object] | None = None,
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
     ) -> None:
+        named = (rows for rows in (xi_data, zeta_data) if isinstance(rows, Mapping))
+        if is_array_input((x, y, xi, zeta), (F, G), data, *named):
+            groups, samples = {"x": x, "y": y, "xi": xi, "zeta": zeta}, {"xi": xi_data, "zeta": zeta_data}
+            self._state_arrays(groups, {"f": F, "g": G}, data, parameters, box, name, samples)
+            return
         scope = Scope({"x": x, "y": y, "xi": xi, "zeta": zeta}, parameters, (F, G))
         given = {
             "f": scope.read("f", F, ("x", "y", "xi")),
@@ -400,19 +590,27 @@ class StochasticProblem(BilevelProblem):
                 check_values(symbol, column, role)
         _check_depends(inserted["g"], self.y, "g")
 
+    def _freeze_arrays(self, stated: ArrayStatement, box: BoxLike | None, name: str | None) -> None:
+        super()._freeze_arrays(stated, box, name)
+        roles = {role: stated.symbols_of(role) for role in ("xi", "zeta")}
+        rows = {f"{role}_data": MappingProxyType(dict(stated.samples[role])) for role in roles}
+        self.__dict__.update(roles, **rows)
+
     @cached_property
     def F(self) -> sp.Expr:
         """The upper level in SymPy, with the data as symbols."""
-        return self._stated["f"].expression
+        return self._stated["f"].expression if self._array is None else self._array.expression("f")
 
     @cached_property
     def G(self) -> sp.Expr:
         """The lower level in SymPy, with the data as symbols."""
-        return self._stated["g"].expression
+        return self._stated["g"].expression if self._array is None else self._array.expression("g")
 
     @cached_property
     def samples(self) -> Model:
         """F and G on one graph, the data among the inputs: what batches are computed with."""
+        if self._array is not None:
+            raise InvalidProblem("batches of rows are drawn of problems in scalars only", hint="problem.mean")
         F, G = (self._stated[field].drafted for field in "fg")
         return Model(F, G, self.x, self.y, parameters=(*self.xi, *self.zeta))
 
@@ -424,6 +622,11 @@ class StochasticProblem(BilevelProblem):
     @cached_property
     def mean(self) -> BilevelProblem:
         """The exact expectation over the data rows."""
+        if self._array is not None:
+            problem = BilevelProblem.__new__(BilevelProblem)
+            problem._freeze_arrays(self._array.mean(), self.box, self.name)
+            problem.__dict__["_origin"] = self
+            return problem
         symbolic = {name: None for name, value in self.parameters.items() if value is None}
         return BilevelProblem(
             mean_of(self._stated["f"], self.xi, self.xi_data),
@@ -442,22 +645,39 @@ class StochasticProblem(BilevelProblem):
         return self.mean.g
 
     @cached_property
+    def _lowered(self) -> BilevelProblem:
+        return self.mean.lowered()
+
+    @cached_property
     def _frame(self) -> tuple[object, ...]:
+        if self._array is not None:
+            return super()._frame
         names = tuple(tuple(s.name for s in group) for group in (self.xi, self.zeta))
         return (*super()._frame, names, self.xi_data, self.zeta_data)
 
-    def _models(self) -> tuple[Model, ...]:
-        return self.tape, self.samples
+    def _models(self) -> tuple[Model | ArrayStatement, ...]:
+        return (self.tape, self.samples) if self._array is None else super()._models()
 
     def _arguments(self) -> tuple[object, ...]:
+        if self._array is not None:
+            drawn = (self._array.again(role) for role in ("xi", "zeta"))
+            return (*super()._arguments(), *drawn, *map(dict, (self.xi_data, self.zeta_data)))
         return (*super()._arguments(), self.xi, self.zeta, self.xi_data, self.zeta_data)
 
     def _printed(self) -> tuple[Any, ...]:
+        if self._array is not None:
+            drawn = (" ".join(self._array.declared(role)) for role in ("xi", "zeta"))
+            listed = (
+                {name: array.nested() for name, array in self._array.samples[role].items()} for role in ("xi", "zeta")
+            )
+            return (*super()._printed(), *drawn, *listed)
         groups = (" ".join(s.name for s in group) for group in (self.xi, self.zeta))
         tables = ([[_number(value) for value in row] for row in data] for data in (self.xi_data, self.zeta_data))
         return (*super()._printed(), *groups, *tables)
 
     def _fields(self) -> ProblemFile:
+        if self._array is not None:
+            raise InvalidProblem("a file has no rows of arrays", hint="save problem.mean, which has the same f and g")
         return replace(
             super()._fields(),
             xi=tuple(check_name(s.name) for s in self.xi),
@@ -468,7 +688,7 @@ class StochasticProblem(BilevelProblem):
 
 
 class SameProgram:
-    """A problem that equals those of which the same is computed: the same variables, data, box and programs.
+    """A problem that equals those of which the same is computed: the same variables, signs, data, box and programs.
 
     Unlike equality of problems this asks nothing of SymPy.
 
@@ -480,13 +700,16 @@ class SameProgram:
     def __init__(self, problem: BilevelProblem) -> None:
         self.problem = problem
         self._models = problem._models()
-        self._frame = (type(problem), problem._frame)
+        # by what is assumed of its variables a kernel refuses points
+        signs = () if problem.is_array else tuple(map(assumed_sign, (*problem.x, *problem.y)))
+        self._frame = (type(problem), problem._frame, signs)
         self._hash = hash((self._frame, *(model.fingerprint for model in self._models)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SameProgram) or self._frame != other._frame:
             return False
-        return all(one.same_as(two) for one, two in zip(self._models, other._models, strict=True))
+        pairs = zip(self._models, other._models, strict=True)
+        return all(one.same_as(two) for one, two in pairs)  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
         return self._hash
@@ -498,8 +721,14 @@ def _rebuild(
     parameters: dict[str, Any],
     box: Box | None,
     name: str | None,
+    data: dict[str, Any] | None = None,
 ) -> BilevelProblem:
-    return kind(*arguments, parameters=parameters, box=box, name=name)
+    more = {} if data is None else {"data": data}
+    return kind(*arguments, parameters=parameters, box=box, name=name, **more)
+
+
+def _mean_of(problem: StochasticProblem) -> BilevelProblem:
+    return problem.mean
 
 
 def _number(value: sp.Rational | None) -> int | str | None:
@@ -544,15 +773,17 @@ def _rows(data: Data, width: int, field: str) -> Rows:
 
 
 def _build(fields: ProblemFile) -> BilevelProblem:
-    parameters, box, name = fields.parameters, fields.box, fields.name
+    given: dict[str, Any] = {"parameters": fields.parameters, "box": fields.box, "name": fields.name}
+    if fields.data is not None:
+        given["data"] = fields.data
     if fields.kind == "minimax":
-        return MinimaxProblem(fields.f, fields.x, fields.y, parameters=parameters, box=box, name=name)
+        return MinimaxProblem(fields.f, fields.x, fields.y, **given)
     if fields.kind == "stochastic":
         return StochasticProblem(
-            fields.f, fields.g or "", fields.x, fields.y, fields.xi, fields.zeta,
-            fields.xi_data, fields.zeta_data, parameters=parameters, box=box, name=name,
+            fields.f, fields.g or "", fields.x, fields.y, fields.xi, fields.zeta, fields.xi_data, fields.zeta_data,
+            **given,
         )  # fmt: skip
-    return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, parameters=parameters, box=box, name=name)
+    return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, **given)
 
 
 register()  # if Hypothesis was imported first, it asked before there was a problem

@@ -19,7 +19,7 @@ from bilevel_sym.problem.parsing import check_name
 from bilevel_sym.problem.parsing.tokens import MAX_LENGTH
 from bilevel_sym.problem.stated import Stated, stated_expression, stated_text, with_numbers
 
-__all__ = ["Formula", "Parameters", "Scope", "Variables"]
+__all__ = ["Formula", "Parameters", "Scope", "Variables", "is_array_input", "ranged_names"]
 
 Formula: TypeAlias = sp.Expr | str | int | float | Stated
 Variables: TypeAlias = str | sp.Symbol | Sequence[str | sp.Symbol]
@@ -27,6 +27,22 @@ Parameters: TypeAlias = Mapping[str, object] | Mapping[sp.Symbol, object]
 
 RANGE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?P<first>[0-9]{0,9}):(?P<end>[0-9]{1,9})", re.ASCII)
 MAX_NAMES = 10_000  # in one range
+
+
+def is_array_input(groups: Iterable[object], formulas: Iterable[object], *given: object) -> bool:
+    """Whether a problem is one of arrays: a bracket or a matrix symbol among its variables, or data.
+
+    groups: the variables of each role, as they were given
+    formulas: likewise
+    given: data, and the like
+
+    >>> is_array_input(["x1 x2", "y"], ["x1*y"], None), is_array_input(["x[n]", "y"], ["sum(x)*y"], None)
+    (False, True)
+    """
+    if any(value is not None for value in given) or any(isinstance(f, sp.MatrixExpr) for f in formulas):
+        return True
+    items = (item for group in groups for item in (group if isinstance(group, (list, tuple)) else (group,)))
+    return any((isinstance(i, str) and "[" in i) or isinstance(i, (sp.MatrixSymbol, sp.IndexedBase)) for i in items)
 
 
 class Scope:
@@ -131,7 +147,7 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
     elif isinstance(given, AbstractSet):
         raise InvalidProblem(f"{role} is a set, which has no order", hint=f"give {role} as a list")
     try:
-        symbols = tuple(_symbol(name, role, known) for item in given for name in _names(item, role))
+        symbols = tuple(_symbol(name, role, known) for item in given for name in ranged_names(item, role))
     except TypeError:
         raise InvalidProblem(
             f"{role} must be symbols or names, but is {given!r:.60}",
@@ -142,8 +158,12 @@ def _resolve(role: str, given: Variables, known: Mapping[str, sp.Symbol]) -> tup
     return symbols
 
 
-def _names(item: object, role: str) -> Iterable[object]:
-    """``x1:4`` means x1, x2, x3, as in SymPy; anything else means itself."""
+def ranged_names(item: object, role: str) -> Iterable[object]:
+    """``x1:4`` means x1, x2, x3, as in SymPy; anything else means itself.
+
+    >>> list(ranged_names("x1:4", "x"))
+    ['x1', 'x2', 'x3']
+    """
     found = RANGE.fullmatch(item) if isinstance(item, str) else None
     if found is None:
         return (item,)

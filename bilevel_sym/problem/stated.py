@@ -1,4 +1,4 @@
-"""A formula as a user stated it: on a draft at once, in SymPy when somebody asks for it."""
+"""A formula as a user stated it: on a draft at once, in SymPy when it is asked for."""
 
 from __future__ import annotations
 

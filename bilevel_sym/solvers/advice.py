@@ -57,7 +57,7 @@ class Advice:
         ends = {} if self.problem.box is None else dict(self.problem.box.items())
         return any(
             not ends[s.name][0] <= v <= ends[s.name][1]
-            for s, v in zip(self.problem.x, x, strict=True)
+            for s, v in zip(self.problem.x_entries, x, strict=True)
             if s.name in ends
         )
 
@@ -73,7 +73,7 @@ class Advice:
             if self.asked in STAYING:
                 yield f"try: --algorithm {self.suitable}, which leaves such points; {self.asked} stays"
                 return
-        elif self.problem.tape.has_kinks:
+        elif self.problem.has_kinks:
             yield "note: f or g has kinks (abs, min, max or Piecewise): the theory asks for none, and steps jump across"
             yield "try: a smaller --eta, or a smooth function in its place, such as softplus for max"
             return

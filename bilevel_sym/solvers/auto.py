@@ -25,6 +25,10 @@ INNER_ACCURACY = 1e-4  # of the lower level and the linear system in one iterati
 MAX_INNER_STEPS = 500
 FLAT_CURVATURE_SHARE = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
 NEGLIGIBLE_RHO_SHARE = 1e-4  # relative to that, third derivatives of no account
+MAX_THIRD = 20  # upper-level variables up to which all third derivatives are looked at
+FEW_POINTS = 8  # where there are more
+POWER_STEPS = 4
+DIFFERENCE = 1e-4
 REGION_PER_PERTURBATION = 100.0  # a perturbation is this part of the region in which the saddle's quadratic model holds
 
 
@@ -103,7 +107,7 @@ def practical(
     sample = _sample(kernels, region, count("points", points), rng)
     L_phi, rho_phi, known = sample.L_phi, sample.rho_phi, None
     if smoothness is not None:
-        L_phi, rho_phi, known = _given(smoothness)
+        L_phi, rho_phi, known = _smoothness_constants(smoothness)
     # a step should not jump beyond what was sampled, however flat Phi looks there; a constant Phi takes any step
     L_phi = max(L_phi, sample.steepest / (2 * float(region.half.max()))) or 1.0
     # a quadratic Phi has no scale of its own: look for curvature of at least a part of L_phi
@@ -136,11 +140,10 @@ class _Region:
 
 
 def _region(problem: BilevelProblem, x0: ArrayLike | None, radius: float) -> _Region:
-    if problem.box is not None:
-        ends = dict(problem.box.items())
-        low, high = (np.array([float(ends[s.name][k]) for s in problem.x]) for k in (0, 1))
+    if (ends := problem.ends("x")) is not None:
+        low, high = (np.array([float(pair[k]) for pair in ends]) for k in (0, 1))
         return _Region((low + high) / 2, (high - low) / 2)
-    centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.x)})[0]
+    centre = np.zeros((1, problem.d)) if x0 is None else joined({"x0": (x0, problem.x_entries)})[0]
     if len(centre) != 1:
         raise InvalidArgument(f"x0 must be one point of shape ({problem.d},)")
     return _Region(centre[0], np.full(problem.d, radius))
@@ -159,12 +162,14 @@ class _Sample:
 
 def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Sample:
     """Points at which Phi is not defined are left out; at least one must remain."""
-    draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, len(region.centre)))
+    d = len(region.centre)
+    look, points = (_look, points) if d <= MAX_THIRD else (_look_from_afar, min(points, FEW_POINTS))
+    draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, d))
     seen = []
     reason: BilevelError | None = None
     for x in region.centre + draws * region.half:
         try:
-            seen.append(_look(kernels, x))
+            seen.append(look(kernels, x))
         except BilevelError as error:
             reason = error
     if not seen and reason is not None:
@@ -185,7 +190,29 @@ def _look(kernels: Kernels, x: Floats) -> list[float]:
     return [float(curvature[0]), float(curvature[-1]), *map(float, norms)]
 
 
-def _given(smoothness: Any) -> tuple[float, float, float | None]:
+def _look_from_afar(kernels: Kernels, x: Floats) -> list[float]:
+    """The same without d^3 third derivatives: those along the direction in which Hess Phi changes most.
+
+    The direction is found by a few steps of the power method, u -> D^3 Phi[u, u, .], by differences of Hessians.
+    """
+    y = kernels.y_star(x)
+    curvature = np.linalg.eigvalsh(kernels.g_yy(x, y))
+    _, grad, hess = kernels.expansion(x, y)
+    u = grad / np.linalg.norm(grad) if grad.any() else np.full(len(x), 1 / math.sqrt(len(x)))
+    steepest = 0.0
+    for _ in range(POWER_STEPS):
+        near = x + DIFFERENCE * u
+        change = (kernels.hess_phi(near, y0=y) @ u - hess @ u) / DIFFERENCE
+        size = float(np.linalg.norm(change))
+        steepest = max(steepest, size)
+        if not size:
+            break
+        u = change / size
+    norms = float(np.linalg.norm(grad)), float(np.linalg.norm(hess, 2)), steepest
+    return [float(curvature[0]), float(curvature[-1]), *norms]
+
+
+def _smoothness_constants(smoothness: Any) -> tuple[float, float, float | None]:
     """L_phi, rho_phi, and the rho_phi that curvature may be judged by: the lower end, where there are brackets."""
     try:
         L_phi, rho_phi = smoothness.L_phi, smoothness.rho_phi

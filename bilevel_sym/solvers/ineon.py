@@ -128,7 +128,7 @@ class INeon:
         """
         self.estimator.check(problem)
         d, n = problem.d, problem.n
-        point, shape = joined({"x": (x, problem.x)} | ({} if y0 is None else {"y0": (y0, problem.y)}))
+        point, shape = joined({"x": (x, problem.x_entries)} | ({} if y0 is None else {"y0": (y0, problem.y_entries)}))
         if shape:
             raise KernelError(f"x has shape {(*shape, d)}, but one point of shape ({d},) is expected")
         seed = seeds_for(rng, 1)[0]

@@ -55,7 +55,7 @@ def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: 
 
 def _smooth_at(kernels: Kernels, x: Floats) -> bool:
     """Whether Phi has no kink at the point: there derivatives are those of one side, and say nothing."""
-    if not kernels.problem.tape.has_kinks:
+    if not kernels.problem.has_kinks:
         return True
     try:
         evaluate(kernels.problem, x.tolist(), digits=6)

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bilevel_sym.budget import Stopwatch
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.checks import count
 from bilevel_sym.estimators.hypergradient import Estimate
 from bilevel_sym.estimators.oracle import filled
 from bilevel_sym.estimators.status import Status
+from bilevel_sym.graph.assumptions import assumed_sign, check_point
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.kernels.choice import Backend
@@ -28,6 +28,7 @@ from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.solvers.solution import Solution, Stats
+from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
 
@@ -118,11 +119,14 @@ def solve(
     if record not in ("all", "last"):
         raise InvalidArgument(f"record={record!r}", hint='"all" or "last"')
     steps = count("steps", steps, least=0)
-    x, shape = joined({"x0": (x0, problem.x)})
+    x, shape = joined({"x0": (x0, problem.x_entries)})
     if len(shape) > 1:
         raise InvalidArgument(f"x0 has shape {(*shape, problem.d)}, but ({problem.d},) or (S, {problem.d}) is expected")
     size = len(x)
-    y, v = (_starts(name, given, problem.y, size) for name, given in (("y0", y0), ("v0", v0)))
+    if any(map(assumed_sign, problem.x_entries)):
+        for row in x:
+            check_point(problem.x_entries, row.tolist(), "x0")
+    y, v = (_starts(name, given, problem.y_entries, size) for name, given in (("y0", y0), ("v0", v0)))
     keeper = Keeper(checkpoint, checkpoint_every)
     seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
     watch = Stopwatch()

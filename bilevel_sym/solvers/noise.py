@@ -79,7 +79,7 @@ class Streams(Sequence[np.random.Generator]):
     def memory(self) -> dict[str, NDArray[Any]]:
         """Where every stream stands, in words of 64 bits."""
         for k in self._used:
-            self._states[k] = _words(self._made[k])
+            self._states[k] = _state_numbers(self._made[k])
         self._used.clear()
         return {"states": self._states.copy()}
 
@@ -92,7 +92,7 @@ class Streams(Sequence[np.random.Generator]):
             self._made[k] = _standing(self._states[k].tolist(), self._seeds[k])
 
 
-def _words(stream: np.random.Generator) -> list[int]:
+def _state_numbers(stream: np.random.Generator) -> list[int]:
     state: Any = stream.bit_generator.state
     wide = (state["state"]["state"], state["state"]["inc"])
     return [*(part for number in wide for part in divmod(number, WORD_VALUES)), state["has_uint32"], state["uinteger"]]
@@ -102,7 +102,7 @@ def _standing(words: list[int], seed: int) -> np.random.Generator:
     """The stream of a seed, further on."""
     stream = np.random.default_rng(seed)
     state: Any = stream.bit_generator.state
-    if words[2:4] != _words(stream)[2:4] or words[4] > 1 or words[5] >= 2**32:
+    if words[2:4] != _state_numbers(stream)[2:4] or words[4] > 1 or words[5] >= 2**32:
         raise ValueError("this is not where a stream of that seed can stand")
     state["state"]["state"] = words[0] * WORD_VALUES + words[1]
     state |= {"has_uint32": words[4], "uinteger": words[5]}

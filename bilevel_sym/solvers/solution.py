@@ -225,7 +225,7 @@ class Solution:
 
         A file that cannot be written raises CannotWrite and leaves the old one as it was.
         """
-        names = [s.name for s in self.kernels.problem.x]
+        names = [s.name for s in self.kernels.problem.x_entries]
         header = ["trajectory", "seed", "k", *names, "phi", "phi_hat", "norm_grad_phi_hat", "perturbed", "calls"]
         write(path, csv_lines(chain([header], self._lines())))
 

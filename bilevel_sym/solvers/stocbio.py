@@ -25,7 +25,7 @@ from bilevel_sym.solvers.local_minimum import confirm
 from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.typing import Floats
 
-__all__ = ["StocBiO", "neumann_batch_sizes"]
+__all__ = ["MAX_BATCH", "StocBiO", "neumann_batch_sizes"]
 
 FEW_ROWS = 2000  # data that are cheaper to take whole than to draw from
 MAX_BATCH, LEAST_BATCH = 10**9, 64

@@ -346,9 +346,9 @@ def _eliminate(g: sp.Expr, y: Sequence[sp.Symbol], domain: Domain) -> list[Step]
 def _step(equations: Mapping[sp.Symbol, sp.Expr], g: sp.Expr, domain: Domain) -> Step:
     """An unknown that its own equation gives, the easiest first."""
     failures: list[Unsolved] = []
-    tidied = {s: normal_form(equation) for s, equation in equations.items()}
-    for s in sorted(equations, key=lambda s: _difficulty(tidied[s], s, set(equations))):
-        for equation in dict.fromkeys((equations[s], tidied[s])):
+    normal = {s: normal_form(equation) for s, equation in equations.items()}
+    for s in sorted(equations, key=lambda s: _difficulty(normal[s], s, set(equations))):
+        for equation in dict.fromkeys((equations[s], normal[s])):
             try:
                 root = choose(roots(equation, s), equation, s, g, domain)
             except Unsolved as failure:

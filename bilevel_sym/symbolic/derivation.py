@@ -1,6 +1,6 @@
 """Derivation: y*(x), Phi, its gradient and Hessian as formulas for people, from f and g.
 
-Lazy: nothing is differentiated or solved before somebody asks for it.
+Lazy: nothing is differentiated or solved before it is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import sympy as sp
 
@@ -22,14 +22,14 @@ from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, Array, Entries, Matrix, Variant
-from bilevel_sym.symbolic.simplify import tidy
+from bilevel_sym.symbolic.simplify import simplified
 from bilevel_sym.symbolic.source import numpy_source
 from bilevel_sym.symbolic.textbook import Equation, textbook_equations
 
 __all__ = ["Derivation", "derive", "derive_generic"]
 
 _UNDEFINED = (sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I)
-MAX_TIDIED = 150  # entries of a block that is shortened entry by entry: nobody reads more
+MAX_SIMPLIFIED = 150  # entries of a block that is shortened entry by entry: nobody reads more
 MAX_SOLVED = 2_000  # symbols and operations of one equation: what solves longer ones is no closed form to read
 
 
@@ -145,7 +145,7 @@ class Derivation:
                 " a smooth real function there",
                 hint="closed_form=False keeps y, and shows where",
             )
-        return tidy(inserted)
+        return simplified(inserted)
 
     def _block(self, name: str) -> Matrix | Array:
         if self.is_minimax and name == "f_y":
@@ -204,8 +204,8 @@ class Derivation:
             for (i, k), entry in slopes.items()
             for s in symbols_in(entry) & rank.keys()
         }
-        few = len(self.x) * len(self.dy_dx) <= MAX_TIDIED
-        return {place: tidy(second[place]) if few else second[place] for place in sorted(second)}
+        few = len(self.x) * len(self.dy_dx) <= MAX_SIMPLIFIED
+        return {place: simplified(second[place]) if few else second[place] for place in sorted(second)}
 
     @cached_property
     def phi(self) -> sp.Expr:
@@ -293,6 +293,10 @@ class Derivation:
 
     # ---- for readers ------------------------------------------------------------------------------
 
+    def text(self) -> str:
+        """The formulas as text, term by term."""
+        return "\n".join(display.text_lines(self))
+
     def latex(self, form: Literal["entries", "terms", "blocks"] = "entries") -> str:
         """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation."""
         forms = {"entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks}
@@ -315,7 +319,7 @@ class Derivation:
 
 
 def derive(problem: BilevelProblem, *, closed_form: Literal["auto"] | bool = "auto") -> Derivation:
-    """The formulas of a problem. Nothing is computed until it is asked for.
+    """The formulas of a problem. Nothing is computed until it is asked for; with arrays it is an ``ArrayDerivation``.
 
     ``closed_form``: "auto" solves the lower level where that is quick, and says in ``.method`` what it did;
     True raises NoClosedForm where that fails; False keeps y as the name of y*(x).
@@ -334,16 +338,29 @@ def derive(problem: BilevelProblem, *, closed_form: Literal["auto"] | bool = "au
         )
     if not (closed_form == "auto" if isinstance(closed_form, str) else isinstance(closed_form, bool)):
         raise InvalidArgument(f"closed_form={closed_form!r}", hint="'auto', True or False")
-    derivation = Derivation(
-        problem.f, problem.g, problem.x, problem.y, problem.box, problem.name,
-        is_minimax=isinstance(problem, MinimaxProblem), try_closed_form=closed_form is not False,
-    )  # fmt: skip
+    derivation: Derivation = _derivation(problem, try_closed_form=closed_form is not False)
     if closed_form is True and not derivation.is_closed_form:
         raise NoClosedForm(
             f"the lower level was not solved in closed form: {derivation.method}",
             hint="closed_form='auto' gives the implicit formulas",
         )
     return derivation
+
+
+def _derivation(problem: BilevelProblem, *, try_closed_form: bool) -> Any:
+    """Of numbers, or of arrays: both answer to the same names."""
+    is_minimax = isinstance(problem, MinimaxProblem)
+    if problem.is_array:
+        from bilevel_sym.symbolic.array_derivation import ArrayDerivation
+
+        symbols = {s.name: s for formula in (problem.f, problem.g) for s in formula.atoms(sp.Symbol, sp.MatrixSymbol)}
+        symbols |= {s.name: s for s in (*problem.x, *problem.y)}
+        return ArrayDerivation(
+            problem.array_model, problem.dimensions, problem.name, is_minimax, try_closed_form, symbols
+        )
+    return Derivation(
+        problem.f, problem.g, problem.x, problem.y, problem.box, problem.name, is_minimax, try_closed_form
+    )  # fmt: skip
 
 
 def derive_generic(d: int, n: int) -> Derivation:
@@ -371,4 +388,4 @@ def _total(terms: Mapping[str, Matrix]) -> Matrix:
 
 def _tidied(block: Matrix | Array) -> Matrix | Array:
     """Every entry shortened, where there are few enough to be read."""
-    return block.applyfunc(tidy) if len(block) <= MAX_TIDIED else block
+    return block.applyfunc(simplified) if len(block) <= MAX_SIMPLIFIED else block

@@ -12,7 +12,7 @@ import sympy as sp
 
 from bilevel_sym.graph.expressions import postorder
 
-__all__ = ["expanded_terms", "tidy"]
+__all__ = ["expanded_terms", "simplified"]
 
 MAX_TERMS = 40  # of an expanded numerator or denominator: gcds of such polynomials take milliseconds
 MAX_GENERATORS = 6
@@ -21,13 +21,13 @@ MAX_NODES = 100  # a longer formula is not read entry by entry
 _OPAQUE = (sp.Piecewise, sp.Max, sp.Min)
 
 
-def tidy(expression: sp.Expr) -> sp.Expr:
+def simplified(expression: sp.Expr) -> sp.Expr:
     """The shortest of the expression, its expansion and its cancelled form, as far as they are cheap.
 
     >>> x = sp.Symbol("x")
-    >>> tidy(1/(x**2 + 1) - 2*x**2/(x**2 + 1)**2)
+    >>> simplified(1/(x**2 + 1) - 2*x**2/(x**2 + 1)**2)
     (1 - x**2)/(x**2 + 1)**2
-    >>> tidy((x + 1)**50 - 1)
+    >>> simplified((x + 1)**50 - 1)
     (x + 1)**50 - 1
     """
     if not expression.args or _too_large(expression):

@@ -21,7 +21,7 @@ DEFAULT = 2 * 10**9
 UNITS: Mapping[str, int] = MappingProxyType({"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12})
 LEAST_BYTES = 10**8  # less than the libraries themselves take
 _SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?\s*", re.IGNORECASE)
-_MORE = "'2GB', '500 MB' or a number of bytes, at least 100 MB"
+_MEMORY_HINT = "'2GB', '500 MB' or a number of bytes, at least 100 MB"
 
 
 def bytes_of(memory: object) -> int:
@@ -41,7 +41,7 @@ def bytes_of(memory: object) -> int:
     elif isinstance(memory, (int, float)) and not isinstance(memory, bool):
         size = memory
     if not LEAST_BYTES <= size < math.inf:
-        raise InvalidArgument(f"memory={memory!r:.40}", hint=_MORE)
+        raise InvalidArgument(f"memory={memory!r:.40}", hint=_MEMORY_HINT)
     return int(size)
 
 

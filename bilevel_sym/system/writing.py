@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from bilevel_sym.errors import CannotWrite
+from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.system.plain_text import named
 
 __all__ = ["Content", "check_target", "csv_lines", "make_folder", "write", "write_together"]
@@ -114,8 +114,11 @@ def check_target(path: Where) -> None:
     bilevel_sym.errors.CannotWrite: . cannot be written: it is a directory; nothing was changed
     try: a file in it
     """
-    with _refusing(path):
+    try:
         text = os.fspath(path)
+    except TypeError:
+        raise InvalidArgument(f"a path is text, not {path!r:.40}", hint="a name such as 'toy.toml'") from None
+    with _refusing(path):
         try:
             mode = _mode(path)
         except ValueError:

@@ -11,8 +11,8 @@ from typing import Literal
 
 import sympy as sp
 
+from bilevel_sym import Constants
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.theories.huang_saddle.constants import Constants
 
 __all__ = ["Example", "Kind", "KnownPoint", "exact_constants"]
 

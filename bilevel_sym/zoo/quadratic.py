@@ -10,9 +10,9 @@ from itertools import cycle, islice
 import numpy as np
 import sympy as sp
 
+from bilevel_sym import Constants
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.zoo.entry import MOST_VARIABLES, entry, require_range
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 from bilevel_sym.zoo.matrices import (

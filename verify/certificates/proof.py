@@ -115,7 +115,7 @@ def _compare(certificate: program.Table, text: str) -> None:
     for point, key in product(_points(certificate, mine.names), "fg"):
         for rows in zip(mine.rows[key], theirs.rows[key], strict=True):
             try:
-                one, other = (arb(row.field(point, [()]).value) for row in rows)
+                one, other = (arb(program.hull(row.formulas(point, [()])).value) for row in rows)
             except ArithmeticError:  # one of them is not defined there
                 continue
             if not one.overlaps(other):

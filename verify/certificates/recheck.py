@@ -8,8 +8,8 @@ of y* follows from that of grad_y g = 0, that of Phi is f at (x, y*(x)). Exit: 0
 # ruff: noqa: E401, E701, E702, E704, I001 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations; import ast, contextlib, flint, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence; from fractions import Fraction
-from functools import reduce; from itertools import combinations, combinations_with_replacement as multisets, product
-from math import comb, dist, factorial, prod; from pathlib import Path; from typing import Any
+from functools import partial, reduce; from math import comb, dist, factorial, hypot, prod; from pathlib import Path
+from itertools import combinations, combinations_with_replacement as multisets, product; from typing import Any
 from flint import arb, arb_mat, fmpq, fmpq_mpoly; __all__ = ["NotProved", "Refused", "prove"]
 BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 500_000, 2_000, 20, 2**24
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
@@ -97,25 +97,23 @@ class Jet:  # a truncated power series: for each degree, coefficients by exponen
         self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
         self.value = self.parts[0].get(0, fmpq(0))
     def plus(self, other: Jet, sign: int = 1) -> Jet:
-        parts = [dict(part) for part in self.parts]
-        for mine, others in zip(parts, other.parts, strict=True):
-            for key, c in others.items(): mine[key] = mine.get(key, 0) + (c if sign > 0 else -c)
-        return Jet(0, 0, parts)
+        pairs = zip(self.parts, other.parts, strict=True)
+        return Jet(0, 0, [p | {k: p.get(k, 0) + (c if sign > 0 else -c) for k, c in q.items()} for p, q in pairs])
     def union(self, other: Jet) -> Jet:
         pairs = [{k: (p.get(k, 0), q.get(k, 0)) for k in p | q} for p, q in zip(self.parts, other.parts, strict=True)]
         return Jet(0, 0, [{k: a if a == b else arb(a).union(arb(b)) for k, (a, b) in part.items()} for part in pairs])
     def times(self, other: Jet) -> Jet:
         if self is other: return self.through("pow", fmpq(2))
-        parts: list[dict[int, Any]] = [{} for _ in self.parts]
-        for i, mine in enumerate(self.parts):
-            for target, others in zip(parts[i:], other.parts, strict=False):
+        parts: list[dict[int, Any]] = [{} for _ in other.parts]
+        for i, mine in ((i, mine) for i, mine in enumerate(self.parts) if mine):
+            for target, others in ((t, o) for t, o in zip(parts[i:], other.parts, strict=False) if o):
                 for (first, a), (second, b) in product(mine.items(), others.items()):
                     target[first + second] = target.get(first + second, 0) + by(a, b)
         return Jet(0, 0, parts)
     def through(self, name: str, r: Any = None) -> Jet:  # a function of the jet, by Horner's rule in what is beside it
-        order, rest = len(self.parts) - 1, Jet(0, 0, [{}, *self.parts[1:]])
-        jets = [Jet(c, order) for c in series(name, self.value, order if any(rest.parts) else 0, r)]
-        return reduce(lambda result, c: result.times(rest).plus(c), reversed(jets))
+        order, rest = len(self.parts) - 1, [{}, *self.parts[1:]]  # which has no value: c_k counts up to order - k
+        jets = [Jet(c, order - k) for k, c in enumerate(series(name, self.value, order if any(rest) else 0, r))]
+        return reduce(lambda result, c: result.times(Jet(0, 0, rest[: len(c.parts)])).plus(c), reversed(jets))
     def power(self, exponent: Jet) -> Jet:  # a rational power as such, all others by exp and log
         v = exponent.value; r = v.leading_coefficient() if isinstance(v, fmpq_mpoly) and v.is_constant() else v
         if not isinstance(r, fmpq) or any(exponent.parts[1:]): return exponent.times(self.through("log")).through("exp")
@@ -164,11 +162,11 @@ class Row:
     edge so do any two. Then derivatives below that order exist, and the last ones bound how those before change."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
         self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
-    def field(self, box: Box, indices: Sequence[Sequence[int]], below: Iterable[Sequence[int]] = ()) -> Any:
+    def formulas(self, box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
         # those of one index less have to be continuous; beyond the second order only those of g_y: the last one stays
-        below = below or {(*i[:k], *i[k + 1 :]) for i in indices for k in range(len(i) - (len(i) > 2) or 1)}
+        below = {(*i[:k], *i[k + 1 :]) for i in indices for k in range(len(i) - (len(i) > 2) or 1)}
         at = variables(self.names, balls(box), len(indices[0]), {k for i in indices for k in i})
-        return self.jet(at, lambda along: max(sum(k in along for k in i) for i in below))
+        return self.agreeing(at, lambda along: max(sum(k in along for k in i) for i in below))
     def is_above(self, box: Box, own: Sequence[int], shift: Any, side: int = 1) -> bool:
         """Whether side times the Hessian along ``own`` plus shift I is positive definite over a box. Of what bends on
         one line only, as softplus(a.y + b), it is s a a': at least that of the least s. Intervals forget the one s."""
@@ -185,10 +183,9 @@ class Row:
                         line, parts = evaluate(inner[0], at), ast.iter_child_nodes(inner[0])
                         if all(line.at(*pair) == 0 for pair in multisets(own, 2)): a = [line.at(i) for i in own]
                         inner = [p for p in parts if names & {n.id for n in ast.walk(p) if isinstance(n, ast.Name)}]
-                    bend, k = arb_mat([[sign * arb(jet.at(i, j)) for j in own] for i in own]), [c != 0 for c in a]
-                    if any(k) and all(isinstance(c, fmpq) for c in a):
-                        least = (bend[k.index(True), k.index(True)] / a[k.index(True)] ** 2).lower()
-                        bend = least * arb_mat([[c * d for c in a] for d in a])
+                    bend = arb_mat([[sign * arb(jet.at(i, j)) for j in own] for i in own])
+                    k = next((i for i, c in enumerate(a) if c != 0 and all(isinstance(d, fmpq) for d in a)), None)
+                    if k is not None: bend = (bend[k, k] / a[k] ** 2).lower() * arb_mat([[c * d for c in a] for d in a])
                     total += bend
         return definite(total, shift)
     def leaves(self, at: Mapping[str, Any], known: Mapping[Any, int]) -> list[Any]:  # all that may hold: sides and jets
@@ -206,7 +203,8 @@ class Row:
             return [(known, evaluate(self.tree, {**self.numbers, **flat, "?": side}), tuple(sides))]
         except Lacking as lacking:
             return [leaf for sign in (-1, 0, 1) for leaf in self.leaves(at, {**known, lacking.args[0]: sign})]
-    def jet(self, at: Mapping[str, Any], least: Any = None) -> Any:  # the hull of all formulas that agree to some order
+    def jet(self, at: Mapping[str, Any], least: Any = None) -> Any: return hull(self.agreeing(at, least))
+    def agreeing(self, at: Mapping[str, Any], least: Any) -> list[Any]:  # jets, and formulas, as if each held all over
         leaves, least = self.leaves(at, {}), least or (lambda _: at[""] - 1)
         for (a, _, one), (b, _, two) in combinations(leaves, 2):
             edge, *more = (edge for edge in a.keys() & b.keys() if a[edge] != b[edge])
@@ -214,7 +212,8 @@ class Row:
             wanted = 0 if on else max(0, least(self.kept(self.along, "along", edge)))
             if not more and on >= zeros and self.kept(self.contact, one, two, edge) < wanted:
                 raise ArithmeticError("a switch (abs, min, max, Piecewise) is open, and its two sides do not agree")
-        return reduce(Jet.union, (jet for known, jet, _ in leaves if 0 not in known.values()))
+        def alone(s: Any, b: Box, n: int) -> Any: return self.formal(None, s, n, **variables(self.names, balls(b), n))
+        return [(jet, partial(alone, sides)) for known, jet, sides in leaves if 0 not in known.values()]
     def kept(self, use: Callable[..., Any], *key: Any) -> Any:  # what is found, once, in polynomials in functions
         more = set[str]()
         while key not in self.found:
@@ -223,9 +222,9 @@ class Row:
         return self.found[key]
     def formal(self, ring: Any, sides: Sequence[int], order: int = 0, /, **given: Jet) -> Any:
         """The formula of some sides in polynomials; if it has one more switch, its gap: what it compares with zero."""
-        gaps, one = list[Any](), ring.constant(1)
+        gaps, one, gens = list[Any](), ring.constant(1) if ring else fmpq(1), ring.gens() if ring else ()
         def side(gap: Jet) -> int: gaps.append(gap.value * one); return sides[len(gaps) - 1]
-        at = {name: Jet(v, order) for name, v in zip(self.names, ring.gens(), strict=False)}
+        at = {name: Jet(v, order) for name, v in zip(self.names, gens, strict=False)}
         try: return evaluate(self.tree, {**self.numbers, "": order, "1": one, **at, **given, "?": side})
         except IndexError: return gaps[-1]
     def edge(self, ring: Any, sides: tuple[int, ...]) -> tuple[Any, int]:  # of the next switch, by its first sides
@@ -247,6 +246,7 @@ class Row:
         rest = apart(0).value + 0 * gap
         while k < 6 and plain((shared := divmod(rest, gap))[1]) == 0: rest, k = shared[0], k + 1
         return k - 1
+def hull(pairs: Iterable[Any]) -> Any: return reduce(Jet.union, (jet for jet, _ in pairs))
 def plain(p: Any) -> Any:  # a polynomial without products of a generator and its inverse
     gens = dict(zip(p.context().names(), p.context().gens(), strict=True)) if isinstance(p, fmpq_mpoly) else {}
     ones = (g * gens[f"inverse({name})"] - 1 for name, g in gens.items() if f"inverse({name})" in gens)
@@ -278,9 +278,12 @@ def norm_fits(tensor: Sequence[Any], shape: Sequence[int], bound: Any) -> bool:
     ranges = [range(0, n * step, step) for n, step in zip(shape, steps, strict=True)]
     for rows in (chosen for count in range(order // 2 + 1) for chosen in combinations(range(order), count)):
         across = [sum(at) for at in product(*(ranges[axis] for axis in range(order) if axis not in rows))]
-        matrix = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
-        turned = matrix.transpose()
-        if definite(-1 * min(matrix * turned, turned * matrix, key=arb_mat.nrows), bound * bound): return True
+        flat = arb_mat([[tensor[sum(at) + k] for k in across] for at in product(*(ranges[axis] for axis in rows))])
+        if definite(-1 * min(flat * (t := flat.transpose()), t * flat, key=arb_mat.nrows), bound * bound): return True
+    likely = [*map(float, tensor)]  # along likely directions: what is too large there needs no cones
+    for n, u in ((n, [sum(likely[k::n]) for k in range(n)]) for n in reversed(shape if order > 2 else [])):
+        likely = [sum(map(float.__mul__, likely[k : k + n], u)) / (hypot(*u) or 1) for k in range(0, len(likely), n)]
+    if order > 2 and abs(likely[0]) > bound: return False
     signs = product((1, -1) if any(t < 0 for t in tensor) else (1,), repeat=shape[0] - 1) if order > 2 else ()
     cones = [[[fmpq(s * (i == k)) for i in range(shape[0])] for k, s in enumerate((1, *sign))] for sign in signs]
     return bool(cones) and all(cone_fits(arb_mat(shape[0], steps[0], tensor), shape[1:], bound, c, 24) for c in cones)
@@ -294,8 +297,17 @@ def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequ
     half = [(a + b) * fmpq(round(2**40 / (4 - gap**2) ** 0.5), 2**40) for a, b in zip(cone[i], cone[j], strict=True)]
     parts = [[half if k == gone else v for k, v in enumerate(cone)] for gone in (i, j)]
     return deeper > 0 and all(cone_fits(matrix, shape, bound, part, deeper - 1) for part in parts)
-def entries(field: Callable[..., Jet], box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
-    return [*map(arb, map(field(box, indices).at, *zip(*indices, strict=True)))]
+def read(jet: Jet, indices: Sequence[Sequence[int]]) -> list[Any]: return [arb(jet.at(*index)) for index in indices]
+def expanded(formula: Any, box: Box, indices: Any, order: int) -> Any:  # by Taylor's formula; and how it moves by axis
+    every, (centre, away), m, values = range(len(box)), split(box), len(indices[0]) + order, [arb(0)] * len(indices)
+    inner, jet = formula(centre, m - 1), formula(box, m)
+    for rest in (rest for n in range(order + 1) for rest in multisets(every, n)):
+        step = prod((whole_power(away[k, 0], n := rest.count(k)) / factorial(n) for k in {*rest}), start=arb(1))
+        found = read(jet if len(rest) == order else inner, [(*index, *rest) for index in indices])
+        values = [value + step * f for value, f in zip(values, found, strict=True)]
+    weights = [whole_power(value.abs_upper(), 8) for value in values]  # the largest entries decide
+    moves = [[away[k, 0] * f for f in read(jet, [(*index, k) for index in indices])] for k in every]
+    return values, [sum(float(m.abs_upper() * w) for m, w in zip(each, weights, strict=True)) for each in moves]
 def parsed(text: str) -> Any:  # the tree of an expression, its decimals exact
     if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"): raise Refused("no ASCII formula")
     tree = ast.parse(line := " ".join(text.split()), mode="eval").body
@@ -343,15 +355,14 @@ class Problem:  # f and g for each row of data, y* (g is assumed strongly convex
                 return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
             moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
         raise ArithmeticError("y* was not enclosed")
-    def field(self, box: Box, indices: Sequence[Any], _: Any = ()) -> Any: return self.jet(box, len(indices[0]))
+    def formulas(self, box: Box, indices: Any) -> Any: return [(self.jet(box, len(indices[0])), self.jet)]
     def jet(self, box: Box, order: int) -> Any:  # Taylor coefficients of Phi; those of y* order by order, linearly
         at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
         for k in range(1, order + 1):
             g = self.value("g", at, k + 1); g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
             if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
             inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
-            for index in multisets(range(len(self.x)), k):
-                key = sum(1 << 3 * i for i in index)
+            for key in (sum(1 << 3 * i for i in index) for index in multisets(range(len(self.x)), k)):
                 right = inverse * arb_mat([[g.parts[k + 1].get(key + (1 << 3 * j), fmpq(0))] for j in self.own])
                 found = (inverse * g_yy).solve(right) if len(self.own) > 1 else right
                 for name, value in zip(self.y, found.entries(), strict=True):
@@ -381,45 +392,36 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         while waiting:
             (box, deeper), self.boxes = waiting.pop(), self.boxes + 1
             where = test(box) if (word := "." if deeper else next(words, "none")) == "." else (int(word), None)
-            if where is None: continue
-            if self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box):
+            if where and (self.boxes > BOXES or deeper > DEEPER * len(box) or not 0 <= where[0] < len(box)):
                 raise NotProved(f"{what} was not proved where {', '.join(f'[{float(a)}, {float(b)}]' for a, b in box)}")
-            waiting += [(half, deeper + (word == ".")) for half in cut(box, *where)]
+            waiting += [(half, deeper + (word == ".")) for half in cut(box, *where)] if where else []
     def widest(self, box: Box) -> tuple[int, Any]:
         shares = [(b - a) / (d - c) if d > c else fmpq(0) for (a, b), (c, d) in zip(box, self.box, strict=True)]
         return shares.index(max(shares)), None
-    def bounded(self, name: str, field: Any, indices: Any, shape: Sequence[int], claim: Any, cuts: str) -> None:
+    def bounded(self, name: str, row: Any, indices: Any, shape: Sequence[int], claim: Any, key: str) -> None:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
         own, even = sorted({k for i in indices for k in i}), len(shape) == 2 and indices[0][0] == indices[0][1]
         sides = (1, -1)[: 1 if name == "mu" else 2] if even and self.kind in ("block", "joint") else ()
-        def fits(entries: Sequence[Any]) -> bool:
-            if name == "mu": return definite(arb_mat(*shape, entries), bound)
-            return norm_fits([e.abs_upper() for e in entries], shape, bound) or norm_fits(entries, shape, bound)
+        def above(e: Any) -> bool: return definite(arb_mat(*shape, e), bound)
+        def small(e: Any) -> bool: return any(norm_fits(t, shape, bound) for t in ([v.abs_upper() for v in e], e))
+        fits, order = above if name == "mu" else small, 3 if len(self.box) == 2 and self.kind != "smoothness" else 1
         def test(box: Box) -> Any:
-            every, (centre, away) = range(len(box)), split(box)
             try:
-                natural = entries(field, box, indices)
+                pairs = row.formulas(box, indices); natural = read(hull(pairs), indices)
                 if fits(natural): return None
                 with contextlib.suppress(LookupError):  # which is what a switch leads to there
-                    if sides and all(field.__self__.is_above(box, own, bound, side) for side in sides): return None
-                try:
-                    jet = field(box, [(*index, k) for index in indices for k in every], indices)
-                    inner = entries(field, centre, indices)
-                    moves = [[arb(jet.at(*index, k)) * away[k, 0] for k in every] for index in indices]
-                    if fits([*map(arb.intersection, natural, map(sum, moves, inner))]): return None  # mean value form
-                except ArithmeticError:  # at an edge: the axis is cut by which most is gained, in the worse half
-                    halves = [[entries(field, h, indices) for h in cut(box, k)] for k in every]
-                    moves = [[n.rad() - max(a[i].rad(), b[i].rad()) for a, b in halves] for i, n in enumerate(natural)]
+                    if sides and all(row.is_above(box, own, bound, side) for side in sides): return None
+                found, moves = zip(*(expanded(formula, box, indices, order) for _, formula in pairs), strict=True)
+                if fits([*map(arb.intersection, natural, map(lambda *v: reduce(arb.union, v), *found))]): return None
             except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
-            weights = [whole_power(e.abs_upper(), 8) for e in natural]  # the largest entries decide
-            sizes = [sum(float(m[k].abs_upper() * w) for m, w in zip(moves, weights, strict=True)) for k in every]
+            sizes = [*map(sum, zip(*moves, strict=True))]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
-        self.cover(name, cuts, test)
-    def attained(self, name: str, claim: Any, field: Any, indices: Sequence[Any]) -> None:
+        covers = claim.the("covers", Table); self.cover(name, covers.the(key) if key in covers else ".", test)
+    def attained(self, name: str, claim: Any, row: Any, indices: Sequence[Any]) -> None:
         """The norm at a point of the box, along given directions, reaches the lower end (of mu, the upper one)."""
         point = self.region({key: [value, value] for key, value in claim.the("point", Table).items()})
-        found, size = entries(field, point, indices), arb(1)
+        found, size = read(hull(row.formulas(point, indices)), indices), arb(1)
         for vector in reversed([[rational(v) for v in vector] for vector in claim.the("directions", list)]):
             size, n = size * length(vector), len(vector)
             found = [sum(map(arb.__mul__, found[k : k + n], vector), arb(0)) for k in range(0, len(found), n)]
@@ -429,16 +431,14 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
     def brackets(self) -> None:  # every block of a number, for every row of data; the other end is attained by one
         axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
         for name, blocks in BLOCKS[self.kind].items():
-            claim, fields = self.content.the("claims", Table).the(name, Table), dict[str, Any]()
-            covers = claim.the("covers", Table)
+            claim, rows = self.content.the("claims", Table).the(name, Table), dict[str, Any]()
             for block in blocks.split():
                 indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                rows = {str(r.numbers): r.field for r in self.problem.rows.get(block[0], [])}.values()
-                for key, field in ((f"{block} {k}", field) for k, field in enumerate(rows or [self.problem.field])):
-                    if claim.the("upper") != "inf":  # which says nothing
-                        self.bounded(name, field, indices, shape, claim, covers.the(key) if key in covers else ".")
-                    fields[key] = field, indices
-            if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *fields[claim.the("at")])
+                each = {str(r.numbers): r for r in self.problem.rows.get(block[0], [])}.values() or [self.problem]
+                for key, row in ((f"{block} {k}", row) for k, row in enumerate(each)):
+                    if claim.the("upper") != "inf": self.bounded(name, row, indices, shape, claim, key)
+                    rows[key] = row, indices
+            if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *rows[claim.the("at")])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
     def stationary(self) -> None:  # each point is the one zero of grad Phi in its box; others are in open boxes

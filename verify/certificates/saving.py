@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["save_constants", "save_smoothness", "save_stationary"]
 
 Path = str | os.PathLike[str]
+ENOUGH = 200  # pieces; the checker expands functions of two variables to a higher order than the search
 
 
 def save_constants(constants: CertifiedConstants, path: Path) -> None:
@@ -59,7 +61,7 @@ def save_constants(constants: CertifiedConstants, path: Path) -> None:
         ends = rounded_down(max(best.bracket.lower, 0.0)), rounded_up(upper, slack)
         if name == "mu":
             ends = rounded_down(-upper, slack), rounded_up(-best.bracket.lower)
-        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if proof.cover.size > 1}
+        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if _helps(proof.cover)}
         claims[name] = {"lower": ends[0], "upper": ends[1], **_witness(constants, best), "covers": covers}
     says = {"box": _box(constants.box), "near": {}, "claims": claims}
     write_certificate(path, constants.reading, constants.problem, says)
@@ -82,7 +84,8 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
         bracket, point = getattr(found, name), found.points.get(name)
         block = f"p_{'x' * (1 + len(claims))} 0"
         covers = {block: _cuts(found.covers[name])}
-        claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(bracket.upper, slack), "at": block, "covers": covers}
+        upper = bracket.upper if name != "rho_phi" else _provable(bracket.upper, found)
+        claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(upper, slack), "at": block, "covers": covers}
         if point is not None and bracket.lower > 0:
             at = np.array([point[symbol.name] for symbol in found.problem.x])
             claim |= {
@@ -159,6 +162,21 @@ class _Finder:
 
 def _box(box: Box) -> dict[str, list[str]]:
     return {name: [str(low), str(high)] for name, (low, high) in box.items()}
+
+
+def _provable(upper: float, found: Smoothness) -> float:
+    """A bound of a third derivative, enlarged where it is zero but for rounding, which is beyond the checker's balls.
+
+    What is added changes the Hessian over the box by less than its own bound is rounded.
+    """
+    width = max(float(high - low) for low, high in found.box)
+    least = float(EXACT) * found.L_phi.upper / width if width > 0 else 0.0
+    return least if 0 < upper < least < math.inf else upper
+
+
+def _helps(cover: Cover) -> bool:
+    """Whether its cuts are worth keeping: in two variables the checker needs fewer than a long search has made."""
+    return cover.size > 1 and (cover.lower.size != 2 or cover.size <= ENOUGH)
 
 
 def _cuts(cover: Cover) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.arrays import dense, nearest
-from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.arithmetic.boxes import SPARSE, IntervalProgram
 from bilevel_sym.graph.autodiff import directional
 from bilevel_sym.graph.nodes import ONE_FORM, Graph, Parameter
 from bilevel_sym.graph.operations import OPERATIONS
@@ -26,9 +26,8 @@ from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_boun
 
 __all__ = ["Affine", "AffineProgram", "AffineSession"]
 
-_ROUNDING = 4e-15  # a few dozen roundings, relative to the sizes that take part
-_TINY = 1e-300
-SPARSE = 8  # a matrix with fewer entries than one in so many is not multiplied as a whole
+_AFFINE_ERROR = 4e-15  # a few dozen roundings, relative to the sizes that take part
+_UNDERFLOW = 1e-300
 
 _SWITCHES = frozenset(r.name for r in OPERATIONS.values() if r.shape.kind == "switch") - {"abs"}
 
@@ -90,7 +89,7 @@ class Affine:
         slopes = self.slopes @ other.middle[:, None] + self.middle[:, None] @ other.slopes
         size, far, other_size, other_far = np.abs(self.middle), self.reach, np.abs(other.middle), other.reach
         terms = self.middle.shape[-1] + 8
-        rounded = (terms * _ROUNDING) * (size + far) @ (other_size + other_far) + terms * _TINY
+        rounded = (terms * _AFFINE_ERROR) * (size + far) @ (other_size + other_far) + terms * _UNDERFLOW
         rest = size @ other.rest + self.rest @ other_size + far @ other_far + rounded
         return Affine(self.middle @ other.middle, slopes, rest * ROUNDED_UP)
 
@@ -106,12 +105,12 @@ class Affine:
         moved = np.abs(turned).sum(axis=1)
         n = inverse.shape[-1]
         wide = np.abs(guess) + np.abs(slopes).sum(axis=1)
-        rounding = (n + 8) * _ROUNDING * (size @ (np.abs(self.middle) + self.reach))
+        rounding = (n + 8) * _AFFINE_ERROR * (size @ (np.abs(self.middle) + self.reach))
         off = np.abs(np.eye(n) - inverse @ self.middle) + moved + size @ self.rest + rounding
         still = np.abs(inverse @ (right.middle - self.middle @ guess))
         drift = np.abs(slopes - inverse[:, None] @ (self.middle[:, None] @ slopes)).sum(axis=1)
         second = moved @ np.abs(slopes).sum(axis=1) + size @ (self.rest @ wide + right.rest)
-        noise = rounding @ wide + (n + 8) * _ROUNDING * (size @ (np.abs(right.middle) + right.reach)) + _TINY
+        noise = rounding @ wide + (n + 8) * _AFFINE_ERROR * (size @ (np.abs(right.middle) + right.reach)) + _UNDERFLOW
         rest = (still + drift + second + noise) * ROUNDED_UP
         return Affine(guess, slopes, neumann_bound(off * ROUNDED_UP, rest)), off * ROUNDED_UP
 
@@ -124,7 +123,7 @@ class Affine:
         """
         middle, slopes = _between(self.middle, owner, lanes), _between(self.slopes, owner, lanes)
         away = np.abs(self.middle - middle[owner]) + np.abs(self.slopes - slopes[owner]).sum(axis=1)
-        rounded = _ROUNDING * (np.abs(self.middle) + np.abs(self.slopes).sum(axis=1)) + _TINY
+        rounded = _AFFINE_ERROR * (np.abs(self.middle) + np.abs(self.slopes).sum(axis=1)) + _UNDERFLOW
         rest = np.zeros_like(middle)
         # a lane on its own stays the form that it is
         alone = (np.bincount(owner, minlength=lanes) == 1)[owner, None, None]
@@ -255,9 +254,9 @@ class AffineSession:
         size_a += far_a
         size_b += far_b
         size_a *= size_b
-        size_a *= _ROUNDING
+        size_a *= _AFFINE_ERROR
         rest += size_a
-        rest += _TINY
+        rest += _UNDERFLOW
         self.set(to, a * b, slopes, rest)
 
     def bend(self, to: slice, curve: tuple[IntervalProgram, IntervalProgram], source: Any) -> None:
@@ -267,7 +266,7 @@ class AffineSession:
         at, over = (ready.session(middle.size) for ready in curve)
         point = middle.reshape(-1, 1)
         at.put(0, point, point)
-        far = reach.reshape(-1, 1) * ROUNDED_UP + 1e-15 * np.abs(point) + _TINY
+        far = reach.reshape(-1, 1) * ROUNDED_UP + 1e-15 * np.abs(point) + _UNDERFLOW
         over.put(0, point - far, point + far)
         (v_lo, v_hi), (s_lo, s_hi) = ([end.reshape(shape) for end in at.take(name)] for name in ("value", "first"))
         b_lo, b_hi = (end.reshape(shape) for end in over.take("second"))
@@ -278,7 +277,7 @@ class AffineSession:
         shift = 0.5 * low + 0.5 * high
         size = np.abs(slope)
         rest = (v_hi - v_lo) + size * self.rest[source] + (s_hi - s_lo) * reach + 0.5 * (high - low)
-        rest += _ROUNDING * (np.abs(value) + size * reach + high - low) + _TINY + known
+        rest += _AFFINE_ERROR * (np.abs(value) + size * reach + high - low) + _UNDERFLOW + known
         self.set(to, value + shift, slope[:, None] * self.slopes[source], rest)
 
     def switch(self, to: slice, op: str, operation: Callable[..., Any], sources: Sequence[Any]) -> None:
@@ -311,7 +310,7 @@ class AffineSession:
 def _linear(to: slice, rows: Sequence[Row]) -> Call:
     """C X for the middle and all slopes at once, |C| rest for the rest."""
     entries, columns = sum(map(len, rows)), len({place for row in rows for place, _ in row})
-    rounding = (max(map(len, rows)) + 8) * _ROUNDING
+    rounding = (max(map(len, rows)) + 8) * _AFFINE_ERROR
     if SPARSE * entries >= len(rows) * columns:
         return _dense(to, rows, rounding)
     # the longest rows first: the k-th terms of all rows that have one are added to a leading part of the table
@@ -337,7 +336,7 @@ def _linear(to: slice, rows: Sequence[Row]) -> Call:
             moves *= c[:, None]
             slopes[:many] += moves
         rest *= ROUNDED_UP
-        rest += _TINY
+        rest += _UNDERFLOW
         session.set(to, middle[back], slopes[back], rest[back])
 
     return call
@@ -349,7 +348,7 @@ def _dense(to: slice, rows: Sequence[Row], rounding: float) -> Call:
 
     def call(session: AffineSession) -> None:
         middle, slopes, reach = session.middle[source], session.slopes[source], session.reach[source]
-        rest = size @ (session.rest[source] + rounding * (np.abs(middle) + reach)) + _TINY
+        rest = size @ (session.rest[source] + rounding * (np.abs(middle) + reach)) + _UNDERFLOW
         moved = (c @ slopes.reshape(len(source), -1)).reshape(len(rows), *slopes.shape[1:])
         session.set(to, c @ middle, moved, rest * ROUNDED_UP)
 

@@ -34,8 +34,8 @@ from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, nor
 __all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
 
 Pair = tuple[IntervalProgram, IntervalProgram]
-BITS = 128
-_MORE = 1 + 1e-15
+EXACT_ENDS_BITS = 128
+_ROUNDED_MORE = 1 + 1e-15
 _PARTS, _RIDGES, _GUARD = "parts", "ridges", "guard"
 _AFFORDABLE = 700  # entries of a derivative that the mean-value form may ask for
 
@@ -216,7 +216,7 @@ class Block(ABC):
 
     def in_balls(self, point: Floats) -> list[Any]:
         """The entries at a point, in balls, at the precision that is set."""
-        ready = self.model.in_balls((self.name,), BITS)
+        ready = self.model.in_balls((self.name,), EXACT_ENDS_BITS)
         values = ready.start()
         ready.put(values, 0, self.region.balls(point))
         return ready.output(values, self.name)
@@ -269,7 +269,7 @@ class Block(ABC):
         self, alone: IntervalProgram, lo: Floats, hi: Floats, slope: tuple[Floats, Floats], lower: Floats, upper: Floats
     ) -> tuple[Floats, Floats]:
         centre = middles(lower, upper)
-        reach = (np.maximum(upper - centre, centre - lower) * _MORE)[:, : self._size]
+        reach = (np.maximum(upper - centre, centre - lower) * _ROUNDED_MORE)[:, : self._size]
         session = alone.session(len(lower))
         session.put(0, centre, centre)
         low, high = session.take(self.name)
@@ -338,7 +338,7 @@ class BlockNorm(Block):
 
     def certified_at(self, point: Floats) -> float:
         """A proved lower bound of the norm at a point."""
-        with precision(BITS):
+        with precision(EXACT_ENDS_BITS):
             return _below(norm_lower(self.in_balls(point), self.shape))
 
 
@@ -371,7 +371,7 @@ class Curvature(Block):
     def certified_at(self, point: Floats) -> float:
         """A Rayleigh quotient, which is no less than the eigenvalue."""
         n = self.model.n
-        with precision(BITS):
+        with precision(EXACT_ENDS_BITS):
             entries = self.in_balls(point)
             middle = np.array([float(entry.mid()) for entry in entries]).reshape(n, n)
             if not np.isfinite(middle).all():

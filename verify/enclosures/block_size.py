@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from bilevel_sym.errors import TooLarge
 from bilevel_sym.system.memory import FLOAT, largest, require
 
-__all__ = ["TABLE", "entries_of", "require_size"]
+__all__ = ["LIBRARY_BYTES", "TABLE", "entries_of", "require_size"]
 
 TABLE = 2**19  # numbers in a table of intervals
-BASE, OPERATION = 3e8, 5000  # bytes of the libraries and of the problem, and of one entry as a formula
+LIBRARY_BYTES, OPERATION = 3e8, 5000  # of the libraries and of the problem; and of one entry as a formula
 TABLES, POINTS = 20, 3000  # tables, and values of an entry, that are held at a time
 LARGEST = 20_000  # entries of a block, beyond which it is not tried
 
@@ -51,4 +51,4 @@ def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:
 
 def _bytes(entries: int) -> float:
     """What a search takes for a block: its programs, tables of boxes, and values at points."""
-    return BASE + OPERATION * entries + FLOAT * (TABLES * TABLE + POINTS * entries)
+    return LIBRARY_BYTES + OPERATION * entries + FLOAT * (TABLES * TABLE + POINTS * entries)

@@ -15,23 +15,23 @@ from typing import Protocol
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, in_order
-from bilevel_sym.budget import Budget
+from bilevel_sym.system.budget import Budget
 from bilevel_sym.system.memory import parts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
 
-__all__ = ["SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
+__all__ = ["PROOF_COST", "SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
 
 Smear = Callable[[Floats, Floats], Floats]
 
-_THIN = 2.0**-30  # of the root: a box this thin on which nothing is known lies on a kink, a jump or a pole
-_CHUNK = 256  # lanes at a time
-_FEW = 32  # boxes without a bound at a time: one that stays so is enough to know
-_LEAST = 32  # boxes: fewer at a time cost as much
+_THINNEST_SHARE = 2.0**-30  # of the root: a box this thin on which nothing is known lies on a kink, a jump or a pole
+BOXES_AT_A_TIME = 256  # lanes at a time
+_UNBOUNDED_BOXES = 32  # boxes without a bound at a time: one that stays so is enough to know
+_LEAST_BOXES = 32  # boxes: fewer at a time cost as much
 _SAMPLES = 384
-_PROOF = 4.0  # what a box costs in the proof, in boxes of the search
+PROOF_COST = 4.0  # what a box costs in the proof, in boxes of the search
 _SEARCH = 1 / 3  # of the time of people in a hurry; the rest is for the proof
 SECOND = 1e6  # units of work that an ordinary core does in about a second: budgets are sized by it, and spent in boxes
 
@@ -85,7 +85,7 @@ def maximise(
     inside: tuple[Floats, Floats] | None = None,
     smear: Smear | None = None,
     start: Floats | None = None,
-    batch: int = _CHUNK,
+    batch: int = BOXES_AT_A_TIME,
     most: int = 400_000,
     seed: int = 0,
     progress: bool = False,
@@ -137,7 +137,7 @@ def maximise(
 def proved_upper(objective: Objective, cover: Cover) -> Floats:
     """The proved bounds over the leaves of a cover, (leaves,); inf where nothing is known."""
     lower, upper = cover.leaves()
-    bounds = [objective.over(lower[rows], upper[rows], proved=True) for rows in parts(len(lower), _CHUNK)]
+    bounds = [objective.over(lower[rows], upper[rows], proved=True) for rows in parts(len(lower), BOXES_AT_A_TIME)]
     return _known(np.concatenate(bounds))
 
 
@@ -321,10 +321,10 @@ class _Search:
         hurry, most_at_once = budget.deadline.within(_SEARCH), batch
         while self.tree.size < most:
             cost = self.objective.cost
-            batch = int(np.clip(0.05 * budget.left / cost, _LEAST, most_at_once))
+            batch = int(np.clip(0.05 * budget.left / cost, _LEAST_BOXES, most_at_once))
             chosen = self._worst(batch)
-            step = 2 * cost * max(len(chosen), _LEAST)
-            proof = _PROOF * cost * ((self.tree.size + 1) // 2 + len(chosen))
+            step = 2 * cost * max(len(chosen), _LEAST_BOXES)
+            proof = PROOF_COST * cost * ((self.tree.size + 1) // 2 + len(chosen))
             if not len(chosen) or budget.left < step + proof:
                 break
             if hurry.passed:
@@ -335,7 +335,7 @@ class _Search:
             if len(self.open):
                 top = float(self.tree.bound[self.open].max())
                 meter.at(self.boxes, f", {self.boxes} boxes, in [{self.best:.6g}, {top:.6g}]")
-        budget.spend(_PROOF * self.objective.cost * ((self.tree.size + 1) // 2))
+        budget.spend(PROOF_COST * self.objective.cost * ((self.tree.size + 1) // 2))
         return False
 
     def _worst(self, batch: int) -> Indices:
@@ -344,7 +344,7 @@ class _Search:
         bounds = self.tree.bound[self.open]
         unknown = self.open[np.isinf(bounds)]
         if len(unknown):
-            return unknown[np.argsort(-self.tree.depth[unknown], kind="stable")[: min(batch, _FEW)]]
+            return unknown[np.argsort(-self.tree.depth[unknown], kind="stable")[: min(batch, _UNBOUNDED_BOXES)]]
         if len(bounds) <= batch:
             return self.open
         return self.open[np.argsort(-coarse(bounds), kind="stable")[:batch]]
@@ -385,7 +385,7 @@ class _Search:
             return np.zeros(len(lower), dtype=np.intp), np.zeros(len(lower), dtype=np.bool_)
         middle = middles(lower, upper)
         share = (upper - lower) / self.width
-        possible = (middle > lower) & (middle < upper) & ((share > _THIN) | ~unknown[:, None])
+        possible = (middle > lower) & (middle < upper) & ((share > _THINNEST_SHARE) | ~unknown[:, None])
         score = share
         if self.smear is not None:
             weight = self.smear(lower, upper)

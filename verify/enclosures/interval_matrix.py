@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import FLOAT64_TINY, Floats
 
 __all__ = ["ROUNDED_UP", "Matrices", "approximate_inverse"]
 
 
-_UNIT = 2.3e-16  # a little more than two roundings
-_TINY = 5e-324
+_ROUND = 2.3e-16  # a little more than two roundings
 ROUNDED_UP = 1 + 1e-14  # covers a handful of roundings of a positive number
 
 
@@ -44,7 +43,7 @@ class Matrices:
         """From the ends."""
         middle = 0.5 * lower + 0.5 * upper
         radius = np.maximum(upper - middle, middle - lower)
-        radius *= 1 + _UNIT
+        radius *= 1 + _ROUND
         return Matrices(middle, radius)
 
     @staticmethod
@@ -60,12 +59,16 @@ class Matrices:
     @property
     def lower(self) -> Floats:
         """Lower ends."""
-        return np.asarray(self.middle - (self.radius + (_UNIT * np.abs(self.middle) + _UNIT * self.radius + _TINY)))
+        return np.asarray(
+            self.middle - (self.radius + (_ROUND * np.abs(self.middle) + _ROUND * self.radius + FLOAT64_TINY))
+        )
 
     @property
     def upper(self) -> Floats:
         """Upper ends."""
-        return np.asarray(self.middle + (self.radius + (_UNIT * np.abs(self.middle) + _UNIT * self.radius + _TINY)))
+        return np.asarray(
+            self.middle + (self.radius + (_ROUND * np.abs(self.middle) + _ROUND * self.radius + FLOAT64_TINY))
+        )
 
     @property
     def magnitude(self) -> Floats:
@@ -88,7 +91,7 @@ class Matrices:
 
     def _sum(self, other: Matrices, middle: Floats) -> Matrices:
         radius = self.radius + other.radius
-        radius = radius + _UNIT * (np.abs(middle) + radius) + _TINY
+        radius = radius + _ROUND * (np.abs(middle) + radius) + FLOAT64_TINY
         return Matrices(middle, radius)
 
     def __matmul__(self, other: Matrices) -> Matrices:
@@ -100,13 +103,13 @@ class Matrices:
         radius = size @ pad
         if np.any(self.radius):
             radius = radius + self.radius @ (reach + other.radius)
-        radius = radius * (1 + 2 * gamma) + (4 * terms + 4) * _TINY
+        radius = radius * (1 + 2 * gamma) + (4 * terms + 4) * FLOAT64_TINY
         return Matrices(self.middle @ other.middle, radius)
 
     def scaled(self, factor: float) -> Matrices:
         """Times an exact number."""
         middle = factor * self.middle
-        return Matrices(middle, abs(factor) * self.radius * (1 + _UNIT) + _UNIT * np.abs(middle) + _TINY)
+        return Matrices(middle, abs(factor) * self.radius * (1 + _ROUND) + _ROUND * np.abs(middle) + FLOAT64_TINY)
 
     def reshaped(self, *shape: int) -> Matrices:
         """The same entries in another shape."""
@@ -145,7 +148,7 @@ class Matrices:
             values, defect, residual = _eigen(self.middle)
             least = values[:, 0]
             away = (np.abs(least) * defect + residual + radius_norm(self.radius)) * ROUNDED_UP
-            bound = least - away - _UNIT * np.abs(least)
+            bound = least - away - _ROUND * np.abs(least)
         return np.where(np.isnan(bound), -np.inf, bound)
 
     def largest_eigenvalue_upper(self) -> Floats:
@@ -202,7 +205,7 @@ def _eigen(middle: Floats) -> tuple[Floats, Floats, Floats]:
     q = Matrices.around(vectors)
     defect = radius_norm((q.T @ q - Matrices.identity(middle.shape)).magnitude)
     scaled = Matrices.around(vectors * values[:, None, :])
-    scaled = Matrices(scaled.middle, np.abs(scaled.middle) * _UNIT + _TINY)
+    scaled = Matrices(scaled.middle, np.abs(scaled.middle) * _ROUND + FLOAT64_TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ q.T).magnitude)
     return np.where(finite[:, None], values, np.nan), defect, residual
 
@@ -218,7 +221,7 @@ def _norm_upper(middle: Floats) -> Floats:
     u, v = Matrices.around(left), Matrices.around(right)
     eye = Matrices.identity((len(values), *[values.shape[-1]] * 2))
     defect = np.maximum(radius_norm((u.T @ u - eye).magnitude), radius_norm((v @ v.T - eye).magnitude))
-    scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * _UNIT + _TINY)
+    scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * _ROUND + FLOAT64_TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ v).magnitude)
     bound = (values.max(axis=-1) * (1 + defect) + residual) * ROUNDED_UP
     return np.where(finite, bound, np.nan)

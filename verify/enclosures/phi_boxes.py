@@ -35,7 +35,7 @@ from verify.enclosures.phi_formulas import PhiFormulas
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
 
-__all__ = ["PhiBoxes", "PhiEnclosure"]
+__all__ = ["ATTEMPTS", "PhiBoxes", "PhiEnclosure"]
 
 Mask = Bools
 
@@ -48,7 +48,7 @@ LOWER = ("g", "g_y", "g_xy", "g_yy")
 SMOOTH_F = ("f", "f_x", "f_y")
 TO_FIRST = (*SMOOTH_F, "g", "g_y", "g_xy", "g_yy", "L_x")
 TO_SECOND = (*TO_FIRST, "hess")
-TO_THIRD = (*TO_SECOND, "turn", "outer", "inner")
+TO_THIRD = (*TO_SECOND, "adjoint_change", "outer", "inner")
 # what f and g must be smooth enough for: Krawczyk's test, Hess Phi as a bound of how fast grad Phi changes, and D^3 Phi
 NEED_LOWER = needed_by(("g_xy", "g_yy"))
 NEED_SECOND = needed_by(("f_xx", "f_xy", "f_yy", "g_xxy", "g_xyy", "g_yyy"))
@@ -313,7 +313,7 @@ class PhiBoxes:
         _put(session, 2, moves)
         hess = session.take("hess").gathered(self.pairs, d)
         if "outer" in names:
-            _put(session, 3, g_yy.solved_by(session.take("turn"), begun.inverse)[0])
+            _put(session, 3, g_yy.solved_by(session.take("adjoint_change"), begun.inverse)[0])
             third = self._third(session.take("outer"), session.take("inner"))
         ok = np.isfinite(smooth) & np.isfinite(off).all(axis=(1, 2)) & np.isfinite(hess.rest).all(axis=(1, 2))
         wide = Wide(ok, v, moves, grad, hess, third)

@@ -20,17 +20,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import combinations_with_replacement as multisets
+from typing import TYPE_CHECKING
 
 from flint import fmpq
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.pieces.patterns import PARTS
-from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian, tangents
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
 from bilevel_sym.implicit.model import Model
+
+if TYPE_CHECKING:
+    from bilevel_sym.arithmetic.pieces.seams import Seams
 
 __all__ = ["LINEAR", "PhiFormulas"]
 
@@ -43,8 +46,8 @@ LINEAR = ("var", "lin", "select", "min", "max", "sign", "lt", "le", "pi")  # no 
 class PhiFormulas:
     """f and g on a graph of their own, in the variables x, y, then v, then W, then V.
 
-    Blocks: the derivatives of f and g by name; "L_x" is grad Phi; "hess" holds Hess Phi for indices a <= b; "turn" is
-    L_yx + L_yy W, which V solves for; "outer" and "inner" are the two matrices of D^3 Phi.
+    Blocks: the derivatives of f and g by name; "L_x" is grad Phi; "hess" holds Hess Phi for indices a <= b;
+    "adjoint_change" is L_yx + L_yy W, which V solves for; "outer" and "inner" are the two matrices of D^3 Phi.
 
     >>> formulas = PhiFormulas(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
     >>> formulas.program(("hess",)).outputs["hess"].shape, formulas.active
@@ -113,7 +116,7 @@ class PhiFormulas:
                 return (d, n), [moved[j].get(i, ZERO_FORM) for i in range(d) for j in range(n)]
             case "L_x":
                 return (d,), gradient(self.graph, self.lagrangian, self.x)
-            case "turn":
+            case "adjoint_change":
                 moved = tangents(self.graph, gradient(self.graph, self.lagrangian, self.y), self._columns)
                 return (n, d), [row.get(a, ZERO_FORM) for row in moved for a in range(d)]
             case "hess":

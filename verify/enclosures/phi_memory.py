@@ -14,21 +14,21 @@ from math import prod
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
 from bilevel_sym.system.memory import FLOAT, largest, require
+from verify.enclosures.block_size import LIBRARY_BYTES
+from verify.enclosures.branch_and_bound import PROOF_COST
 from verify.enclosures.phi_formulas import LINEAR, PhiFormulas
 
-__all__ = ["PhiMemory"]
+__all__ = ["BOXES_AT_ONCE", "PhiMemory"]
 
-BASE = 3e8  # the libraries, the problem, and what is compiled
 BUILDING = 50.0  # units of work that one operation of a program takes until it can be run
 NUMBERS = 300.0  # numbers that one unit of work goes through
-PROOF = 4.0  # what a box costs in proved arithmetic, in boxes of the fast one
 SESSIONS = 6  # tables that are kept for the next boxes
 BYTES_OF_OPERATION = 2000.0  # the graph, the program and its steps
 POINTS, CLIMBING = 384, 40  # at which a search begins; and of each variable, while the best are improved
-DIRECTIONS = 300  # in which D^3 Phi is tried at a point
+MOST_DIRECTIONS = 300  # in which D^3 Phi is tried at a point
 PRODUCTS = 1000.0  # multiplications of matrices that one unit of work does
-LANES = 512  # boxes at a time, at most
-SHARE = 0.5  # of the memory, for all boxes that are looked at together
+BOXES_AT_ONCE = 512  # boxes at a time, at most
+MEMORY_SHARE = 0.5  # of the memory, for all boxes that are looked at together
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class PhiMemory:
 
     def whole(self, *, third: bool, lanes: int = 1) -> float:
         """Bytes of a search that bounds so many boxes at a time."""
-        return self._fixed(third=third) + lanes * self._lane(third=third) / SHARE
+        return self._fixed(third=third) + lanes * self._lane(third=third) / MEMORY_SHARE
 
     def lanes(self, memory: int, *, third: bool) -> int:
         """How many boxes may be bounded at a time; at least one."""
         left = memory - self._fixed(third=third)
-        return int(min(LANES, max(1.0, SHARE * left / self._lane(third=third))))
+        return int(min(BOXES_AT_ONCE, max(1.0, MEMORY_SHARE * left / self._lane(third=third))))
 
     def _fixed(self, *, third: bool) -> float:
-        return BASE + BYTES_OF_OPERATION * self.program(third=third)
+        return LIBRARY_BYTES + BYTES_OF_OPERATION * self.program(third=third)
 
     def _lane(self, *, third: bool) -> float:
         return self.one_box(third=third) + SESSIONS * self.table(third=third)
@@ -105,8 +105,8 @@ class PhiMemory:
     def first_step(self, *, third: bool) -> float:
         """Units of work until the first box is bounded and proved, and the first points are tried."""
         d = self.d
-        tried = (POINTS + CLIMBING * d) * (DIRECTIONS + d) * d**3 / PRODUCTS if third else 0.0
-        bounded = (1 + PROOF) * self.one_box(third=third) / FLOAT / NUMBERS
+        tried = (POINTS + CLIMBING * d) * (MOST_DIRECTIONS + d) * d**3 / PRODUCTS if third else 0.0
+        bounded = (1 + PROOF_COST) * self.one_box(third=third) / FLOAT / NUMBERS
         return BUILDING * self.program(third=third) + bounded + tried
 
     def require(self, memory: int, work: float, default: float, *, third: bool) -> None:

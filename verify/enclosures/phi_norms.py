@@ -21,15 +21,15 @@ from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, radius_norm
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.phi_memory import MOST_DIRECTIONS
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 
 __all__ = ["GradNorm", "HessNorm", "ThirdNorm", "cubic_norms"]
 
-DIRECTIONS = 300  # in all
 CUBES = 2**22  # numbers that are held at a time of cubes of directions
-STARTS, ROUNDS = 24, 12  # directions for each dimension, and steps from the best of them
+DIRECTION_STARTS, ROUNDS = 24, 12  # directions for each dimension, and steps from the best of them
 _CANDIDATES = 4  # middles of boxes that are worth a look, of those bounded together
-BITS = 80
+CANDIDATE_BITS = 80
 AIM = 1.02  # bounds of |D^3 Phi| beyond this multiple of what is known from below are made with fewer directions
 
 
@@ -137,7 +137,7 @@ class GradNorm(_Norm):
     def _proved_at(self, point: Floats) -> float:
         """The root of the sum of squares in balls."""
         balls = [ball.value for ball in evaluate(self.problem, point.tolist(), digits=15).grad_phi]
-        with precision(BITS):
+        with precision(CANDIDATE_BITS):
             return _floor(sum((ball * ball for ball in balls), arb(0)).sqrt())
 
 
@@ -178,7 +178,7 @@ class HessNorm(_Norm):
     def _proved_at(self, point: Floats) -> float:
         """|u^T Hess w| in balls, u and w approximate singular vectors."""
         rows = evaluate(self.problem, point.tolist(), digits=15).hess_phi
-        with precision(BITS):
+        with precision(CANDIDATE_BITS):
             return _floor(norm_lower([ball.value for row in rows for ball in row], (self.boxes.d,) * 2))
 
 
@@ -207,7 +207,7 @@ class ThirdNorm(_Norm):
         if not found.ok[0] or not np.isfinite(found.third.radius).all():
             return -math.inf
         ends = zip(found.third.lower.ravel().tolist(), found.third.upper.ravel().tolist(), strict=True)
-        with precision(BITS):
+        with precision(CANDIDATE_BITS):
             lower = _floor(norm_lower([arb(low).union(arb(high)) for low, high in ends], (self.boxes.d,) * 3))
         self._known = max(self._known, lower)
         return lower
@@ -220,7 +220,7 @@ def cubic_norms(tensors: Floats) -> Floats:
     2.828427
     """
     d = tensors.shape[1]
-    u = np.random.default_rng(0).standard_normal((min(STARTS * d, DIRECTIONS), d))
+    u = np.random.default_rng(0).standard_normal((min(DIRECTION_STARTS * d, MOST_DIRECTIONS), d))
     u = np.concatenate([u / np.linalg.norm(u, axis=1, keepdims=True), np.eye(d)])
     values = np.concatenate([np.abs(_along(tensors, u[part])) for part in parts(len(u), max(1, CUBES // d**3))], axis=1)
     best = u[np.argsort(-values, axis=1)[:, :3]]  # (lanes, 3, d)

@@ -21,19 +21,19 @@ from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.boxes import IntervalProgram, Operations
 from bilevel_sym.arithmetic.pieces.patterns import Split
 from bilevel_sym.arithmetic.ties import coarse
-from bilevel_sym.budget import Budget
 from bilevel_sym.implicit.model import Model
+from bilevel_sym.system.budget import Budget
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.block_norm import Block, ExactBox
+from verify.enclosures.branch_and_bound import BOXES_AT_A_TIME
 from verify.enclosures.cover import middles
 
 __all__ = ["Entries", "Ranges", "ranges"]
 
 BATCH = 64  # boxes that are cut at a time
-CHUNK = 256
 CORNERS = 6  # variables up to which all corners are looked at
-THIN = 2.0**-40  # of the box: a piece this thin without a bound lies on a kink, a pole or the end of a domain
+THINNEST_PIECE = 2.0**-40  # of the box: a piece this thin without a bound lies on a kink, a pole or the end of a domain
 NAMES = ("f", "f_x", "f_xx")
 
 Mask = Bools
@@ -166,7 +166,7 @@ class _Search:
         """All entries of all blocks side by side, (lanes, entries) each end."""
         found = [
             [block.over_boxes(lower[rows], upper[rows], proved=proved) for block in self.blocks]
-            for rows in parts(len(lower), CHUNK)
+            for rows in parts(len(lower), BOXES_AT_A_TIME)
         ]
         lo, hi = (np.concatenate([np.hstack([ends[side] for ends in part]) for part in found]) for side in (0, 1))
         return lo, hi
@@ -225,7 +225,7 @@ class _Search:
         lower, upper = self.lower[chosen], self.upper[chosen]
         share = (upper - lower) / self.width
         middle = middles(lower, upper)
-        possible = (middle > lower) & (middle < upper) & (share > THIN)
+        possible = (middle > lower) & (middle < upper) & (share > THINNEST_PIECE)
         size = np.maximum(np.abs(self.lo[chosen]), np.abs(self.hi[chosen]))
         n, spread = lower.shape[1], np.where(self.most > self.least, self.most - self.least, np.inf)
         steep = size[:, 1 : 1 + n] / spread[0]

@@ -26,7 +26,7 @@ Group = tuple[int, int]  # dimension and degree: so many equal axes of one lengt
 _SLACK = 1 + 1e-13  # for directions that are unit vectors up to rounding
 _CIRCLE, _CUBE_COARSE, _CUBE_FINE = 96, 14, 54  # directions on half a circle; on an edge of a cube
 _DEEP = 20_000  # numbers in a table of one lane, beyond which nets are not used
-_TABLE = 2**22  # numbers in a table that is made at once
+_NORM_NUMBERS = 2**22  # numbers in a table that is made at once
 
 
 def norm3_upper(middle: Floats, radius: Floats, *, symmetric: bool = False, aim: float = math.inf) -> Floats:
@@ -92,7 +92,7 @@ def _tensor_norm(middle: Floats, radius: Floats, groups: Sequence[Group], aim: f
 
 
 def _slices(lanes: Any, columns: int, size: int) -> list[Any]:
-    count = max(1, _TABLE // max(columns * size, 1))
+    count = max(1, _NORM_NUMBERS // max(columns * size, 1))
     return [lanes[start : start + count] for start in range(0, len(lanes), count)]
 
 

@@ -20,7 +20,7 @@ from verify.enclosures.phi_boxes import PhiBoxes
 __all__ = ["Coverage", "coverage"]
 
 PIECES = 256  # of the box in x
-THIN = 2.0**-12  # of the box in x: pieces are not cut any further
+SMALLEST_PIECE = 2.0**-12  # of the box in x: pieces are not cut any further
 SLACK = 1e-9  # of the box in y: what floats may be off by
 
 
@@ -97,7 +97,7 @@ class _Search:
             gone.append((lower[outside], upper[outside]))
             lower, upper = lower[~inside & ~outside], upper[~inside & ~outside]
             self._look(np.concatenate([middles(lower, upper), lower, upper]))
-            if not 0 < len(lower) <= PIECES // 2 or not ((upper - lower) > THIN * self._width).any():
+            if not 0 < len(lower) <= PIECES // 2 or not ((upper - lower) > SMALLEST_PIECE * self._width).any():
                 break
             lower, upper = self._halved(lower, upper)
         out = tuple(np.concatenate(ends) for ends in zip(*gone, strict=True))

@@ -15,7 +15,7 @@ from verify.enclosures.phi_boxes import PhiBoxes
 __all__ = ["with_y_star"]
 
 PIECES = 64  # at least so many boxes, for a hull that is not much wider than the truth
-MOST = 1024
+MOST_PIECES = 1024
 
 
 def with_y_star(problem: BilevelProblem, box: Box) -> Box:
@@ -30,7 +30,7 @@ def with_y_star(problem: BilevelProblem, box: Box) -> Box:
     lower, upper = region.lower[None], region.upper[None]
     lows, highs, done = [], [], 0
     while len(lower):
-        if done + len(lower) > MOST:
+        if done + len(lower) > MOST_PIECES:
             raise _failure(box, lower[0], upper[0])
         found = phi.enclose(lower, upper, proved=True)
         ok = np.asarray(found.ok)

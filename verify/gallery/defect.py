@@ -67,11 +67,11 @@ class Defect:
         return self.make.__module__.rpartition(".")[2]
 
     @property
-    def changed(self) -> str:
+    def wrong_line(self) -> str:
         """The line that is wrong, with its mark.
 
         >>> from verify.gallery import defects
-        >>> print(defects()[0].changed)
+        >>> print(defects()[0].wrong_line)
         return k.f_x(x, y) - 0.5 * k.g_xy(x, y) @ v  # defect: 0.5
         """
         return next(line.strip() for line in self.source().splitlines() if "# defect" in line)

@@ -3,8 +3,8 @@
 Functions take the axes to draw on, or none for new ones, and return them.
 """
 
+from verify.papers.huang_saddle.trajectory.picture import plot_error
 from verify.plotting.curvature import plot_curvature
-from verify.plotting.error import plot_error
 from verify.plotting.looseness import plot_looseness
 from verify.plotting.tightness import plot_tightness
 

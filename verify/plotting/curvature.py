@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_curvature"]
 
-CURVE, SURFACE = 401, 81  # points each way, in one and in two variables
+CURVATURE_POINTS, SURFACE = 401, 81  # points each way, in one and in two variables
 NORM = r"$\|\nabla^2\Phi\|$"
 
 
@@ -47,7 +47,8 @@ def plot_curvature(found: Smoothness, ax: Axes | None = None) -> Axes:
         )
     names = [s.name for s in exact.x]
     low, high = (np.array([float(found.box[name][end]) for name in names]) for end in (0, 1))
-    axes, norms = on_grid(lambda x: _norms(exact.kernels.hess_phi(x)), low, high, CURVE if exact.d == 1 else SURFACE)
+    points = CURVATURE_POINTS if exact.d == 1 else SURFACE
+    axes, norms = on_grid(lambda x: _norms(exact.kernels.hess_phi(x)), low, high, points)
     ax = axes_or_new(ax)
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, found, axes, norms)
     worst = found.points.get("L_phi")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.style import ink
+from verify.plotting.tightness import HEAD
 from verify.regularity.phi_smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ CONSTANTS: Mapping[str, tuple[str, str, str, float]] = MappingProxyType(
     {"L_phi": (r"$L_\phi$", "o", COLOURS[0], -0.14), "rho_phi": (r"$\rho_\phi$", "D", COLOURS[1], 0.14)}
 )
 ZERO_RATIO = 1e12  # a truth that may be zero, and is this much smaller than the formula, is drawn as zero
-HEAD, ROW = 1.6, 0.4  # inches
+ROW = 0.4  # inches
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from bilevel_sym.certify.krawczyk import BALL_MATRICES, BallBlocks, Zero, identi
 from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.implicit.second_order import ImplicitFormulas, gradient_of
 
-__all__ = ["BITS", "Root", "eigenvalue_balls", "refine"]
+__all__ = ["POINT_BITS", "Root", "eigenvalue_balls", "refine"]
 
-BITS = 200
-STEPS = 16  # of Newton's method: more lead away from where it began
+POINT_BITS = 200
+REFINEMENT_STEPS = 16  # of Newton's method: more lead away from where it began
 FIRST = ("f_x", "f_y", "g_y", "g_xy", "g_yy")
 SYSTEM = ("f", "g", *FIRST, "L_xx", "L_xy", "L_yy", "f_xx")
 Balls = tuple[Ball, ...]
@@ -46,7 +46,7 @@ class Root:
     f_xx: Balls
 
 
-def refine(problem: BilevelProblem, x: Sequence[float], y: Sequence[float], *, bits: int = BITS) -> Root | None:
+def refine(problem: BilevelProblem, x: Sequence[float], y: Sequence[float], *, bits: int = POINT_BITS) -> Root | None:
     """The stationary point next to (x, y), or None where the proof does not succeed.
 
     >>> root = refine(BilevelProblem("x*y - y", "y**2/2 - x*y", "x", "y"), [0.4], [0.4])  # Phi = x^2 - x
@@ -105,7 +105,7 @@ class _Stationarity:
     def root(self, x: list[Any], y: list[Any]) -> Root | None:
         start = self.blocks([*x, *y, *[arb(0)] * self.n])
         v = middles(start["g_yy"]).solve(middles(start["f_y"]), algorithm="approx")
-        found = proved_zero(self, [e.mid() for e in (*x, *y, *v.entries())], steps=STEPS)
+        found = proved_zero(self, [e.mid() for e in (*x, *y, *v.entries())], steps=REFINEMENT_STEPS)
         return self._described(found) if isinstance(found, Zero) else None
 
     def _described(self, found: Zero) -> Root | None:

@@ -24,14 +24,13 @@ from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, approximate_inverse
-from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
+from verify.enclosures.phi_boxes import ATTEMPTS, PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
 
 Mask = Bools
 LOWER = ("g", "g_y", "g_xy", "g_yy")
 GRADIENT = ("f_x", "f_y", "g_xy", "g_yy")
-ATTEMPTS = 3
 HULL = MappingProxyType(
     {**intervals.PROVED, **{name: intervals.OPERATIONS[name] for name in ("sign", "lt", "le", "select")}}
 )

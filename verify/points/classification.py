@@ -15,13 +15,13 @@ from flint import arb, arb_mat, fmpq
 from bilevel_sym import Ball, BilevelProblem, Box, MinimaxProblem, PointCertificate, evaluate
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.ties import first_smallest
-from bilevel_sym.budget import Effort
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.graph.exact import rational, rational_vector
+from bilevel_sym.system.budget import Effort
 from bilevel_sym.system.memory import Memory
 from verify.bracket import Bracket
 from verify.points import stationary
-from verify.points.balls import BITS, eigenvalue_balls, refine
+from verify.points.balls import POINT_BITS, eigenvalue_balls, refine
 from verify.points.domain import continued
 from verify.points.exact import exact_point, simplest
 from verify.points.point import StationaryPoint, as_point, exact_result
@@ -197,7 +197,7 @@ def _y_message(
         true = evaluate(problem, x, digits=DIGITS).y_star if point is None else point.balls[problem.d :][: problem.n]
     except BilevelError as error:
         return f"y was not compared with y*(x): {error.message}"
-    with precision(BITS):
+    with precision(POINT_BITS):
         gaps = [abs(ball.value - _arb(value)) for ball, value in zip(true, y, strict=True)]
         worst = max(gaps, key=lambda gap: float(gap.upper()))
         if all(gap <= _arb(radius) for gap in gaps):
@@ -251,7 +251,7 @@ def second_order(
     (0.25, 2.0, True)
     """
     certificate = evaluate(problem, x, digits=DIGITS)
-    with precision(BITS):
+    with precision(POINT_BITS):
         norm, least = _norm_and_least(certificate)
         flat = True if norm <= _arb(eps) else False if norm > _arb(eps) else None
         here = partial(SecondOrder, certificate, Ball(norm), Ball(least), flat)
@@ -264,7 +264,7 @@ def second_order(
         return here(None)
     low, high = known
     bracket = Bracket(float(low.lower()), math.inf if high is None else float(high.upper()))
-    with precision(BITS):
+    with precision(POINT_BITS):
         if high is not None and least < -(high * _arb(eps)).sqrt():
             return here(False, bracket)
         return here(True if least >= -(low * _arb(eps)).sqrt() else None, bracket)

@@ -16,11 +16,11 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.implicit.second_order import Algebra, ImplicitFormulas
-from verify.points.balls import BITS
+from verify.points.balls import POINT_BITS
 
 __all__ = ["ExactPoint", "exact_point", "inertia", "simplest"]
 
-CLOSE = Fraction(1, 10**10)  # how far float64 may be from a y* that is a simple number
+FLOAT_DISTANCE = Fraction(1, 10**10)  # how far float64 may be from a y* that is a simple number
 FIRST = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "f_xx")
 SECOND = ("L_xx", "L_xy", "L_yy")
 RATIONAL_MATRICES: Algebra[sp.Matrix] = Algebra(attrgetter("LUsolve"))
@@ -105,15 +105,15 @@ def _lower_solution(problem: BilevelProblem, x: Sequence[sp.Rational]) -> list[s
         found = problem.kernels.one_sided.y_star([float(value) for value in x])
     except (BilevelError, OverflowError):
         return None
-    ends = ((Fraction(value), CLOSE * (1 + abs(Fraction(value)))) for value in found.tolist())
+    ends = ((Fraction(value), FLOAT_DISTANCE * (1 + abs(Fraction(value)))) for value in found.tolist())
     return [simplest(*(sp.Rational(e.numerator, e.denominator) for e in (mid - r, mid + r))) for mid, r in ends]
 
 
 def _smooth(problem: BilevelProblem, point: Sequence[sp.Rational], v: Sequence[sp.Rational]) -> bool:
     """Whether f and g have no kink and no end of a domain there: substitution would take one branch."""
     names = ("f", "g", *FIRST, "f_xy", "f_yy", *SECOND)
-    with precision(BITS):
-        program = problem.tape.in_balls(names, BITS)
+    with precision(POINT_BITS):
+        program = problem.tape.in_balls(names, POINT_BITS)
         values = program.start()
         for stage, given in enumerate((point, v)):
             program.put(values, stage, [arb(fmpq(int(value.p), int(value.q))) for value in given])

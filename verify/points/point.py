@@ -16,7 +16,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.points.balls import BITS, Root, eigenvalue_balls
+from verify.points.balls import POINT_BITS, Root, eigenvalue_balls
 from verify.points.domain import standing
 from verify.points.exact import ExactPoint, inertia
 
@@ -87,7 +87,7 @@ def as_point(
     ('local minimum', None)
     """
     place = _place(root, box)
-    stands = standing(problem, [ball.value for ball in (*root.x, *root.y)], BITS)
+    stands = standing(problem, [ball.value for ball in (*root.x, *root.y)], POINT_BITS)
     if "outside" in (place, stands):
         return None
     said = ["on the border of the box, or closer to it than can be told"] * (place == "border")
@@ -117,7 +117,7 @@ def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
     >>> exact_result(exact_point(problem, [sp.Integer(0)]), Box({"x": (-1, 1)})).kind
     'degenerate'
     """
-    with precision(BITS):
+    with precision(POINT_BITS):
         balls = tuple(Ball(arb(fmpq(int(e.p), int(e.q)))) for e in (*exact.x, *exact.y, *exact.v))
     return StationaryPoint(
         x=tuple(map(float, exact.x)),
@@ -140,7 +140,7 @@ def exact_brackets(matrix: sp.Matrix) -> tuple[Bracket, ...]:
     ['[0, 0]', '[2, 2]']
     """
     _, negative, zero = inertia(matrix)
-    with precision(BITS):
+    with precision(POINT_BITS):
         entries = [[arb(fmpq(int(e.p), int(e.q))) for e in matrix.row(i)] for i in range(matrix.rows)]
         balls = eigenvalue_balls(arb_mat(entries))
     found = [bracket_of(Ball(ball)) for ball in balls]
@@ -181,7 +181,7 @@ def bracket_of(ball: Ball) -> Bracket:
     ...     bracket_of(Ball(arb(1)/3))
     Bracket(lower=0.3333333333333333, upper=0.33333333333333337)
     """
-    with precision(BITS):
+    with precision(POINT_BITS):
         low, high = ball.value.lower(), ball.value.upper()
         lower, upper = float(low), float(high)
         lower = lower if arb(lower) <= low else math.nextafter(lower, -math.inf)
@@ -191,7 +191,7 @@ def bracket_of(ball: Ball) -> Bracket:
 
 def _radius(ball: Ball) -> float:
     """How far the float next to the ball's middle may be from the true value, rounded up."""
-    with precision(BITS):
+    with precision(POINT_BITS):
         return math.nextafter(float(abs(ball.value - arb(_float(ball))).upper()), math.inf)
 
 
@@ -203,7 +203,7 @@ def _float(ball: Ball) -> float:
 def _place(root: Root, box: Box) -> Literal["inside", "outside", "border"]:
     """Whether a root is in the box: what is not decided in many digits counts as on the border, which is inside."""
     place: Literal["inside", "border"] = "inside"
-    with precision(BITS):
+    with precision(POINT_BITS):
         for ball, (lo, hi) in zip(root.x, box, strict=True):
             low, high = (arb(fmpq(int(end.p), int(end.q))) for end in (lo, hi))
             if ball.value < low or ball.value > high:

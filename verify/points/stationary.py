@@ -17,15 +17,15 @@ import numpy as np
 from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.arithmetic.intervals import enclose
 from bilevel_sym.arithmetic.ties import coarse
-from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
-from verify.enclosures.box_of_question import chosen_box
-from verify.enclosures.branch_and_bound import SECOND
+from verify.enclosures.branch_and_bound import PROOF_COST, SECOND
 from verify.enclosures.phi_boxes import PhiEnclosure
-from verify.enclosures.phi_memory import PhiMemory
+from verify.enclosures.phi_memory import BOXES_AT_ONCE, PhiMemory
+from verify.enclosures.requested_box import requested_box
 from verify.points.balls import Root, refine
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
 from verify.points.domain import continued
@@ -37,17 +37,15 @@ __all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_
 BoxLike = Box | Mapping[str, Iterable[object]]
 
 WORK = 20 * SECOND  # by default
-LANES = 512  # boxes at a time,
 SLICE = 0.3 * SECOND  # and no more than this much work, so that people in a hurry, and Ctrl-C, need not wait
-PROOF = 4.0  # what a box costs in proved arithmetic, in boxes of the fast one
 MARGIN = 0.05  # of the width, around each box that is tested
 CUT = 0.4877  # where a box is cut: symmetric problems have their points at the middle
 NARROW = 2.0**-26  # of the whole box: not cut further
 ACROSS = 8.0  # how much a side that lies across a switch is cut before the others
-THIN = 2.0**-12  # from here on many boxes mean a curve of points or a kink, which more cutting does not resolve
+CURVE_WIDTH = 2.0**-12  # from here on many boxes mean a curve of points or a kink, which more cutting does not resolve
 MOST_THIN = 2**13
-MOST = 2**17
-STARTS = 24
+MOST_BOXES = 2**17
+SEARCH_STARTS = 24
 NEWTON_STEPS = 40
 CLUSTERS = 500
 EFFORT, TIME, KINK, SINGULAR = (
@@ -160,7 +158,7 @@ def search(
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a search wants a problem, but was given a {type(problem).__name__}")
     exact, scale = problem.mean, scale_of(effort)
-    chosen = chosen_box(problem, box, "the search belongs")
+    chosen = requested_box(problem, box, "the search belongs")
     inside = Box({s.name: chosen[s.name] for s in exact.x})
     room = bytes_of(memory)
     PhiMemory.of(exact).require(room, scale * WORK, WORK, third=False)
@@ -198,7 +196,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.given, self.problem = self.problem, continued(self.problem)
         self.boxes = Boxes(self.problem, self.memory)
-        self.lanes = min(int(np.clip(SLICE / self.boxes.cost, 8, LANES)), self.boxes.lanes)
+        self.lanes = min(int(np.clip(SLICE / self.boxes.cost, 8, BOXES_AT_ONCE)), self.boxes.lanes)
         ends = [(enclose(int(lo.p), int(lo.q))[0], enclose(int(hi.p), int(hi.q))[1]) for lo, hi in self.box]
         self.lower, self.upper = (np.array([end[k] for end in ends]) for k in (0, 1))
         scale = np.maximum(np.abs(self.lower), np.abs(self.upper))
@@ -234,14 +232,14 @@ class _Search:
         Half of them go against the sign of the curvature, so that they find minima.
         """
         rng = np.random.default_rng(0)
-        x = self.lower + (self.upper - self.lower) * rng.random((2 * STARTS, self.problem.d))
+        x = self.lower + (self.upper - self.lower) * rng.random((2 * SEARCH_STARTS, self.problem.d))
         x[0] = 0.5 * (self.lower + self.upper)
         for reach in 0.25 * 0.85 ** np.arange(NEWTON_STEPS)[:, None] * (self.upper - self.lower):
             try:
                 y = self.problem.kernels.one_sided.y_star(x)
                 _, grad, hess = self.problem.kernels.one_sided.expansion(x, y)
                 values, vectors = np.linalg.eigh(hess)
-                values[STARTS:] = np.abs(values[STARTS:])
+                values[SEARCH_STARTS:] = np.abs(values[SEARCH_STARTS:])
                 slope = (vectors.swapaxes(1, 2) @ grad[:, :, None])[:, :, 0]
                 step = (vectors @ (slope / np.where(values == 0, 1e-300, values))[:, :, None])[:, :, 0]
             except (BilevelError, np.linalg.LinAlgError):
@@ -264,14 +262,14 @@ class _Search:
         lower, upper = _ends(root)
         if inside is not None and not ((lower > inside[0]) & (upper < inside[1])).all():
             return False  # another one, next door
-        alone = inside or self._alone(0.5 * (lower + upper))
+        alone = inside or self._one_root_around(0.5 * (lower + upper))
         if alone is None:
             return False
         if not any(item.holds(lower, upper) for item in self.known):
             self.known.append(_Known(root, *alone))
         return True
 
-    def _alone(self, x: Floats) -> tuple[Floats, Floats] | None:
+    def _one_root_around(self, x: Floats) -> tuple[Floats, Floats] | None:
         """The largest box around x, of several, in which Krawczyk's test proves one root."""
         width = np.maximum(self.upper - self.lower, 1e-6 * (1 + np.abs(x)))
         radii = width * 2.0 ** -np.arange(1, 25)[:, None]
@@ -297,7 +295,7 @@ class _Search:
         lower, upper = self.lower[None, :], self.upper[None, :]
         while len(lower):
             width = ((upper - lower) / np.maximum(self.upper - self.lower, 1e-300)).max(axis=1)
-            if len(lower) > MOST or (len(lower) > MOST_THIN and np.median(width) < THIN):
+            if len(lower) > MOST_BOXES or (len(lower) > MOST_THIN and np.median(width) < CURVE_WIDTH):
                 self.given_up.append((lower, upper))
                 self.reasons.add("more boxes are left than are worth cutting: a curve of points, or a kink")
                 return
@@ -329,7 +327,7 @@ class _Search:
         gone, inside, low, high = self._said(found, lower, upper, wide)
         told = gone | inside | ((high - low) < 0.7 * (upper - lower)).any(axis=1)
         if self.boxes.elementary and told.any():
-            self.budget.spend(PROOF * self.boxes.cost * int(told.sum()))
+            self.budget.spend(PROOF_COST * self.boxes.cost * int(told.sum()))
             # only what the proved arithmetic says is taken: elsewhere nothing is gone, and the box is whole
             again = self.boxes.enclose(wide[0][told], wide[1][told], proved=True)
             proved = self._said(again, lower[told], upper[told], (wide[0][told], wide[1][told]))
@@ -402,7 +400,7 @@ class _Search:
 
     def _cluster(self, lower: Floats, upper: Floats) -> StationaryPoint:
         box = named_box(self.box, lower, upper)
-        narrow = bool(((upper - lower) <= THIN * (self.upper - self.lower) + 1e-300).all())
+        narrow = bool(((upper - lower) <= CURVE_WIDTH * (self.upper - self.lower) + 1e-300).all())
         exact = self._exact(box) if narrow else None
         if exact is not None:
             return exact_result(exact, box)

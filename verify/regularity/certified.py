@@ -16,17 +16,17 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem, Box, Constants, StochasticProblem
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument
+from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.block_size import require_size
-from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.cover import Cover
+from verify.enclosures.requested_box import requested_box
 
 __all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
 
@@ -278,7 +278,7 @@ def _check(problem: object, reading: object, rtol: object) -> None:
 
 
 def _box_of(problem: BilevelProblem, box: Box | None) -> Box:
-    chosen = chosen_box(problem, box, "constants belong")
+    chosen = requested_box(problem, box, "constants belong")
     if len(chosen) == problem.d:
         from verify.enclosures.y_enclosure import with_y_star
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sympy as sp
 
 from bilevel_sym import Box
-from bilevel_sym.budget import Budget, Effort, scale_of
-from bilevel_sym.errors import CertificateFailure, InvalidArgument
+from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.scope import Formula, Scope, Variables
+from bilevel_sym.system.budget import Budget, Effort, scale_of
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
@@ -99,10 +100,11 @@ def bounds(
     if not _is_positive(rtol):
         raise InvalidArgument(f"rtol={rtol!r:.40}", hint="a positive number: 0.01 is a hundredth of the width")
     budget = Budget(DEFAULT_BOXES * scale_of(effort))
-    named = _named(box, symbols)
-    scope = Scope({"x": named.names or ()}, None, () if isinstance(expression, str) else (expression,))
-    stated, variables = scope.read("expression", expression, "x"), scope.groups["x"]
-    wanted = _wanted(symbols, variables)
+    with _about_arguments():
+        named = _named(box, symbols)
+        scope = Scope({"x": named.names or ()}, None, () if isinstance(expression, str) else (expression,))
+        stated, variables = scope.read("expression", expression, "x"), scope.groups["x"]
+        wanted = _wanted(symbols, variables)
     order = (*wanted, *(s for s in variables if s not in wanted))
     chosen = Box({s.name: named[s.name] for s in order})
     region = ExactBox(chosen)
@@ -110,6 +112,17 @@ def bounds(
     if found.place is not None:
         raise _failure(chosen, found.place)
     return _result(stated.expression, chosen, wanted, found)
+
+
+@contextmanager
+def _about_arguments() -> Iterator[None]:
+    """There is no problem here: what is wrong is an argument; where text is, a caret says so."""
+    try:
+        yield
+    except UnsafeExpression:
+        raise
+    except InvalidProblem as error:
+        raise InvalidArgument(error.message, hint=error.hint) from None
 
 
 def _is_positive(value: object) -> bool:

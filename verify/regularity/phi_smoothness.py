@@ -17,18 +17,18 @@ from types import MappingProxyType
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Box, MinimaxConstants, MinimaxProblem
-from bilevel_sym.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, InvalidArgument, LowerLevelFailure
+from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
-from verify.enclosures.box_of_question import chosen_box
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.cover import Cover
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
+from verify.enclosures.requested_box import requested_box
 from verify.regularity.certified import DEFAULT_WORK, constants
 
 __all__ = ["ZERO_DERIVATIVE", "Smoothness", "smoothness"]
@@ -195,7 +195,7 @@ def _checked(problem: object, box: Box | None, rtol: object) -> tuple[BilevelPro
     if not isinstance(rtol, (int, float)) or not 0 <= rtol < math.inf:
         raise InvalidArgument(f"rtol must be a number, at least 0, but is {rtol!r}")
     exact = problem.mean
-    given = chosen_box(problem, box, "the smoothness of Phi belongs")
+    given = requested_box(problem, box, "the smoothness of Phi belongs")
     return exact, ExactBox(Box({s.name: given[s.name] for s in exact.x})), given
 
 

@@ -14,10 +14,10 @@ from verify.strategies.recipe import Recipe
 
 __all__ = ["degenerate", "minimax_problems", "problems", "quadratics", "recipes", "stochastic_problems"]
 
-_FEW = (1, 3)  # variables, from and to
+_SIZES = (1, 3)  # variables, from and to
 
 
-def recipes(kind: str = "general", *, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[Recipe]:
+def recipes(kind: str = "general", *, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[Recipe]:
     """Problems with what is known of them: constants over the box, spectrum, y*.
 
     ``kind`` is "general", "quadratic", "minimax", "stochastic" or one of ``DEGENERATE``.
@@ -31,7 +31,7 @@ def recipes(kind: str = "general", *, d: Size = _FEW, n: Size = _FEW) -> st.Sear
     return _recipes(kind, d, n)
 
 
-def problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[BilevelProblem]:
+def problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
     """Smooth bilevel problems over a box, g strongly convex in y, with and without third derivatives.
 
     >>> from hypothesis import find
@@ -42,7 +42,7 @@ def problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[BilevelProb
     return _problems("general", d, n)
 
 
-def quadratics(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[BilevelProblem]:
+def quadratics(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
     """Bilevel problems with quadratic f and g.
 
     >>> from hypothesis import find
@@ -53,7 +53,7 @@ def quadratics(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[BilevelPr
     return _problems("quadratic", d, n)
 
 
-def minimax_problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[MinimaxProblem]:
+def minimax_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[MinimaxProblem]:
     """Minimax problems, f strongly concave in y.
 
     >>> from hypothesis import find
@@ -64,7 +64,7 @@ def minimax_problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[Min
     return _problems("minimax", d, n)
 
 
-def stochastic_problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[StochasticProblem]:
+def stochastic_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[StochasticProblem]:
     """Stochastic problems; every row of the data gives a g that is strongly convex in y.
 
     >>> from hypothesis import find
@@ -76,7 +76,7 @@ def stochastic_problems(*, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[
     return _problems("stochastic", d, n)
 
 
-def degenerate(kind: str | None = None, *, d: Size = _FEW, n: Size = _FEW) -> st.SearchStrategy[BilevelProblem]:
+def degenerate(kind: str | None = None, *, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
     """Problems on the edges, where implementations break: one kind of ``DEGENERATE``, or all of them that fit d and n.
 
     >>> from hypothesis import find

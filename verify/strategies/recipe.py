@@ -156,7 +156,7 @@ class Recipe:
         bend = Fraction(0) if self.noise is None else self.noise.bend
         above = {name: max(map(self._norm, BLOCKS["block"][name])) for name in ("ell", "rho", "nu", "M")}
         mu = _rational(min(self.eigenvalues) - self.deficit - bend)
-        return exact_constants(mu=mu, **{name: _tidy(value) for name, value in above.items()})
+        return exact_constants(mu=mu, **{name: _short_bound(value) for name, value in above.items()})
 
     def _norm(self, block: str) -> Fraction:
         """A bound on one block, such as f_xxy."""
@@ -216,7 +216,7 @@ def _rational(value: Fraction) -> sp.Rational:
     return sp.Rational(value.numerator, value.denominator)
 
 
-def _tidy(bound: Fraction) -> sp.Rational:
+def _short_bound(bound: Fraction) -> sp.Rational:
     """The bound, or a somewhat larger one with fewer digits."""
     if bound.denominator <= _SHORT_DENOMINATOR:
         return _rational(bound)

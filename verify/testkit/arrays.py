@@ -1,4 +1,4 @@
-"""Anybody's arrays as float64: NumPy, JAX, PyTorch, lists."""
+"""User-supplied arrays as float64: NumPy, JAX, PyTorch, lists."""
 
 from __future__ import annotations
 

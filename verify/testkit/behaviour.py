@@ -27,7 +27,7 @@ __all__ = ["Behaviour", "behaviour"]
 
 AGAIN = 12  # times asked at one point, where the answers differ
 SAMPLES = 256  # the same, where they are random
-LEAST = 48  # calls, without which it is only asked once more: chance alone orders a few answers now and then
+LEAST_CALLS = 48  # calls, without which it is only asked once more: chance alone orders a few answers now and then
 ENOUGH = 500  # calls: no look takes more
 SIGMAS = 5.0
 MATCHES = 1e-3  # of the distance between two answers: the answer is that of the other point
@@ -100,7 +100,7 @@ def behaviour(
     (True, False, 'noise')
     """
     probe = _Probe(candidate, at, quantity, k, dict(settings), candidate.calls + calls)
-    if calls < LEAST and before is not None:
+    if calls < LEAST_CALLS and before is not None:
         return probe.once_more(before)
     return probe.result(explained)
 

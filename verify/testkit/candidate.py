@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bilevel_sym.budget import Budget
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
 from verify.testkit.arrays import real_array
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.errors import InvalidArgument, TimeIsUp
+from bilevel_sym.system.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.study import seed_of
 from verify.testkit import messages

@@ -20,7 +20,7 @@ Cause = Literal[
 ]  # fmt: skip
 
 FITS = 0.02  # a hypothesis must explain all of the error but this share of it
-EXACT = 1e-6  # the same, of one that is close to the truth
+EXACT_FIT = 1e-6  # the same, of one that is close to the truth
 NEARLY = 0.05  # a weight this close to 1
 PRICE = 2.5  # in powers of e: what each free coefficient must gain
 TIE = 1.0  # in powers of e: two hypotheses this close cannot be told apart here
@@ -154,7 +154,7 @@ def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:
     residual = float(np.linalg.norm(rest)) / math.sqrt(telling.sum()) * math.sqrt(size / max(1, size - free))
     if residual > FITS + 0.1 * rounding:
         return None
-    if residual > EXACT + rounding and _is_nearly_right(evidence, suspect, coefficients):
+    if residual > EXACT_FIT + rounding and _is_nearly_right(evidence, suspect, coefficients):
         return None
     score = math.log(max(residual, 1e-2 * rounding, 1e-16)) + PRICE * free
     return _Fit(suspect, residual, score, coefficients)

@@ -31,7 +31,7 @@ from verify.verdict import Verdict
 __all__ = ["Examination"]
 
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
-MORE = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
+LEAST_SWEEP_CALLS = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these
 AMPLE = 0.6  # of what is left, for all points with more steps than were enough at some
 OWN = 0.5  # of the budget, for a candidate with its own numbers of steps
 TELLING = 1e-2  # where rounding may do more than this, an answer says nothing
@@ -102,7 +102,7 @@ class Examination:
             found = self._screened(self._asked(settings, at[self._first(at)] if shrinks else at, few=shrinks))
             if found.right or self.convergence.verdict != "reached":
                 break
-            if not self.candidate.affords(MORE, settings):  # and whether more steps help elsewhere is not known
+            if not self.candidate.affords(LEAST_SWEEP_CALLS, settings):  # whether more steps help is not known
                 note = "other points need more; a larger effort= goes on"
                 self.convergence = replace(self.convergence, verdict="still shrinking", note=note)
                 break
@@ -197,7 +197,7 @@ class Examination:
             calls = int(self.candidate.budget.left / self.candidate.cost(asked.settings))
             probe = behaviour(
                 self.candidate, asked.at, quantity, k, settings=asked.settings, before=asked.values[k],
-                explained=_sharp(diagnosis), calls=min(ENOUGH, calls),
+                explained=_explains_nearly_all(diagnosis), calls=min(ENOUGH, calls),
             )  # fmt: skip
             diagnosis = self._weighed(asked, diagnosis, probe)
             slope = None if quantity == "y_star" else self._slope(asked, k)
@@ -221,13 +221,13 @@ class Examination:
         return found if found.cause != "unexplained" else replace(found, look_at=self.subject.look_at)
 
     def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:
-        """A hypothesis that fits sharply comes first, then what the candidate does when it is asked again."""
-        sharp = _sharp(fitted)
+        """A hypothesis that explains nearly all comes first, then what the candidate does when it is asked again."""
+        nearly_all = _explains_nearly_all(fitted)
         if probe.random and probe.diagnosis is not None:  # a hypothesis that fits one draw need not fit the next
             return probe.diagnosis
         if asked.screened:  # it was right at all the points that were chosen first
-            return messages.rarely(asked, (fitted.what,) if sharp else ())
-        return fitted if sharp or probe.diagnosis is None else probe.diagnosis
+            return messages.rarely(asked, (fitted.what,) if nearly_all else ())
+        return fitted if nearly_all or probe.diagnosis is None else probe.diagnosis
 
     def _not_finite(self) -> Diagnosis:
         if self.convergence is not None and self.convergence.diagnosis is not None:
@@ -274,6 +274,6 @@ class Examination:
         )
 
 
-def _sharp(fitted: Diagnosis) -> bool:
+def _explains_nearly_all(fitted: Diagnosis) -> bool:
     """Whether a hypothesis leaves next to nothing of the error."""
     return fitted.cause != "unexplained" and not fitted.residual > SURE

@@ -12,9 +12,9 @@ import sympy as sp
 
 from bilevel_sym import Ball, BilevelProblem
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.budget import Deadline, Effort, scale_of
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.graph.exact import rational, rational_vector
+from bilevel_sym.system.budget import Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.bracket import Bracket
 from verify.points.classification import SecondOrder, second_order
@@ -79,7 +79,7 @@ def check_local_minimum(
         raise InvalidArgument(f"rho_phi bounds a norm and must not be negative, but is {given}")
     room = bytes_of(memory)
     require_references(exact.d, exact.n, len(points), room)
-    judgements = _judged(exact, points, accuracy, given, scale_of(effort), Deadline(seconds), room)
+    judgements = _judgements(exact, points, accuracy, given, scale_of(effort), Deadline(seconds), room)
     gravest = max(judgement.rank[0] for judgement in judgements)
     alike = [judgement for judgement in judgements if judgement.rank[0] == gravest]
     return alike[first_largest([judgement.rank[1] for judgement in alike])].result(len(points))
@@ -166,7 +166,7 @@ class _Judgement:
         ]  # fmt: skip
 
 
-def _judged(
+def _judgements(
     problem: BilevelProblem,
     points: Sequence[tuple[sp.Rational, ...]],
     eps: sp.Rational,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bilevel_sym.budget import Deadline
+from bilevel_sym.system.budget import Deadline
 from verify.testkit.diagnosis import Diagnosis
-from verify.testkit.knobs.sweep import POINTS, Convergence
+from verify.testkit.knobs.sweep import WORST_POINTS, Convergence
 from verify.testkit.taylor import TaylorTest
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def right(asked: Asked) -> str:
 
 def not_accurate(asked: Asked, found: Convergence) -> str:
     """Its error shrinks, and more steps than the effort holds are needed to see where it ends."""
-    seen = max(len(asked.at), min(POINTS, asked.named))
+    seen = max(len(asked.at), min(WORST_POINTS, asked.named))
     some = f"; looked at {seen} of {asked.named} points" if seen < asked.named else ""
     return f"the {asked.subject.noun} is not accurate yet: {found}{some}"
 

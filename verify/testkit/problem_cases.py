@@ -22,7 +22,7 @@ MOST_PROBLEMS = 10_000  # generated problems for one test
 _BYTES = 4096  # of choices for one problem; the largest use a few hundred
 _TRIES = 100
 _POINTS = 6
-_ROUNDING = 1e-3  # three digits have to be safe somewhere
+_LARGEST_FLOOR = 1e-3  # three digits have to be safe somewhere
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def zoo_cases(chosen: bool | str | Iterable[str] = True) -> tuple[ZooCase, ...]:
     """
     if isinstance(chosen, bool):
         return tuple(map(ZooCase, _smooth_names())) if chosen else ()
-    specs = _words("zoo", chosen, 'True, False, or names such as ["ridge", "quadratic,d=3"]')
+    specs = _names_in("zoo", chosen, 'True, False, or names such as ["ridge", "quadratic,d=3"]')
     for spec in specs:
         zoo.parse(spec)  # a misspelt name is told now, and not when the tests run
     return tuple(ZooCase(spec.replace(" ", "")) for spec in specs)
@@ -137,7 +137,7 @@ def generated_cases(
     from verify.strategies.kinds import KINDS, style_of
 
     exact = (kind for kind, style in KINDS.items() if style.family != "stochastic")
-    names = tuple(exact) if kinds is None else _words("kinds", kinds, "a list of kinds of verify.strategies")
+    names = tuple(exact) if kinds is None else _names_in("kinds", kinds, "a list of kinds of verify.strategies")
     for name in names:
         style_of(name)
     return tuple(GeneratedCase(names[k % len(names)], k // len(names), seed) for k in range(count))
@@ -151,7 +151,7 @@ def _telling(problem: BilevelProblem) -> bool:
     except CertificateFailure:
         return False
     sizes = {name: float(np.abs(at.truth(name)).max()) for name in QUANTITIES}
-    return all(size == 0 or at.floor(name).min() < _ROUNDING * size for name, size in sizes.items())
+    return all(size == 0 or at.floor(name).min() < _LARGEST_FLOOR * size for name, size in sizes.items())
 
 
 @cache
@@ -162,7 +162,7 @@ def _smooth_names() -> tuple[str, ...]:
     return tuple(name for name, problem in exact.items() if not (problem.f.has(*kinks) or problem.g.has(*kinks)))
 
 
-def _words(field: str, given: object, wanted: str) -> tuple[str, ...]:
+def _names_in(field: str, given: object, wanted: str) -> tuple[str, ...]:
     """A word or several, each once."""
     words = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple, set)) else ()
     if not words or not all(isinstance(word, str) for word in words):

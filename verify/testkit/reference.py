@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from bilevel_sym import BilevelProblem, PointCertificate, evaluate
-from bilevel_sym.budget import Deadline
 from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.system.budget import Deadline
 from bilevel_sym.system.memory import FLOAT, largest, parts, require
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
+from verify.enclosures.block_size import LIBRARY_BYTES
 from verify.points.derivatives_at import Derivatives, block_values
 from verify.testkit.arrays import norms
 
@@ -24,9 +25,8 @@ Quantity = Literal["grad_phi", "hess_phi", "y_star"]
 QUANTITIES: tuple[Quantity, ...] = ("grad_phi", "hess_phi", "y_star")
 ROUNDINGS = 1e3  # an honest program may lose this many roundings, times the condition of the problem
 ELSEWHERE = 0.1  # of the largest condition of the points: a tolerance that suits all of them leaves no more than that
-DIGITS = 25
-TABLE = 2**22  # numbers of Hessians that are held at a time
-BASE = 3e8  # bytes of the libraries and of the problem
+CERTIFIED_DIGITS = 25
+HESSIAN_NUMBERS = 2**22  # numbers of Hessians that are held at a time
 CERTIFIED = 5000  # bytes of one certified number, while it is proved and beside its formula
 NUDGE = 2.0**-20  # relatively: how far a variable is moved to see what depends on it
 
@@ -141,7 +141,7 @@ class References:
         with np.errstate(all="ignore"):
             try:
                 here = kernels.expansion(self.x, self.y)
-                for some in parts(z.shape[1], max(1, TABLE // (points * d * d))):
+                for some in parts(z.shape[1], max(1, HESSIAN_NUMBERS // (points * d * d))):
                     moved = z[:, None, :] + (step[:, None, :] * axes)[:, some]
                     there = kernels.expansion(moved[..., :d], moved[..., d:])
                     away = (there.hess - here.hess[:, None]).reshape(*moved.shape[:2], -1)
@@ -172,7 +172,7 @@ def bytes_at(d: int, n: int, points: int) -> float:
     True
     """
     blocks = d * d * n + d * n * n + n**3 + 6 * d * d
-    return BASE + CERTIFIED * d * d + points * (300 * d * d + 2 * FLOAT * blocks) + 4 * FLOAT * TABLE
+    return LIBRARY_BYTES + CERTIFIED * d * d + points * (300 * d * d + 2 * FLOAT * blocks) + 4 * FLOAT * HESSIAN_NUMBERS
 
 
 def references(
@@ -196,7 +196,7 @@ def references(
         for k, x in enumerate(rows):
             (deadline or Deadline()).check()
             try:
-                certificates.append(evaluate(problem, x.tolist(), digits=DIGITS))
+                certificates.append(evaluate(problem, x.tolist(), digits=CERTIFIED_DIGITS))
                 kept.append(x)
             except BilevelError as error:
                 skipped.append(error.message)

@@ -21,7 +21,7 @@ from verify.testkit.reference import Quantity, References
 
 __all__ = ["Roughness", "Segment", "roughness"]
 
-NEAR, SINGLE, DOUBLE = 1.1e-3, 1.7e-6, 1.3e-11  # distances: between the last two lies the grid of float32
+NEIGHBOUR_DISTANCE, SINGLE, DOUBLE = 1.1e-3, 1.7e-6, 1.3e-11  # distances: between the last two lies the grid of float32
 NEIGHBOURS = 10  # so that a single jump leaves most of the third differences alone
 # uneven, for at even distances the rounding of x may change evenly too
 UNEVEN = np.arange(NEIGHBOURS) + 0.5 * (0.618034 * np.arange(NEIGHBOURS) % 1)
@@ -29,8 +29,8 @@ UNEVEN.setflags(write=False)
 ROUGH = 0.05  # third differences, where those of independent errors are 1: a smooth error has 1e-8
 ACROSS = 9, 33  # points on the way to another point, among which to look for a jump
 SUSPECTED = 6  # places with large third differences: most are left after a few halvings
-HALVINGS = 12
-ENOUGH = 3 * NEIGHBOURS + ACROSS[1] + (1 + SUSPECTED) * HALVINGS  # calls: no look takes more
+STEP_HALVINGS = 12
+ENOUGH = 3 * NEIGHBOURS + ACROSS[1] + (1 + SUSPECTED) * STEP_HALVINGS  # calls: no look takes more
 SHRINKS = 100.0  # what is left of the difference between two points after twelve halvings, if it is no jump: 1/4096
 
 
@@ -111,7 +111,7 @@ def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, c
     """
     until = segment.candidate.calls + calls
     found = Roughness()
-    for name, distance in (("near", NEAR), ("single", SINGLE), ("double", DOUBLE)):
+    for name, distance in (("near", NEIGHBOUR_DISTANCE), ("single", SINGLE), ("double", DOUBLE)):
         if until - segment.candidate.calls < NEIGHBOURS:
             return found
         t = distance * UNEVEN
@@ -121,7 +121,7 @@ def roughness(segment: Segment, rounding: float, *, kappa: float, small: bool, c
         found = replace(found, **{name: _rough(errors, t, rounding, largest=name == "double")})
         if found.near <= ROUGH:
             break
-    points = min(ACROSS[1], until - segment.candidate.calls - (1 + SUSPECTED) * HALVINGS)
+    points = min(ACROSS[1], until - segment.candidate.calls - (1 + SUSPECTED) * STEP_HALVINGS)
     if found.near <= ROUGH and small and points >= ACROSS[0]:
         return replace(found, jump=_jump(segment, rounding, kappa, points))
     return found
@@ -168,7 +168,7 @@ def _halved(segment: Segment, t: Floats, errors: Floats, rounding: float, kappa:
     (low, high), (left, right) = t[1:3], errors[1:3]
     first = _size(right - left - drift * (high - low))
     least = max(10 * rounding, 0.02 / kappa * max(_size(left), _size(right)))
-    for _ in range(HALVINGS):
+    for _ in range(STEP_HALVINGS):
         middle = (low + high) / 2
         found = segment.errors(np.array([middle]))
         if found is None:

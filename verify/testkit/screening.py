@@ -23,7 +23,7 @@ from verify.testkit.sample_points import x_ends
 __all__ = ["KEPT", "Screening", "screening"]
 
 MOST_CALLS = 1000  # calls by default, where each is one step
-SHARE = 0.5  # of the steps that are left, where each is many
+SCREENING_SHARE = 0.5  # of the steps that are left, where each is many
 FEWEST = 20  # so few say nothing more than the chosen ones
 KEPT = 4
 GRID = 10**4  # no power of two: products of short binary fractions are exact in single precision too
@@ -48,7 +48,7 @@ def calls_for(candidate: Candidate, settings: Settings) -> int:
     >>> calls_for(quick, {}), calls_for(long, {"D": 100}), calls_for(long, {"D": 1000})
     (1000, 100, 0)
     """
-    within = SHARE * candidate.budget.left / candidate.cost(settings)
+    within = SCREENING_SHARE * candidate.budget.left / candidate.cost(settings)
     count = int(min(MOST_CALLS * candidate.budget.work / STEPS, within))
     return count if count >= FEWEST else 0
 

@@ -16,18 +16,18 @@ from flint import arb, fmpq
 
 from bilevel_sym import PointCertificate, evaluate
 from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.budget import Deadline
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.system.budget import Deadline
 from bilevel_sym.typing import Floats
 from verify.testkit.reference import Quantity, References
 from verify.testkit.sample_points import x_ends
 
 __all__ = ["TaylorTest", "not_taken", "taylor_test"]
 
-DIGITS = 60  # the smallest remainder, of an error in the last bit, has 30 leading zeros
-BITS = 256
+TAYLOR_DIGITS = 60  # the smallest remainder, of an error in the last bit, has 30 leading zeros
+TAYLOR_BITS = 256
 LONGEST, SHORTEST = 3, 48  # steps are 2^-3 ... 2^-48 of the size of the box
-STEPS = 16
+TAYLOR_STEPS = 16
 FEWEST = 3  # steps, without which there is no slope
 BETWEEN = 1.5  # a local slope below this is the one of an error
 
@@ -99,16 +99,16 @@ def taylor_test(
     line = _Line(at, k, _direction(error))
     if not np.isfinite(value).all():
         return not_taken(quantity, "the candidate is not finite")
-    model = _Model(evaluate(at.problem, at.x[k].tolist(), digits=DIGITS), quantity, value, line.u)
+    model = _Model(evaluate(at.problem, at.x[k].tolist(), digits=TAYLOR_DIGITS), quantity, value, line.u)
     found: list[tuple[float, float]] = []
-    for j in np.linspace(LONGEST, SHORTEST, STEPS):
+    for j in np.linspace(LONGEST, SHORTEST, TAYLOR_STEPS):
         (deadline or Deadline()).check()
         h = line.scale * 2.0 ** -round(j)
         remainders = [model.remainder(side) for side in line.sides(h)]
         found += [(h, max(remainders))] if remainders else []
     if len(found) < FEWEST:
         return not_taken(quantity, f"Phi has no certificate near x = {at.x[k].tolist()}")
-    return _judged(quantity, tuple(h for h, _ in found), tuple(r for _, r in found), at, k, error)
+    return _taylor_test(quantity, tuple(h for h, _ in found), tuple(r for _, r in found), at, k, error)
 
 
 def not_taken(quantity: Quantity, reason: str) -> TaylorTest:
@@ -154,7 +154,7 @@ class _Line:
             if h <= reach:
                 exact = [Fraction(a) + Fraction(step) * Fraction(b) for a, b in zip(self.x, self.u, strict=True)]
                 try:
-                    yield evaluate(self.problem, exact, digits=DIGITS), step
+                    yield evaluate(self.problem, exact, digits=TAYLOR_DIGITS), step
                 except BilevelError:
                     continue
 
@@ -172,7 +172,7 @@ class _Model:
     def __init__(self, here: PointCertificate, quantity: Quantity, value: Floats, u: Floats) -> None:
         self.quantity = quantity
         self.here = self._of(here)
-        with precision(BITS):
+        with precision(TAYLOR_BITS):
             exact = [_arb(entry) for entry in u]
             rows = [[_arb(entry) for entry in row] for row in np.atleast_2d(value)]
             self.slope = [sum((a * b for a, b in zip(row, exact, strict=True)), arb(0)) for row in rows]
@@ -184,7 +184,7 @@ class _Model:
     def remainder(self, there: tuple[PointCertificate, float]) -> float:
         """|there - here - step slope|, or 0 where it is not resolved."""
         certificate, step = there
-        with precision(BITS):
+        with precision(TAYLOR_BITS):
             parts = [
                 a - b - _arb(step) * c for a, b, c in zip(self._of(certificate), self.here, self.slope, strict=True)
             ]
@@ -197,7 +197,7 @@ def _arb(number: float) -> arb:
     return arb(fmpq(exact.numerator, exact.denominator))
 
 
-def _judged(
+def _taylor_test(
     quantity: Quantity, steps: tuple[float, ...], remainders: tuple[float, ...], at: References, k: int, error: Floats
 ) -> TaylorTest:
     h, r = np.array(steps), np.array(remainders)

@@ -123,21 +123,23 @@ def _private(locator: type[Any]) -> type[Any]:
     return Private
 
 
-def _given(locator: type[Any]) -> type[Any]:
+def _filled_before(locator: type[Any]) -> type[Any]:
     """The same for a folder that cannot be written and was filled before, as in the image of a container."""
 
     base: Any = _private(locator)
 
-    class Given(base):
+    class FilledBefore(base):
         def ensure_cache_path(self) -> None:
             if not any(Path(self.get_cache_path()).glob("*.nbi")):
                 raise FileNotFoundError(self.get_cache_path())
 
-    return Given
+    return FilledBefore
 
 
 class _CarefulPlaces(CompileResultCacheImpl):
-    _locator_classes = tuple(way(c) for way in (_private, _given) for c in CompileResultCacheImpl._locator_classes)
+    _locator_classes = tuple(
+        way(c) for way in (_private, _filled_before) for c in CompileResultCacheImpl._locator_classes
+    )
 
 
 class _CarefulCache(FunctionCache):

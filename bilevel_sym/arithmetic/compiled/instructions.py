@@ -18,13 +18,13 @@ from bilevel_sym.graph.nodes import Parameter
 from bilevel_sym.graph.program import Row, Step
 from bilevel_sym.typing import Floats
 
-__all__ = ["LONG", "Code", "Encoded", "Group", "Integers", "Sum", "encode", "group_of"]
+__all__ = ["LONG_ROW", "Code", "Encoded", "Group", "Integers", "Sum", "encode", "group_of"]
 
 Integers: TypeAlias = NDArray[np.int64]
 Code = tuple[Integers, Integers, Floats]
 Sum = tuple[tuple[tuple[tuple[int, int], fmpq], ...], Row]  # products ((place, place), coefficient), then terms
 Instruction = tuple[int, int, int, int, int, int]
-LONG = 8  # terms of a row that may share a matrix product with others; shorter sums are one chain of additions
+LONG_ROW = 8  # terms of a row that may share a matrix product with others; shorter sums are one chain of additions
 FILL = 8  # rows of such a product are filled up to a multiple of this
 NEARLY = 0.7  # the part of the product's columns that a row must read itself
 
@@ -48,14 +48,14 @@ class Encoded:
         return encode(self._groups)
 
     @cached_property
-    def alone(self) -> Code:
+    def one_point(self) -> Code:
         """The program for one point."""
-        return encode(self._groups, alone=True)
+        return encode(self._groups, one_point=True)
 
     def __call__(self, work: Floats) -> None:
         """Perform the stage on every lane."""
         if work.shape[1] == 1:
-            interpreter.run(*self.alone, work.reshape(-1))
+            interpreter.run(*self.one_point, work.reshape(-1))
         elif work.shape[1] >= vectors.WIDTH:
             interpreter.run(*self.code, work)
         else:
@@ -92,14 +92,14 @@ def group_of(step: Step) -> Group:
     return Group(step.op, step.parameter, tuple(step.places), reads)
 
 
-def encode(groups: Iterable[Group], *, alone: bool = False) -> Code:
-    """Groups as the three arrays that ``interpreter`` reads; for one point ``alone``, with blocks of entries.
+def encode(groups: Iterable[Group], *, one_point: bool = False) -> Code:
+    """Groups as the three arrays that ``interpreter`` reads; for one point where ``one_point``, with blocks of entries.
 
     >>> table, places, _ = encode([Group("mul", (), (3,), ((1, 2),))])
     >>> places.tolist()
     [3, 1, 2]
     """
-    writer = _Writer(alone)
+    writer = _Writer(one_point)
     for group in groups:
         if group.op == "lin":
             _encode_rows(dict(zip(group.to, group.reads, strict=True)), writer)
@@ -115,8 +115,8 @@ def encode(groups: Iterable[Group], *, alone: bool = False) -> Code:
 class _Writer:
     """The three arrays of a program as they grow."""
 
-    def __init__(self, alone: bool) -> None:
-        self._alone = alone
+    def __init__(self, one_point: bool) -> None:
+        self._one_point = one_point
         self._table: list[Instruction] = []
         self._places: list[int] = []
         self._coefficients: list[float] = []
@@ -135,7 +135,7 @@ class _Writer:
     ) -> None:
         """Like entries, each with its coefficients, if it has any."""
         start, offset = len(self._places), len(self._coefficients)
-        wide = min(8, len(entries)) // 4 * 4 if self._alone and _in_blocks(op, p, q) else 0
+        wide = min(8, len(entries)) // 4 * 4 if self._one_point and _in_blocks(op, p, q) else 0
         if wide == 0:
             self._table.append((op, len(entries), start, p, q, offset))
             self._places.extend(place for entry in entries for place in entry)
@@ -168,7 +168,7 @@ class _Writer:
 def _in_blocks(op: int, p: int, q: int) -> bool:
     """Whether one point takes several entries of the kind at a time: not those of the C library, nor long sums."""
     if op in (elementwise.LIN, elementwise.PLAIN, elementwise.SUM):
-        return max(p, q) < LONG
+        return max(p, q) < LONG_ROW
     return op <= elementwise.LAST_VECTOR and not (op == elementwise.RPOW and q != 2)
 
 
@@ -209,7 +209,7 @@ def _alike(rows: Mapping[int, Row]) -> tuple[list[list[int]], list[int]]:
         home = next((g for g in groups if reads <= g[0] and len(reads) >= NEARLY * len(g[0])), None)
         if home is not None:
             home[1].append(to)
-        elif len(reads) >= LONG:
+        elif len(reads) >= LONG_ROW:
             groups.append((reads, [to]))
         else:
             alone.append(to)

@@ -24,7 +24,7 @@ from bilevel_sym.graph.rewriting import again, as_it_is, rewritten
 __all__ = ["LIMIT", "contact", "has_poles", "is_partial"]
 
 LIMIT = 5  # no question asks for more: fourth derivatives, their existence, and one to spare
-MAX_NODES = 20_000  # below a difference whose derivatives are taken
+MAX_CONTACT_NODES = 20_000  # below a difference whose derivatives are taken
 
 
 def contact(graph: Graph, difference: LinearForm, edge: LinearForm) -> int:
@@ -143,7 +143,7 @@ def _solved(graph: Graph, edge: LinearForm) -> tuple[int, LinearForm] | None:
 def _by_derivatives(graph: Graph, difference: LinearForm, across: int, solved: LinearForm) -> int:
     form = difference
     for order in range(LIMIT + 1):
-        if len(graph.reachable(form.terms)) > MAX_NODES or not _vanishes_at(graph, form, across, solved):
+        if len(graph.reachable(form.terms)) > MAX_CONTACT_NODES or not _vanishes_at(graph, form, across, solved):
             return order - 1
         form = directional(graph, form, {across: ONE_FORM})
         if not form.terms and not form.constant:

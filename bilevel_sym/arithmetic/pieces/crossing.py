@@ -190,7 +190,7 @@ class Crossing:
 
     def _loosely(self, form: LinearForm, floor: int) -> int:
         """The same with new variables in place of what switches at other edges only."""
-        still = self._elsewhere(form)
+        still = self._switching_at_others(form)
         if not still or floor == LIMIT:
             return floor
         count = len(self.graph.variables)
@@ -210,7 +210,7 @@ class Crossing:
         inside = self.graph.reachable(form.terms, support=self.mask)
         return sorted({a for n in inside for a in self.graph.args[n] if not self.graph.support[a] & self.mask})
 
-    def _elsewhere(self, form: LinearForm) -> list[int]:
+    def _switching_at_others(self, form: LinearForm) -> list[int]:
         """What switches at other edges only; of products, the factors that do."""
         graph, fixed, found = self.graph, self._conditions(form), set[int]()
         stack = self._still(form)

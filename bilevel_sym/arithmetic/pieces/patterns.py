@@ -245,7 +245,7 @@ class Patterns:
 def _ball(low: float, high: float) -> Any:
     if low == high:
         return arb(low)
-    return balls.UNIT if low < high else arb("nan")
+    return balls.ZERO_TO_ONE if low < high else arb("nan")
 
 
 def _expanded(state: Indices, allowed: Bools) -> tuple[Indices, Indices]:

@@ -18,7 +18,7 @@ from bilevel_sym.graph.nodes import Graph, LinearForm
 
 __all__ = ["Polynomial", "Ring", "TooLarge", "is_zero"]
 
-MAX_TERMS = 4_000  # of a polynomial
+MAX_POLYNOMIAL_TERMS = 4_000  # of a polynomial
 MAX_GENERATORS = 60
 MAX_POWER = 1_000  # of t
 
@@ -93,7 +93,7 @@ class Ring:
             _afford(len(first) * len(second))
             return first * second
         (power,) = graph.parameter[node]
-        _afford(comb(len(first) + power - 1, power) if power < 100 or len(first) < 2 else MAX_TERMS + 1)
+        _afford(comb(len(first) + power - 1, power) if power < 100 or len(first) < 2 else MAX_POLYNOMIAL_TERMS + 1)
         return first**power
 
     def _normal(self, polynomial: Polynomial) -> Polynomial:
@@ -142,7 +142,7 @@ def _root(graph: Graph, node: int) -> tuple[int, fmpq] | None:
 
 
 def _afford(terms: int) -> None:
-    if terms > MAX_TERMS:
+    if terms > MAX_POLYNOMIAL_TERMS:
         raise TooLarge
 
 

@@ -27,7 +27,7 @@ from bilevel_sym.graph.rewriting import rewritten
 
 __all__ = ["Seams", "find_seams"]
 
-MAX_WORK = 2_000_000  # edges times nodes: beyond it nothing is proved of any edge
+MAX_SEAM_WORK = 2_000_000  # edges times nodes: beyond it nothing is proved of any edge
 SWITCHES = frozenset(("abs", "sign", "min", "max", "lt", "le"))
 CONTINUOUS = frozenset(("abs", "min", "max"))
 
@@ -68,7 +68,7 @@ class Seams:
         -1: perhaps a jump. The largest number that is ever given is LIMIT. Said of points of the edge at which the
         formulas of both sides exist.
         """
-        if len(self.edges) * len(self.graph) > MAX_WORK:
+        if len(self.edges) * len(self.graph) > MAX_SEAM_WORK:
             return tuple(tuple(LIMIT if not hit else -1 for hit in map(bool, self._hits(f))) for f in self.functions)
         known: dict[tuple[int, Key], int] = {}
         return tuple(tuple(self._order(form, k, known) for k in range(len(self.edges))) for form in self.functions)

@@ -9,7 +9,7 @@ from bilevel_sym.graph.nodes import Graph, LinearForm
 
 __all__ = ["is_number", "sign_of"]
 
-BITS = (64, 512)  # a constant that is smaller than the second allows is left open
+SIGN_BITS = (64, 512)  # a constant that is smaller than the second allows is left open
 
 
 def sign_of(graph: Graph, form: LinearForm) -> int | None:
@@ -24,7 +24,7 @@ def sign_of(graph: Graph, form: LinearForm) -> int | None:
         return int((form.constant > 0) - (form.constant < 0))
     if any(graph.support[node] for node in form.terms):
         return None
-    for bits in BITS:
+    for bits in SIGN_BITS:
         with balls.precision(bits):
             ball = _ball(graph, form)
             if ball > 0 or ball < 0:
@@ -40,7 +40,7 @@ def is_number(graph: Graph, node: int) -> bool:
     >>> is_number(graph, graph.node_of(log)), is_number(graph, graph.node_of(graph.apply("pi")))
     (False, True)
     """
-    for bits in BITS:
+    for bits in SIGN_BITS:
         with balls.precision(bits):
             if _ball(graph, graph.form(node)).is_finite():
                 return True

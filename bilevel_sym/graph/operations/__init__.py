@@ -2,8 +2,8 @@
 
 A function is added by a file with its record, and by its name here.
 
->>> OPERATIONS["erf"].source.format("x")
-'math.erf(x)'
+>>> OPERATIONS["atan"].source.call("jax").format("x")
+'jnp.arctan(x)'
 """
 
 from __future__ import annotations

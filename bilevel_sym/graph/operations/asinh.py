@@ -14,6 +14,6 @@ RECORD = function(
     "asinh", Shape("monotone"), lambda graph, z, itself: graph.power(graph.one + graph.power(z, 2), -1, 2),
     folded=at_zero(0), habits=("arcsinh", "arsinh"), series=lambda z: (z + (1 + z * z).sqrt()).log(),
     excess=16, undoes="sinh", inverse=lambda r, _: (sp.sinh(r),),
-    # of 1/s, -t/s^3, (2 t^2 - 1)/s^5 and (9 t - 6 t^3)/s^7 with s = sqrt(1 + t^2)
-    bounds=lambda T: (T, Fraction(1), Fraction(2, 5), Fraction(1), Fraction(2)),
+    # of itself, by its tangent at 3; of 1/s, -t/s^3, (2 t^2 - 1)/s^5 and (9 t - 6 t^3)/s^7 with s = sqrt(1 + t^2)
+    bounds=lambda T: (min(T, (870 + 317 * T) / 1000), Fraction(1), Fraction(2, 5), Fraction(1), Fraction(2)),
 )  # fmt: skip

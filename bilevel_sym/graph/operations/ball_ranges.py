@@ -14,11 +14,11 @@ from flint import arb
 
 from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["NAN", "UNIT", "Ball", "even", "monotone", "over_balls", "positive"]
+__all__ = ["NAN", "ZERO_TO_ONE", "Ball", "even", "monotone", "over_balls", "positive"]
 
 Ball = Any  # flint.arb
 NAN = arb("nan")
-UNIT = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
+ZERO_TO_ONE = arb(0.5, 0.5).nonnegative_part()  # [0, 1], with a lower end that is exactly zero
 _NARROW = arb(2) ** -20
 
 
@@ -46,7 +46,7 @@ def _cut(function: Callable[[Ball], Ball], least: float) -> Callable[[Ball], Bal
 
 
 def _narrow(x: Ball) -> bool:
-    """Small beside its distance from zero and beside 1: the slope gives a tight answer."""
+    """Small relative to its distance from zero and to 1: the slope gives a tight answer."""
     return bool(x.is_exact()) or bool(x.rad() < _NARROW and x.rad() < x.abs_lower() * _NARROW)
 
 

@@ -21,6 +21,11 @@ def _exp_bounds(T: Fraction) -> tuple[Fraction, ...]:
     return (Fraction(math.exp(T)) * (1 + Fraction(1, 2**40)),) * 5
 
 
+def _cosh_bounds(T: Fraction) -> tuple[Fraction, ...]:
+    """Of sinh and cosh alike: (exp(T) + 1)/2 bounds both."""
+    return ((_exp_bounds(T)[0] + 1) / 2,) * 5
+
+
 def _one_bounds(T: Fraction) -> tuple[Fraction, ...]:
     return (Fraction(1),) * 5
 
@@ -52,7 +57,7 @@ RECORDS = (
         lambda graph, z, itself: graph.power(graph.one + graph.power(z, 2), -1),
         folded=at_zero(0), habits=("arctan",), excess=7, undoes="tan", inverse=lambda r, _: (sp.tan(r),),
         # with s = 1 + t^2: 1/s, -2 t/s^2, (6 t^2 - 2)/s^3 and 24 t (1 - t^2)/s^4
-        bounds=lambda T: (min(T, Fraction(2)), Fraction(1), Fraction(13, 20), Fraction(2), Fraction(47, 10)),
+        bounds=lambda T: (min(T, Fraction(63, 40)), Fraction(1), Fraction(13, 20), Fraction(2), Fraction(47, 10)),
     ),
     function(  # 1 - tanh^2 cancels for large z; 4 bell(2 z) is the same without
         "tanh", Shape("monotone", -1.0, 1.0),
@@ -65,11 +70,11 @@ RECORDS = (
     function(
         "sinh", Shape("monotone"), lambda graph, z, itself: graph.apply("cosh", z),
         folded=at_zero(0), largest=LARGEST_EXPONENT, series=lambda z: (z.exp() - (-z).exp()) / 2, in_exp=True,
-        excess=10, bounds=_exp_bounds, inverse=lambda r, _: (sp.asinh(r),),
+        excess=10, bounds=_cosh_bounds, inverse=lambda r, _: (sp.asinh(r),),
     ),
     function(
         "cosh", Shape("rising", 1.0), lambda graph, z, itself: graph.apply("sinh", z),
         folded=at_zero(1), largest=LARGEST_EXPONENT, series=lambda z: (z.exp() + (-z).exp()) / 2, in_exp=True,
-        excess=5, bounds=_exp_bounds, inverse=lambda r, _: (sp.acosh(r), -sp.acosh(r)),
+        excess=5, bounds=_cosh_bounds, inverse=lambda r, _: (sp.acosh(r), -sp.acosh(r)),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from flint import fmpq
 
-from bilevel_sym.graph.operations.record import Shape, at_zero, function
+from bilevel_sym.graph.operations.record import Shape, Source, at_zero, function
 
 __all__ = ["RECORD"]
 
@@ -24,9 +24,15 @@ def _of_array(z: Any) -> Any:
     return erf(z)
 
 
+_SOURCE = Source(
+    "erf({})",
+    {"jax": "jax.scipy.special.erf({})", "torch": "torch.erf({})"},
+    {"numpy": "erf = np.vectorize(math.erf, otypes=[float])"},
+)
+
 RECORD = function(
     "erf", Shape("monotone", -1.0, 1.0), _slope,
-    folded=at_zero(0), numpy=_of_array, source="math.erf({})",
+    folded=at_zero(0), numpy=_of_array, source=_SOURCE,
     # of 2/sqrt(pi) h(t) exp(-t^2) with h = 1, -2 t, 4 t^2 - 2, and 12 t - 8 t^3
     bounds=lambda T: (Fraction(1), Fraction(113, 100), Fraction(97, 100), Fraction(226, 100), Fraction(441, 100)),
 )  # fmt: skip

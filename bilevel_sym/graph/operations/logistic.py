@@ -16,11 +16,11 @@ from flint import fmpq
 
 from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.operations.elementary import LARGEST_EXPONENT
-from bilevel_sym.graph.operations.record import Shape, at_zero, function, opened
+from bilevel_sym.graph.operations.record import Shape, Source, at_zero, function, opened
 
 __all__ = ["RECORDS"]
 
-_FAR = 1000  # beyond it exp(-abs(z)) is nothing beside 1, and exp(abs(z)) may overflow
+_NEGLIGIBLE_FROM = 1000  # beyond it exp(-abs(z)) is nothing relative to 1, and exp(abs(z)) may overflow
 
 
 def _float_softplus(z: Any, library: Any = np) -> Any:
@@ -53,11 +53,11 @@ def _digits_bell(z: Any) -> Any:
 
 
 def _ball_softplus(z: Any) -> Any:
-    return z + (-z).exp().log1p() if z > _FAR else z.exp().log1p()
+    return z + (-z).exp().log1p() if z > _NEGLIGIBLE_FROM else z.exp().log1p()
 
 
 def _ball_sigmoid(z: Any) -> Any:
-    if z < -_FAR:
+    if z < -_NEGLIGIBLE_FROM:
         e = z.exp()
         return e / (1 + e)
     return 1 / (1 + (-z).exp())
@@ -65,27 +65,58 @@ def _ball_sigmoid(z: Any) -> Any:
 
 def _ball_bell(z: Any) -> Any:
     """1 / (4 cosh(z/2)**2)."""
-    if abs(z) > _FAR:
+    if abs(z) > _NEGLIGIBLE_FROM:
         e = (-abs(z)).exp()
         return e / ((1 + e) * (1 + e))
     c = (z / 2).cosh()
     return 1 / (4 * c * c)
 
 
+# Source that others differentiate: twice, and far from zero, without a quotient of infinities.
+_SOFTPLUS = Source(
+    "np.logaddexp(0, {})",
+    {"jax": "jax.nn.softplus({})", "torch": "softplus({})"},
+    {"torch": "def softplus(z):\n    return -torch.nn.functional.logsigmoid(-z)"},
+)
+_SIGMOID = Source(
+    "sigmoid({})",
+    {"jax": "jax.nn.sigmoid({})", "torch": "torch.sigmoid({})"},
+    {
+        "numpy": "def sigmoid(z):\n"
+        "    small = np.exp(-np.abs(z))  # at most one: nothing overflows\n"
+        "    return np.where(z < 0, small, 1.0) / (1.0 + small)"
+    },
+)
+_BELL = Source(
+    "sigmoid_slope({})",
+    definitions={
+        "numpy": "def sigmoid_slope(z):\n"
+        '    """The derivative of sigmoid."""\n'
+        "    small = np.exp(-np.abs(z))\n"
+        "    return small / (1.0 + small) ** 2",
+        "jax": "def sigmoid_slope(z):\n"
+        '    """The derivative of sigmoid."""\n'
+        "    return jax.nn.sigmoid(z) * jax.nn.sigmoid(-z)",
+        "torch": "def sigmoid_slope(z):\n"
+        '    """The derivative of sigmoid."""\n'
+        "    return torch.sigmoid(z) * torch.sigmoid(-z)",
+    },
+)
+
 RECORDS = (
     function(
         "softplus", Shape("monotone", 0.0), lambda graph, z, itself: graph.apply("sigmoid", z),
         sympy=softplus, largest=LARGEST_EXPONENT, numpy=_float_softplus, composed=True, mpmath=_digits_softplus,
-        ball=_ball_softplus, series=lambda z: (1 + z.exp()).log(), source="np.logaddexp(0, {})", in_exp=True,
+        ball=_ball_softplus, series=lambda z: (1 + z.exp()).log(), source=_SOFTPLUS, in_exp=True,
         inverse=lambda r, _: (sp.log(sp.exp(r) - 1),),
         # s = sigmoid: s, s (1 - s), s (1 - s)(1 - 2 s) with its maximum 1/(6 sqrt(3)), and its derivative
-        bounds=lambda T: (T + 1, Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8)),
+        bounds=lambda T: (T + Fraction(7, 10), Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8)),
     ),
     function(
         "sigmoid", Shape("monotone", 0.0, 1.0), lambda graph, z, itself: graph.apply("bell", z),
-        sympy=sigmoid, habits=("logistic",), largest=LARGEST_EXPONENT, folded=at_zero(1, 2), numpy=_float_sigmoid,
-        composed=True, mpmath=_digits_sigmoid, ball=_ball_sigmoid, series=lambda z: 1 / (1 + (-z).exp()),
-        source="np.exp(-np.logaddexp(0, -({})))", in_exp=True,
+        sympy=sigmoid, habits=("logistic", "expit"), largest=LARGEST_EXPONENT, folded=at_zero(1, 2),
+        numpy=_float_sigmoid, composed=True, mpmath=_digits_sigmoid, ball=_ball_sigmoid,
+        series=lambda z: 1 / (1 + (-z).exp()), source=_SIGMOID, in_exp=True,
         inverse=lambda r, shorten: (sp.log(shorten(r / (1 - r))),),
         bounds=lambda T: (Fraction(1), Fraction(1, 4), Fraction(1, 10), Fraction(1, 8), Fraction(13, 100)),
     ),
@@ -93,6 +124,7 @@ RECORDS = (
         "bell", Shape("falling", 0.0, 0.25),
         lambda graph, z, itself: -graph.mul(itself, graph.apply("tanh", opened(graph, z).scaled(fmpq(1, 2)))),
         sympy=lambda z: sigmoid(z) * (1 - sigmoid(z)), in_text=False, folded=at_zero(1, 4), numpy=_float_bell,
-        composed=True, mpmath=_digits_bell, ball=_ball_bell, series=lambda z: 1 / (2 + z.exp() + (-z).exp()), source="",
+        composed=True, mpmath=_digits_bell, ball=_ball_bell, series=lambda z: 1 / (2 + z.exp() + (-z).exp()),
+        source=_BELL,
     ),
 )  # fmt: skip

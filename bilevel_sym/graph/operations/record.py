@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import methodcaller
+from types import MappingProxyType
 from typing import Any, Literal
 
 import mpmath
@@ -14,7 +15,35 @@ import numpy as np
 import sympy as sp
 from flint import fmpq
 
-__all__ = ["Operation", "Shape", "at_zero", "function", "opened"]
+__all__ = ["LANGUAGES", "Operation", "Shape", "Source", "at_zero", "function", "opened"]
+
+LANGUAGES: Mapping[str, str] = MappingProxyType({"numpy": "np", "jax": "jnp", "torch": "torch"})
+"""The libraries that source is written for, and what each is called in it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An operation in Python source, entry by entry; with {} for the arguments.
+
+    - ``numpy``: the call; the others are the same with ``jnp`` or ``torch`` for ``np``, but for ``others``.
+    - ``others``: the calls of libraries that have another name for it.
+    - ``definitions``: by library, the function that a call needs, where the library has none that would do.
+
+    >>> Source("np.exp({})").call("jax"), Source("np.exp({})").definition("jax")
+    ('jnp.exp({})', '')
+    """
+
+    numpy: str
+    others: Mapping[str, str] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
+
+    def call(self, language: str) -> str:
+        """The call in one library."""
+        return self.others.get(language) or self.numpy.replace("np.", f"{LANGUAGES[language]}.")
+
+    def definition(self, language: str) -> str:
+        """What must be defined before; nothing, mostly."""
+        return self.definitions.get(language, "")
 
 
 @dataclass(frozen=True)
@@ -49,11 +78,11 @@ class Operation:
     - ``derivative``: (graph, z, itself, or its parameters) -> the derivative, as a form of the graph;
     - ``folded``: a rational argument -> the rational value, or None where the value is not kept as a number;
     - ``numpy``: of arrays; where ``composed``, ``library=`` says whose exp and log1p it uses;
-    - ``compiled``: of one float, as numba understands it; None: a function of vectors in ``tape.elementwise``;
+    - ``compiled``: of one float, as numba understands it; None: of vectors, in ``compiled.elementwise``;
     - ``mpmath``: of numbers in the domain, at the working precision;
     - ``ball``: of balls, tight where they are narrow; ``smooth_ball``: nan where the operation is not smooth;
     - ``series``: of a truncated power series of balls, by another way than ``derivative``;
-    - ``source``: NumPy source of a call, with {} for the arguments;
+    - ``source``: a call in Python source, for each library;
     - ``inverse``: (r, shorten) -> all z with h(z) = r in SymPy; ``undoes`` names the operation h(h^-1(z)) = z;
     - ``in_exp``: SymPy writes it with exp and log;
     - ``excess``: nanoseconds a value that numba takes longer than NumPy, over 100 nodes and a full batch;
@@ -80,7 +109,7 @@ class Operation:
     ball: Callable[..., Any] | None = None
     smooth_ball: Callable[..., Any] | None = None
     series: Callable[[Any], Any] | None = None
-    source: str = ""
+    source: Source | None = None
     inverse: Callable[[Any, Callable[[Any], Any]], tuple[Any, ...]] | None = None
     undoes: str | None = None
     in_exp: bool = False
@@ -125,14 +154,14 @@ class Operation:
 def function(name: str, shape: Shape, derivative: Callable[..., Any], **others: Any) -> Operation:
     """The record of a function that SymPy, NumPy, C, mpmath and Arb know by its name, but for ``others``.
 
-    >>> function("atan", Shape("monotone"), lambda graph, z, itself: z).source
+    >>> function("atan", Shape("monotone"), lambda graph, z, itself: z).source.numpy
     'np.arctan({})'
     """
     numpy = getattr(np, name, None)
     known = {
         "sympy": getattr(sp, name, None), "in_text": True, "numpy": numpy, "compiled": getattr(math, name, None),
         "mpmath": getattr(mpmath, name, None), "ball": methodcaller(name), "series": methodcaller(name),
-        "source": f"np.{getattr(numpy, '__name__', name)}({{}})",
+        "source": Source(f"np.{getattr(numpy, '__name__', name)}({{}})"),
     }  # fmt: skip
     return Operation(name=name, shape=shape, derivative=derivative, **{**known, **others})
 

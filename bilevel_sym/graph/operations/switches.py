@@ -16,8 +16,8 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-from bilevel_sym.graph.operations.ball_ranges import NAN, UNIT, positive
-from bilevel_sym.graph.operations.record import Operation, Shape
+from bilevel_sym.graph.operations.ball_ranges import NAN, ZERO_TO_ONE, positive
+from bilevel_sym.graph.operations.record import Operation, Shape, Source
 
 __all__ = ["RECORDS"]
 
@@ -95,35 +95,42 @@ def _sign(z: fmpq) -> int:
     return int(z > 0) - int(z < 0)
 
 
+def _extremum(name: str) -> Source:
+    """Of two; PyTorch wants tensors, and has numbers beside them in formulas."""
+    twin = f"def {name}(a, b):\n    return torch.{name}(tensor(a), tensor(b))"
+    return Source(f"np.{name}({{}})", {"torch": f"{name}({{}})"}, {"torch": twin})
+
+
 _SWITCH = Shape("switch")
 
 RECORDS = (
     Operation(
         name="abs", sympy=sp.Abs, in_text=True, habits=("fabs",), shape=_SWITCH, folded=lambda z: z * _sign(z),
         derivative=lambda graph, z, itself: graph.apply("sign", z), numpy=np.abs, mpmath=abs,
-        ball=lambda x: positive(abs(x)), source="abs({})",
+        ball=lambda x: positive(abs(x)), source=Source("abs({})"),
     ),
     Operation(
         name="sign", sympy=sp.sign, shape=_SWITCH, derivative=_flat, folded=lambda z: fmpq(_sign(z)), numpy=np.sign,
-        mpmath=mpmath.sign, ball=_by_sign(-1, 1, arb(0, 1)), smooth_ball=_by_sign(-1, 1, NAN), source="np.sign({})",
+        mpmath=mpmath.sign, ball=_by_sign(-1, 1, arb(0, 1)), smooth_ball=_by_sign(-1, 1, NAN),
+        source=Source("np.sign({})"),
     ),
     Operation(
         name="min", arity=2, sympy=sp.Min, in_text=True, shape=_SWITCH, numpy=np.minimum,
-        mpmath=lambda a, b: a if a <= b or mpmath.isnan(a) else b, ball=_ball_min, source="min({})",
+        mpmath=lambda a, b: a if a <= b or mpmath.isnan(a) else b, ball=_ball_min, source=_extremum("minimum"),
     ),
     Operation(
         name="max", arity=2, sympy=sp.Max, in_text=True, shape=_SWITCH, numpy=np.maximum,
-        mpmath=lambda a, b: a if a >= b or mpmath.isnan(a) else b, ball=_ball_max, source="max({})",
+        mpmath=lambda a, b: a if a >= b or mpmath.isnan(a) else b, ball=_ball_max, source=_extremum("maximum"),
     ),
     Operation(
         name="lt", sympy=lambda a: _indicator(sp.StrictLessThan(a, 0, evaluate=False)), shape=_SWITCH, derivative=_flat,
         folded=lambda z: fmpq(int(z < 0)), numpy=_float_indicator(lambda a: a < 0),
-        mpmath=_digits_indicator(lambda a: a < 0), ball=_by_sign(1, 0, UNIT), smooth_ball=_by_sign(1, 0, NAN),
+        mpmath=_digits_indicator(lambda a: a < 0), ball=_by_sign(1, 0, ZERO_TO_ONE), smooth_ball=_by_sign(1, 0, NAN),
     ),
     Operation(
         name="le", sympy=lambda a: _indicator(sp.LessThan(a, 0, evaluate=False)), shape=_SWITCH, derivative=_flat,
         folded=lambda z: fmpq(int(z <= 0)), numpy=_float_indicator(lambda a: a <= 0),
-        mpmath=_digits_indicator(lambda a: a <= 0), ball=_by_sign(1, 0, UNIT), smooth_ball=_by_sign(1, 0, NAN),
+        mpmath=_digits_indicator(lambda a: a <= 0), ball=_by_sign(1, 0, ZERO_TO_ONE), smooth_ball=_by_sign(1, 0, NAN),
     ),
     Operation(
         name="select", arity=3, sympy=_select, shape=_SWITCH,

@@ -8,22 +8,27 @@ from types import MappingProxyType
 
 import sympy as sp
 
+from bilevel_sym.arrays.data import DataArray
 from bilevel_sym.errors import UnsafeExpression
 from bilevel_sym.problem.file.positions import string_offsets
 from bilevel_sym.problem.parsing.tokens import Source
 
-__all__ = ["KINDS", "Intervals", "Numbers", "ProblemFile", "Rows"]
+__all__ = ["KINDS", "Arrays", "Intervals", "Numbers", "ProblemFile", "Rows"]
 
 KINDS = ("bilevel", "minimax", "stochastic")
 
 Numbers = Mapping[str, sp.Rational | None]
 Intervals = Mapping[str, tuple[sp.Rational, sp.Rational]]
 Rows = tuple[tuple[sp.Rational, ...], ...]
+Arrays = Mapping[str, DataArray | str]
 
 
 @dataclass(frozen=True)
 class ProblemFile:
     """The fields of a problem file. Formulas are text; a parameter that is None stays symbolic.
+
+    ``x`` and ``y`` are names, or declarations of arrays such as "W[p, q]". ``data`` are arrays by name, or their shapes
+    as text ("m, n"); None where the file has none.
 
     ``path`` and ``text`` say where the fields came from; they do not count when two are compared.
 
@@ -43,6 +48,7 @@ class ProblemFile:
     zeta: tuple[str, ...] = ()
     xi_data: Rows = ()
     zeta_data: Rows = ()
+    data: Arrays | None = None
     path: str = field(default="", compare=False)
     text: str = field(default="", compare=False, repr=False)
 

@@ -7,18 +7,22 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.arrays.data import MAX_RANK, DataArray, data_array
+from bilevel_sym.arrays.files import is_array_file, read_array
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.exact import MAX_DIGITS, decimal_rational, rational
-from bilevel_sym.problem.file.fields import KINDS, Intervals, Numbers, ProblemFile, Rows
+from bilevel_sym.problem.file.fields import KINDS, Arrays, Intervals, Numbers, ProblemFile, Rows
 from bilevel_sym.problem.parsing import check_name
+from bilevel_sym.problem.parsing.declarations import declared, declared_shape, has_brackets
 from bilevel_sym.system.plain_text import named
 
 __all__ = ["SYMBOLIC", "parse_problem", "read_problem"]
@@ -28,8 +32,9 @@ MAX_PIECES = 100_000
 SYMBOLIC = "symbolic"
 _KEYS = ("name", "kind", "x", "y", "xi", "zeta", "f", "g", "parameters", "box", "data")
 _EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"bilevel": ("xi", "zeta", "data"), "minimax": ("g", "xi", "zeta", "data"), "stochastic": ()}
+    {"bilevel": ("xi", "zeta"), "minimax": ("g", "xi", "zeta"), "stochastic": ()}
 )
+Files = Callable[[str, str], DataArray]  # what the text of a file's name, and the name of the data, mean
 
 # Strings and comments, each read once: an unclosed one runs to the end, so nothing is tried twice.
 _QUOTED = re.compile(
@@ -58,18 +63,23 @@ def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
     try:
         shown = os.fsdecode(path)
     except TypeError:
-        raise InvalidProblem(f"a path must be text, not {type(path).__name__}") from None
-    return parse_problem(_read_text(Path(shown)), named(shown))
+        raise InvalidArgument(f"a path is text, not {path!r:.40}", hint="BilevelProblem.load('toy.toml')") from None
+    folder = Path(shown).parent
+    return parse_problem(_read_text(Path(shown)), named(shown), lambda file, name: read_array(folder, file, name))
 
 
-def parse_problem(text: str, path: str) -> ProblemFile:
-    """The fields that the TOML ``text`` says; ``path`` names it in messages.
+def parse_problem(text: str, path: str, files: Files | None = None) -> ProblemFile:
+    """The fields that a TOML text says.
+
+    text: of the problem file
+    path: names it in messages
+    files: reads the arrays that lie beside it; without, there are none
 
     >>> parse_problem('kind = "minimax"\\nx = "x"\\ny = "y"\\nf = "x*y - y**2"', "toy").f
     'x*y - y**2'
     """
     text = text.replace("\r\n", "\n")  # as tomllib does, so that places agree
-    return _Reader(path, text, _load(text, path)).fields()
+    return _Reader(path, text, _load(text, path), files).fields()
 
 
 def _read_text(path: Path) -> str:
@@ -126,16 +136,19 @@ def _exact(digits: str) -> sp.Rational | float:
 class _Reader:
     """One parsed file."""
 
-    def __init__(self, path: str, text: str, table: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, text: str, table: Mapping[str, Any], files: Files | None) -> None:
         self._path = path
         self._text = text
         self._table = table
+        self._files = files
 
     def fields(self) -> ProblemFile:
         kind = self._kind()
         groups = {group: self._names(group) for group in self._groups(kind)}
         parameters = self._parameters()
-        self._refuse_clashes({**groups, "parameters": tuple(parameters)})
+        data = None if kind == "stochastic" or "data" not in self._table else self._data()
+        names = {group: tuple(_bare(item) for item in items) for group, items in groups.items()}
+        self._refuse_clashes({**names, "parameters": tuple(parameters), "data": tuple(data or ())})
         fields = ProblemFile(
             kind=kind,
             x=groups["x"],
@@ -144,7 +157,8 @@ class _Reader:
             g=None if kind == "minimax" else self._string("g"),
             name=self._string("name") if "name" in self._table else None,
             parameters=parameters,
-            box=self._box((*groups["x"], *groups["y"])),
+            box=self._box((*names["x"], *names["y"])),
+            data=data,
             path=self._path,
             text=self._text,
         )
@@ -191,10 +205,52 @@ class _Reader:
 
     def _names(self, key: str) -> tuple[str, ...]:
         value = self._value(key)
+        if key in ("x", "y") and has_brackets(value):
+            return self._declarations(key, [value] if isinstance(value, str) else value)
         names = value.replace(",", " ").split() if isinstance(value, str) else value
         if not isinstance(names, list) or (not names and key in ("x", "y")):  # a problem may have no noise
             raise self._error(f"{key} must be a list of names, but is {_short(value)}", f'{key} = ["{key}1", "{key}2"]')
         return tuple(self._name(key, name) for name in names)
+
+    def _declarations(self, key: str, items: Iterable[object]) -> tuple[str, ...]:
+        """Names and arrays: "lam", "W[p, q]"."""
+        found = []
+        for item in items:
+            try:
+                arrays = declared(item, key) if isinstance(item, str) else ()
+            except UnsafeExpression as error:
+                raise self._error(f"{key}: {error.what}, in {item!r:.60}", error.hint) from None
+            for array in arrays:
+                axes = f"[{', '.join(map(str, array.axes))}]" if array.axes else ""
+                found.append(self._name(key, array.name) + axes)
+            if not isinstance(item, str):
+                self._name(key, item)  # says why not
+        return tuple(found)
+
+    def _data(self) -> Arrays:
+        return {self._name("data", name): self._array(name, value) for name, value in self._table_of("data").items()}
+
+    def _array(self, name: str, value: object) -> DataArray | str:
+        """Numbers in lists, a file beside this one, or a shape alone."""
+        try:
+            if not isinstance(value, str):
+                return data_array(_entries(value), name)
+            if is_array_file(value):
+                return self._read(value, name)
+            declared_shape(value, name)
+            return value
+        except UnsafeExpression as error:
+            hint = (
+                error.hint or 'a file ("train.npy", "file.npz:A", "table.csv"), a shape ("m, n"), or numbers in lists'
+            )
+            raise self._error(f"data.{name}: {error.what}, in {value!r:.60}", hint) from None
+        except InvalidProblem as error:
+            raise self._error(f"data.{name}: {error.message}", error.hint) from None
+
+    def _read(self, value: str, name: str) -> DataArray:
+        if self._files is None:
+            raise InvalidProblem(f"{value!r:.60} is a file, and there is no folder to look in", hint="numbers in lists")
+        return self._files(value, name)
 
     def _name(self, key: str, name: object) -> str:
         try:
@@ -258,6 +314,18 @@ class _Reader:
         return tuple(
             tuple(self._number(f"data.{key} row {i + 1}", value) for value in row) for i, row in enumerate(rows)
         )
+
+
+def _entries(value: object, depth: int = 0) -> object:
+    """Numbers with a point or an exponent as fractions: 1e22 is no whole number that float64 would have to have."""
+    if isinstance(value, list) and depth < MAX_RANK:
+        return [_entries(item, depth + 1) for item in value]
+    return Fraction(int(value.p), int(value.q)) if isinstance(value, sp.Rational) else value
+
+
+def _bare(declaration: str) -> str:
+    """The name in a declaration."""
+    return declaration.partition("[")[0]
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

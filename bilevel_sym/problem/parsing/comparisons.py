@@ -1,4 +1,4 @@
-"""abs, min, max, conditions and cases: what SymPy compares when somebody asks for formulas, which can be slow.
+"""abs, min, max, conditions and cases: what SymPy compares when a user asks for formulas, which can be slow.
 
 SymPy asks for the sign of every difference. It cannot know the sign of an affine form in free variables, so those
 are free of charge. For everything else the price goes by size, and what is known to take exponential time is refused:

@@ -29,7 +29,14 @@ from bilevel_sym.problem.parsing.names import CONSTANTS, EXTREMA, check_name, su
 from bilevel_sym.problem.parsing.symbolic import SympyBuilder
 from bilevel_sym.problem.parsing.tokens import Source, Token, tokenize
 
-__all__ = ["FUNCTIONS", "draft_expression", "parse_expression", "sympy_expression"]
+__all__ = [
+    "FUNCTIONS",
+    "MAX_ARGUMENTS",
+    "MAX_PIECES",
+    "draft_expression",
+    "parse_expression",
+    "sympy_expression",
+]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -111,22 +118,31 @@ def _read(text: str, symbols: _Names, source: str | None, build: Builder | Sympy
 
 
 class _Parser:
-    """One pass over the tokens. Each method reads one rule of the grammar and leaves ``_at`` behind it."""
+    """One pass over the tokens. Each method reads one rule of the grammar and leaves ``_at`` behind it.
 
-    def __init__(self, source: Source, names: _Names, build: Any) -> None:
+    >>> x = sp.Symbol("x")
+    >>> _Parser(Source("2*x"), {"x": x}, SympyBuilder([x])).parse()
+    2*x
+    """
+
+    def __init__(self, source: Source, names: Mapping[str, Any], build: Any, *, arrays: bool = False) -> None:
         self._source = source
         self._names = names
-        self._tokens = tokenize(source)
+        self._tokens = tokenize(source, arrays=arrays)
         self._at = 0
         self._depth = 0
         self._build = build
 
     def parse(self) -> Any:
+        """What the whole text means."""
         if self._token.kind == "end":
             raise self._source.error(self._token.place, "the expression is empty")
         value = self._sum()
         if self._token.kind != "end":
             raise self._unexpected("an operator")
+        return self._finish(value)
+
+    def _finish(self, value: Value) -> Any:
         return self._guard(self._tokens[0], self._build.finish, value)
 
     @property

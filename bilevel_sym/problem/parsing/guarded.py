@@ -1,6 +1,6 @@
 """Values on a draft, behind guards: each step looks at the price of its result before it pays.
 
-Text can ask for 3**1000000000, or for a formula over which SymPy would brood for years when somebody asks for it. So
+Text can ask for 3**1000000000, or for a formula over which SymPy would brood for years when a user asks for it. So
 every value carries what the next step has to know about it, every step is charged to a meter, and what a step may
 produce is bounded before it is taken.
 """
@@ -22,13 +22,13 @@ from bilevel_sym.problem.parsing.estimates import ESTIMATES, Refusal, check_rang
 
 __all__ = ["MAX_EXPONENT", "Arithmetic", "Value"]
 
-BUDGET = 600_000  # what SymPy may take for one text when somebody asks for formulas, in estimated microseconds
+BUDGET = 600_000  # what SymPy may take for one text when a user asks for formulas, in estimated microseconds
 MAX_EXPONENT = 1000
 _MAX_BITS = 996  # numerators and denominators below 10**300
 _MAX_LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
 _MAX_TERMS = 1000  # to which an argument may grow when SymPy multiplies it out
 _MAX_SIGNED_HEIGHT = 32
-_CANCELLED = 1e-9  # a sum of constants this small beside its terms is zero, or as good as zero
+_CANCELLED = 1e-9  # a sum of constants this small relative to its terms is zero, or as good as zero
 _HYPERBOLIC = ("sinh", "cosh", "tanh")
 # exp(log x) and tan(atan x) simplify: their values are not plain
 _INVERSES = frozenset(name for name, record in FUNCTIONS.items() if record.undoes)

@@ -1,4 +1,4 @@
-"""SymPy's expression of a text that was read before: built when somebody asks for formulas.
+"""SymPy's expression of a text that was read before: built when a user asks for formulas.
 
 The result is what SymPy itself would make of the text. Where nothing can be simplified its slow search for more is
 skipped. What the text may ask of SymPy was bounded when it was read (``guarded``, ``comparisons``).

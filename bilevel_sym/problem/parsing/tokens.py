@@ -16,15 +16,17 @@ MAX_LENGTH = 200_000
 MAX_TOKENS = 40_000
 
 # Possessive quantifiers (++, *+): a long run of digits or letters is read once, never again and again.
-_TOKEN = re.compile(
-    r"""
+_PATTERN = r"""
       (?P<space>  [ \t\r\n]++ )
     | (?P<number> (?: [0-9]++ \.?+ [0-9]*+ | \.[0-9]++ ) (?: [eE][+-]?+[0-9]++ )?+ (?! [A-Za-z0-9_.] ) )
+    %s
     | (?P<name>   [A-Za-z_][A-Za-z0-9_]*+ )
     | (?P<symbol> \*\*(?!\*) | \*(?!\*) | /(?!/) | [<>]=?+(?![<>=]) | [-+(),] )
     | (?P<other>  . )
-    """,
-    re.VERBOSE | re.DOTALL,
+    """
+_TOKEN = re.compile(_PATTERN % "", re.VERBOSE | re.DOTALL)
+_ARRAY_TOKEN = re.compile(
+    _PATTERN % r"| (?P<array> @ | \.T(?![A-Za-z0-9_]) | axis[ \t\r\n]*+=(?!=) )", re.VERBOSE | re.DOTALL
 )
 
 _HINTS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -53,6 +55,14 @@ _HINTS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "~": ("logic is not accepted", "nest one Piecewise in another"),
         "#": ("comments are not accepted", "remove everything from # on"),
         "\\": ("a backslash is not accepted", "line breaks need no mark"),
+    }
+)
+
+_ARRAY_HINTS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "[": ("subscripts and lists are not accepted", "formulas take whole arrays; brackets only declare them"),
+        "=": ("assignment is not accepted", "the only keyword is axis=0 or axis=1"),
+        "^": ("^ is not an operator", "write ** for powers, @ for products of matrices"),
     }
 )
 
@@ -90,11 +100,13 @@ class Source(NamedTuple):
         )
 
 
-def tokenize(source: Source) -> list[Token]:
-    """The tokens of a text, closed by one of kind "end".
+def tokenize(source: Source, *, arrays: bool = False) -> list[Token]:
+    """The tokens of a text, closed by one of kind "end"; with ``arrays`` also those that only arrays have.
 
     >>> [token.text for token in tokenize(Source("2*x1 <= .5"))]
     ['2', '*', 'x1', '<=', '.5', '']
+    >>> [token.text for token in tokenize(Source("sum(A.T @ y, axis = 0)"), arrays=True)]
+    ['sum', '(', 'A', '.T', '@', 'y', ',', 'axis=', '0', ')', '']
     """
     text = source.text
     if len(text) > MAX_LENGTH:
@@ -102,15 +114,18 @@ def tokenize(source: Source) -> list[Token]:
             0, f"the text has {len(text)} characters, and {MAX_LENGTH} are accepted", _TOO_LARGE
         )
     tokens: list[Token] = []
-    for match in _TOKEN.finditer(text):
+    for match in (_ARRAY_TOKEN if arrays else _TOKEN).finditer(text):
         kind = match.lastgroup or "other"
         if kind == "space":
             continue
         if kind == "other":
-            raise _refuse(source, match.start())
+            raise _refuse(source, match.start(), arrays=arrays)
         if len(tokens) == MAX_TOKENS:
             raise source.error(match.start(), f"more than {MAX_TOKENS} numbers, names and signs", _TOO_LARGE)
-        tokens.append(Token(kind, match.group(), match.start()))
+        if kind == "array":
+            tokens.append(Token("symbol", "".join(match.group().split()), match.start()))
+        else:
+            tokens.append(Token(kind, match.group(), match.start()))
     tokens.append(Token("end", "", len(text)))
     return tokens
 
@@ -118,9 +133,11 @@ def tokenize(source: Source) -> list[Token]:
 _TOO_LARGE = "build an expression of this size with SymPy"
 
 
-def _refuse(source: Source, index: int) -> UnsafeExpression:
+def _refuse(source: Source, index: int, *, arrays: bool) -> UnsafeExpression:
     """The error for a character that starts no token."""
     text = source.text
+    if arrays and text[index] in _ARRAY_HINTS and text[index : index + 2] != "==":
+        return source.error(index, *_ARRAY_HINTS[text[index]])
     character = text[index]
     for length in (3, 2, 1):
         if text[index : index + length] in _HINTS:

@@ -17,7 +17,7 @@ from numba.core import config
 from numpy.typing import NDArray
 
 from bilevel_sym.arithmetic.arrays import CONSTANT_BITS
-from bilevel_sym.arithmetic.compiled.instructions import LONG, Code, Group, Integers, encode, group_of
+from bilevel_sym.arithmetic.compiled.instructions import LONG_ROW, Code, Group, Integers, encode, group_of
 from bilevel_sym.arithmetic.compiled.vectors import WIDTH
 from bilevel_sym.arithmetic.scalars import BALLS, constant_values
 from bilevel_sym.graph.nodes import Parameter
@@ -206,7 +206,7 @@ class CompiledLoop:
     def _advance(
         self, state: LoopState, steps: int, rule: Rule, recording: bool, seen: Record, active: Integers, wide: bool
     ) -> None:
-        tape = self._plan.lanes if wide else self._plan.alone
+        tape = self._plan.lanes if wide else self._plan.one_point
         owner = np.empty(WIDTH if wide else 1, dtype=np.int64)
         call: Any = trajectories.advance
         call(
@@ -315,11 +315,11 @@ class _Plan:
         self.constant_places = np.array([0, *(place[k] for k in sorted(fixed))], dtype=np.int64)
         self.constants = np.array([1.0, *(float(fixed[k]) for k in sorted(fixed))])
         outputs = np.array([place[k] for name in OUTPUTS["aid"] for k in ends.get(name, [])], dtype=np.int64)
-        exchanged = place | {a: place[b] for a, b in (*zip(y, moved, strict=True), *zip(moved, y, strict=True))}
+        swapped = place | {a: place[b] for a, b in (*zip(y, moved, strict=True), *zip(moved, y, strict=True))}
         codes = [[_placed(group, place) for group in phase] for phase in phases]
-        codes.insert(2, [_placed(group, exchanged) for group in phases[LOWER]])
+        codes.insert(2, [_placed(group, swapped) for group in phases[LOWER]])
         self.lanes = trajectories.Tape(*_join([encode(phase) for phase in codes]), outputs)
-        self.alone = trajectories.Tape(*_join([encode(phase, alone=True) for phase in codes]), outputs)
+        self.one_point = trajectories.Tape(*_join([encode(phase, one_point=True) for phase in codes]), outputs)
 
     def _new(self, row: Row) -> int:
         """The place of a sum, which is made if there is none."""
@@ -412,14 +412,14 @@ class _Plan:
         """Long sums over places that others read too become a part of a matrix product, and a short sum of the rest."""
         rows = {place: node.reads if node.op == "lin" else node.reads[1]
                 for place, node in phase.items() if node.op in ("lin", "sum")}  # fmt: skip
-        long = {place: row for place, row in rows.items() if len(row) >= LONG}
+        long = {place: row for place, row in rows.items() if len(row) >= LONG_ROW}
         readers = Counter(k for row in long.values() for k, _ in row)
         result: dict[int, _Node] = {}
         for place, node in phase.items():
             common = tuple(term for term in long.get(place, ()) if readers[term[0]] >= PRODUCT_READERS)
             products = node.reads[0] if node.op == "sum" else ()
             rest = tuple(term for term in rows.get(place, ()) if term not in common)
-            if len(common) < LONG or not (rest or products):
+            if len(common) < LONG_ROW or not (rest or products):
                 result[place] = node
                 continue
             part = self._new(common)

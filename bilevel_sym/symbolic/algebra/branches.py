@@ -10,7 +10,7 @@ import sympy as sp
 
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.graph.precision import precision
-from bilevel_sym.symbolic.algebra.domain import BITS, Ball, Domain, Point, enclosure, exact_ball
+from bilevel_sym.symbolic.algebra.domain import MIDPOINT_BITS, Ball, Domain, Point, enclosure, exact_ball
 from bilevel_sym.symbolic.algebra.field import TooLarge
 from bilevel_sym.symbolic.algebra.linear import negative_direction, not_convex
 from bilevel_sym.symbolic.algebra.scalar import Root, Unsolved
@@ -74,7 +74,7 @@ def choose(found: Sequence[Root], equation: sp.Expr, y: sp.Symbol, g: sp.Expr, d
     found = [root for root in found if _is_meant(root, y, domain)]
     candidates = _Candidates(found, equation, y, derivative(equation, y), g)
     points = list(domain.points(g, equation, *(root.value for root in found)))
-    with precision(BITS):
+    with precision(MIDPOINT_BITS):
         rows = [candidates.minimisers(domain, domain.balls(point)) for point in points]
         rows = [row for row in rows if not _distinct(row)]
         seen = [row for row in rows if any(v is not None for v in row)]
@@ -106,7 +106,7 @@ def check_convex(matrix: Sequence[Sequence[sp.Expr]], values: Sequence[sp.Expr],
     entries = [entry for row in matrix for entry in row]
     errors = []
     good = False
-    with precision(BITS):
+    with precision(MIDPOINT_BITS):
         for point in domain.points(*entries, *values):
             balls = domain.balls(point)
             numbers = [[enclosure(entry, balls) for entry in row] for row in matrix]

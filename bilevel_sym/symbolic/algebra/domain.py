@@ -22,12 +22,12 @@ from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.precision import precision
 from bilevel_sym.problem.box import Box
 
-__all__ = ["BITS", "Ball", "Domain", "Point", "enclosure", "exact_ball"]
+__all__ = ["MIDPOINT_BITS", "Ball", "Domain", "Point", "enclosure", "exact_ball"]
 
 Ball = Any  # flint.arb, which has no type stubs
 Point = Mapping[sp.Symbol, Ball]
 
-BITS = 160  # of the midpoints: several times what any sign here needs
+MIDPOINT_BITS = 160  # of the midpoints: several times what any sign here needs
 N_POINTS = 14
 MAX_BOXES = 256  # pieces into which a box is cut to prove a bound over it
 
@@ -173,7 +173,7 @@ class Domain:
         return False
 
     def _bounded(self, expression: sp.Expr, low: sp.Expr, high: sp.Expr, piece: Mapping[sp.Symbol, Any]) -> bool:
-        with precision(BITS):
+        with precision(MIDPOINT_BITS):
             value = enclosure(expression, self._explained({s: _hull(*ends) for s, ends in piece.items()}))
             return bool(value >= enclosure(low, {}) and (high == sp.oo or value < enclosure(high, {})))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import flint
 import sympy as sp
 
-from bilevel_sym.graph.expressions import postorder
+from bilevel_sym.graph.expressions import MAX_POWER, postorder
 
 __all__ = ["Field", "Ratio", "TooLarge", "normal_form", "shortest"]
 
@@ -25,7 +25,6 @@ BUDGET = 2_000_000  # term products in one field: about a second in python-flint
 NORMAL_BUDGET = 200_000  # the same for a normal form, of which a call may make dozens
 MAX_NORMAL_TERMS = 150  # of a normal form; longer ones say less than what they came from
 MAX_GENERATORS = 600  # each term of each polynomial carries one exponent for each of them
-MAX_POWER = 10_000  # of an integer exponent; beyond it even one term is a mistake or an attack
 MAX_GCD_TERMS = 400  # gcds of sparse polynomials up to here take milliseconds; above, fractions stay uncancelled
 MAX_GCD_DEGREE = 60
 MAX_PRINTED_TERMS = 2_000  # of a polynomial that is written out as an expression

@@ -144,7 +144,7 @@ def _symbolic(rows: Matrix, column: Sequence[sp.Expr]) -> list[sp.Expr]:
     _check_size(table)
     determinant = _eliminate(field, table)
     if sum(len(row[-1]) for row in table) > MAX_WRITTEN:
-        raise TooLarge("more terms than anybody reads")
+        raise TooLarge("more terms than can be read")
     solution = [field.expression(Ratio(row[-1], determinant)) for row in table]
     return _proved(rows, column, solution, fractions=True)
 

@@ -9,7 +9,7 @@ from bilevel_sym.theories.ji2021.constants import RateConstants
 from bilevel_sym.theories.ji2021.paper import STATEMENTS
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.papers.ji2021.regions import ROUNDING, Region, compared, decided, rate_constants, starts
+from verify.papers.ji2021.regions import ROUNDINGS, Region, compared, decided, rate_constants, starts
 from verify.places import INSIDE
 from verify.registry import claim
 from verify.study import Study
@@ -44,7 +44,7 @@ def _response(study: Study, region: Region) -> CheckResult:
     slope = np.linalg.norm(study.kernels.dy_dx(start.x, y0=start.y_star), 2, axis=(-2, -1))
     kappa = float(region.constants.kappa)
     return compared(
-        "ghadimi2018:lem-response", study, slope, np.full(slope.shape, kappa), ROUNDING * kappa * slope, at=start.x,
+        "ghadimi2018:lem-response", study, slope, np.full(slope.shape, kappa), ROUNDINGS * kappa * slope, at=start.x,
         message=f"the norm of dy/dx at {len(slope)} points",
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def smooth(study: Study) -> CheckResult:
 
 def _smooth(study: Study, label: str, c: RateConstants, formula: float) -> CheckResult:
     """The certified bracket of the largest |Hess Phi| against a formula in certified constants, rounded outward."""
-    bound = Bracket(float(formula) * (1 - ROUNDING), float(formula) * (1 + ROUNDING))
+    bound = Bracket(float(formula) * (1 - ROUNDINGS), float(formula) * (1 + ROUNDINGS))
     return judged(
         label, study.smoothness.L_phi, bound, evidence="certified", variant=study.variant,
         message=f"sup |Hess Phi|; mu = {c.mu:.4g}, L = {c.L:.4g}, M = {c.M:.4g}, tau = {c.tau:.4g}, rho = {c.rho:.4g}",
@@ -138,7 +138,7 @@ def _inner(study: Study, region: Region) -> CheckResult:
     table = np.array(measured)
     scale = float(np.abs([region.lower, region.upper]).max())
     return compared(
-        "ghadimi2018:inner-rate", study, table, np.array(bound), 2 * ROUNDING * float(c.kappa) * scale,
+        "ghadimi2018:inner-rate", study, table, np.array(bound), 2 * ROUNDINGS * float(c.kappa) * scale,
         at=np.broadcast_to(start.x, (*table.shape, start.x.shape[1])),
         message=f"1 to {MOST_STEPS} steps from {int((off > 0).sum())} starts; Q = {c.kappa:.4g}",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from bilevel_sym import solve
 from bilevel_sym.theories.ji2021.paper import STATEMENTS
 from bilevel_sym.theories.ji2021.schedules import RateSchedule, aid_bio, ba, itd_bio
 from bilevel_sym.typing import Floats
-from verify.papers.ji2021.regions import ROUNDING, Region, Starts, compared, decided, starts
+from verify.papers.ji2021.regions import ROUNDINGS, Region, Starts, compared, decided, starts
 from verify.places import INSIDE
 from verify.registry import claim
 from verify.study import Study
@@ -115,7 +115,7 @@ def _run(
     mean = np.where(usable[:, 1:], np.cumsum(squares[:, :-1], axis=1) / count, np.nan)
     first = ((start.y - start.y_star) ** 2 + (start.v - start.v_star) ** 2).sum(axis=-1)
     bound = (plan.slope * (phi[:, :1] - phi[:, 1:]) + plan.start * first[:, None]) / count + plan.floor
-    noise = plan.slope * ROUNDING * (np.abs(phi[:, :1]) + np.abs(phi[:, 1:])) / count + ROUNDING * mean
+    noise = plan.slope * ROUNDINGS * (np.abs(phi[:, :1]) + np.abs(phi[:, 1:])) / count + ROUNDINGS * mean
     steps = f"D = {plan.D}" + ("" if plan.N is None else f", N = {plan.N}")
     return compared(
         label, study, mean, bound, noise, at=t.x[:, 1:],

@@ -22,9 +22,9 @@ from verify.regularity.certified import CertifiedConstants
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged
 
-__all__ = ["ROUNDING", "Region", "Starts", "compared", "decided", "rate_constants", "regions", "starts"]
+__all__ = ["ROUNDINGS", "Region", "Starts", "compared", "decided", "rate_constants", "regions", "starts"]
 
-ROUNDING = 64 * 2.0**-52  # a few dozen roundings, relatively
+ROUNDINGS = 64 * 2.0**-52  # a few dozen roundings, relatively
 PARTS = (1 / 24, 1 / 400)  # of the width of the box, for the half width of a smaller one
 EFFORT = 0.05  # of the default, to certify the constants of one smaller box
 CANDIDATES = 32  # points about which a smaller box might lie
@@ -58,8 +58,8 @@ class Region:
     def rounding(self) -> float:
         """How far float64 may move a hypergradient in this region: y* errs by kappa roundings, v* by a few of these."""
         c, scale = self.constants, float(np.abs([self.lower, self.upper]).max())
-        y = ROUNDING * float(c.kappa) * scale
-        v = ROUNDING * float(c.kappa * c.M / c.mu) + float(c.drift) * y
+        y = ROUNDINGS * float(c.kappa) * scale
+        v = ROUNDINGS * float(c.kappa * c.M / c.mu) + float(c.drift) * y
         return float(c.L + c.tau * c.M / c.mu) * y + float(c.L) * v
 
 

@@ -19,10 +19,10 @@ from verify.testkit.candidate import Candidate, Settings
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
 
-__all__ = ["FEWEST", "POINTS", "Convergence", "Rate", "Sweep", "largest", "least_tolerance", "worst_of"]
+__all__ = ["FEWEST", "WORST_POINTS", "Convergence", "Rate", "Sweep", "largest", "least_tolerance", "worst_of"]
 
 Rate = Literal["reached", "as theory says", "still shrinking", "plateau", "diverges", "not finite"]
-POINTS = 3  # the worst, which are asked with more steps than all of them
+WORST_POINTS = 3  # the worst, which are asked with more steps than all of them
 ALL, SOME = 0.01, 0.04  # of the budget: what one level may take at all points, and at the worst three; then at one
 ONWARD = 0.1  # of the budget: what one call may take that only shows that what was reached stays
 FEWEST = 4  # points at which a candidate is asked once the steps are found that it needs
@@ -32,7 +32,7 @@ LITTLE = 100  # times the least tolerance: it leaves little of an error
 BEYOND = 3  # doublings at most, after which it must still be right: conjugate gradients may divide by nothing
 AGAIN = 4  # levels; even an error of 1/sqrt(steps) falls to a quarter by so many doublings
 FLAT = 0.9  # of the error is left by a doubling: no progress
-LONG = 8  # times kappa steps of size 1/ell, or sqrt(kappa) of conjugate gradients: theory leaves little of an error
+LONG_SWEEP = 8  # times kappa steps of size 1/ell, or sqrt(kappa) of conjugate gradients: little of an error is left
 VISIBLE = 0.7  # what theory leaves of an error in a doubling, for the doubling to say something
 GAINED = 10.0  # the error has to shrink by this in all, before a rate is believed
 SLACK = 10.0  # times the floor: where it was reached once, this is still rounding
@@ -145,7 +145,7 @@ class Sweep:
     def _affords(self, settings: Settings) -> bool:
         """Whether the budget holds these settings here, and twice more in the end; at several points, a share of it."""
         cost, points = self.candidate.cost(settings), len(self.at)
-        share = 1.0 if points == 1 else SOME if points <= POINTS else ALL
+        share = 1.0 if points == 1 else SOME if points <= WORST_POINTS else ALL
         return points * cost <= share * self.candidate.budget.work and self.candidate.affords(points + 2, settings)
 
     @property
@@ -189,12 +189,12 @@ class Sweep:
             if not further:
                 break
             i, was_there = i + further, there
-        return sweep, sweep._judged(found)
+        return sweep, sweep._with_verdict(found)
 
     def _narrowed(self, found: Convergence, settings: Settings) -> tuple[Sweep, Convergence]:
         """The same at the worst points so far, where the budget does not hold these settings at all of them."""
         sweep = self
-        for count in (POINTS, 1):
+        for count in (WORST_POINTS, 1):
             if len(sweep.at) > count and not sweep._affords(settings):
                 off = found.errors[-1] / found.floor if found.tried else np.zeros(len(sweep.at))
                 rows = in_order(off, descending=True)[:count]
@@ -221,7 +221,7 @@ class Sweep:
             return True
         return len(found.tried) >= 3 and bool(np.any(last > found.floor)) and self._rate(found) == "plateau"
 
-    def _judged(self, found: Convergence) -> Convergence:
+    def _with_verdict(self, found: Convergence) -> Convergence:
         worst = (found.errors / found.floor).max(axis=1)
         if not np.isfinite(worst[-1]):
             return self._not_finite(found)
@@ -307,7 +307,8 @@ class Sweep:
     def _long_enough(self, settings: Settings, k: int) -> bool:
         """Whether theory leaves nothing of the error by now."""
         kappa = float(self.at.kappa[k])
-        enough = {"D": LONG * kappa, "Q": LONG * kappa, "N": min(LONG * math.sqrt(kappa), LONG + 4 * self.at.problem.n)}
+        of_conjugate_gradients = min(LONG_SWEEP * math.sqrt(kappa), LONG_SWEEP + 4 * self.at.problem.n)
+        enough = {"D": LONG_SWEEP * kappa, "Q": LONG_SWEEP * kappa, "N": of_conjugate_gradients}
         # an iteration that converges fast gives the same answer for many tolerances: only the last ones tell
         return all(c >= enough[n] if n != "tol" else c <= LITTLE * self.least for n, c in settings.items())
 

@@ -15,7 +15,8 @@ import numpy as np
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.testkit.diagnosis import Suspect
 from verify.testkit.suspects.lower_iterates import Start, after_steps, solutions_before, starts
-from verify.testkit.suspects.one_parameter import polished
+from verify.testkit.suspects.many_parameters import DIFFERENCE_STEP
+from verify.testkit.suspects.one_parameter import BEST, polished
 from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["stopped_suspects"]
@@ -25,10 +26,8 @@ Numbers = Indices
 LARGEST_BY_TOLERANCE = 0.1  # relative: an error above it does not come from a tolerance
 MOST_STEPS = 150  # steps
 COARSE, FINE = 40, 10  # step sizes; each of the first becomes so many where they come close
-CLOSE = 0.6  # the share of the error that the coarse ones may leave
-BEST = 3
+COARSE_SHARE = 0.6  # the share of the error that the coarse ones may leave
 WIDTHS = (0.03, 0.001)  # relative: how far around a polished step size it is voted again
-NUDGE = 1e-6
 
 
 def stopped_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
@@ -49,7 +48,7 @@ def stopped_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspe
         return
     sizes = np.geomspace(0.03, 1.95, COARSE * FINE) / here.at.eigenvalues.max()
     for start in _begun(here, previous):
-        if _voted(here, start, sizes[::FINE]).share < CLOSE:
+        if _voted(here, start, sizes[::FINE]).share < COARSE_SHARE:
             votes = sorted((_voted(here, start, part) for part in np.split(sizes, FINE)), key=lambda vote: vote.share)
             for vote in votes[:BEST]:
                 yield from _stopped(here, start, vote)
@@ -114,7 +113,7 @@ def _tolerances(residuals: Floats, rest: Floats, telling: Bools) -> Floats:
 def _slopes(here: Solutions) -> Floats:
     """How what is returned changes with y at y*, (P, m, n), by differences."""
     y, n = here.at.y, here.at.problem.n
-    step = NUDGE * (1 + np.abs(y).max())
+    step = DIFFERENCE_STEP * (1 + np.abs(y).max())
     moved = step * np.eye(n)[:, None, :]
     return np.asarray(np.moveaxis(here.answer(y + moved) - here.answer(y - moved), 0, 2) / (2 * step))
 

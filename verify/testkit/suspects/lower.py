@@ -42,7 +42,7 @@ def lower_suspects(at: References, values: Floats, previous: Floats | None = Non
         _scaled(at),
         _before(at, previous),
         solution_suspects(here, previous),
-        _exchanged(at),
+        _other_minimisation(at),
         momentum(at, here.evidence, previous),
         changed_suspects(here.evidence),
         stopped_suspects(here, previous),
@@ -63,7 +63,7 @@ def _before(at: References, previous: Floats | None) -> Iterator[Suspect]:
         yield Suspect("predecessor", "it is y* of the point asked before", look, value)
 
 
-def _exchanged(at: References) -> Iterator[Suspect]:
+def _other_minimisation(at: References) -> Iterator[Suspect]:
     """Another function is minimised, or the same one over another variable."""
     look = "which function the lower level minimises, and over which variable: g over y, x held fixed"
     y = minimiser_of_f(at.problem, at.x, at.y)

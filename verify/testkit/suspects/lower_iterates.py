@@ -24,7 +24,7 @@ __all__ = [
     "unrolled",
 ]
 
-NEWTON_STEPS = 12
+MOST_NEWTON_STEPS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def minimiser_of_f(problem: BilevelProblem, x: Floats, y: Floats) -> Floats:
     array([[6.]])
     """
     with np.errstate(all="ignore"):
-        for _ in range(NEWTON_STEPS):
+        for _ in range(MOST_NEWTON_STEPS):
             f_y, f_yy = blocks_at(problem.kernels, ("f_y", "f_yy"), x, y)
             step = solved(f_yy, f_y)
             y = y - step

@@ -8,16 +8,15 @@ from typing import TypeAlias
 import numpy as np
 
 from bilevel_sym.typing import Bools, Floats
-from verify.testkit.diagnosis import SPARE, Evidence, Suspect
+from verify.testkit.diagnosis import EXACT_FIT, SPARE, Evidence, Suspect
 
 __all__ = ["Many", "explains", "settled"]
 
+DIFFERENCE_STEP = 1e-6  # relatively
 Many: TypeAlias = Callable[[Floats], Floats]  # parameters (K, m) -> what the candidate would return, (K, P, ...)
 
-EXACT = 1e-6  # the share of the error that may be left
 TOLD = 1e-8  # singular values, columns having length one, below which the free numbers are not told apart
 SETTLED = 10  # steps of Gauss and Newton
-NUDGE = 1e-6
 
 
 def explains(evidence: Evidence, suspect: Suspect) -> bool:
@@ -41,7 +40,7 @@ def explains(evidence: Evidence, suspect: Suspect) -> bool:
         if singular[-1] < TOLD:
             return False
         rest = rest - U @ (U.T @ rest)
-    allowed = EXACT * np.sqrt(telling.sum()) + 10 * float(np.linalg.norm(evidence.floor[telling] * weight[telling]))
+    allowed = EXACT_FIT * np.sqrt(telling.sum()) + 10 * float(np.linalg.norm(evidence.floor[telling] * weight[telling]))
     return bool(np.linalg.norm(rest) <= allowed)
 
 
@@ -59,7 +58,7 @@ def settled(evidence: Evidence, family: Many, start: Floats) -> tuple[Floats, Fl
     if telling.sum() * evidence.values[0].size < size + SPARE:
         return None
     for _ in range(SETTLED):
-        nudge = NUDGE * (1 + np.abs(here).max())
+        nudge = DIFFERENCE_STEP * (1 + np.abs(here).max())
         values = family(here + np.concatenate([np.zeros((1, size)), nudge * np.eye(size)]))
         rows = np.array([_column(value, telling, weight) for value in values])
         if not np.isfinite(rows).all():

@@ -18,7 +18,7 @@ Family: TypeAlias = Callable[[Floats], Floats]  # parameters (K,) -> what the ca
 CELLS = 12  # of each zoom
 POLISH = 4  # steps of Gauss and Newton, from within 1e-3
 NUDGE = 1e-4  # relatively, for the derivative by the parameter
-CLOSE = (0.5, 0.2, 0.1)  # the share of the error that may be left after each zoom
+ZOOM_SHARES = (0.5, 0.2, 0.1)  # the share of the error that may be left after each zoom
 BEST = 3  # members of a list of families that are looked at closely
 
 
@@ -127,7 +127,7 @@ def fitted(evidence: Evidence, family: Family, grid: Floats, place: int | None =
     if place is None:
         place = int(_distances(evidence, family(grid)[None])[0].argmin())
     low, high = grid[max(place - 1, 0)], grid[min(place + 2, len(grid) - 1)]  # a chord may be next to the best one
-    for share in CLOSE:
+    for share in ZOOM_SHARES:
         cells = np.linspace(low, high, CELLS + 1)
         shares = _distances(evidence, family(cells)[None])[0]
         place = int(shares.argmin())

@@ -36,7 +36,7 @@ Runs: TypeAlias = Callable[[Floats, Sequence[int]], Floats]  # step sizes (K,), 
 
 NEWTON = 6
 NUMBERS = (*range(1, 9), 10, 12, 15, 20, 25, 30, 40, 50)
-FEW = (1, 2, 3, 5, 10)
+FEW_STEPS = (1, 2, 3, 5, 10)
 CARRIED = (1, 2, 3, 5)
 MIXED = (*range(1, 13), 15, 16, 20, 21)
 UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
@@ -188,7 +188,7 @@ def _scanned(here: Solutions, start: Start, numbers: Sequence[int], look: str) -
 
 def _uphill(here: Solutions) -> Iterator[Suspect]:
     start = next(starts(here.at.problem, len(here.at)))
-    for number, found in _fits(here, partial(_descended, here, start), FEW, -here.grid):
+    for number, found in _fits(here, partial(_descended, here, start), FEW_STEPS, -here.grid):
         what = (
             f"the lower level is climbed: {_count(number)} of size {-found.parameter:.4g} along +g_y from {start.name}"
         )
@@ -212,7 +212,7 @@ def _warm(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     if previous is None or (before := solutions_before(at.problem, previous)) is None:
         return
     y = np.where(np.isnan(before), 0.0, before)
-    yield from _scanned(here, Start("y* of the point asked before", y), FEW, WARM)
+    yield from _scanned(here, Start("y* of the point asked before", y), FEW_STEPS, WARM)
     if len(at) > 1 and np.array_equal(previous[1:], at.x[:-1]):
         for number, found in _fits(here, partial(_carried, here, y[0]), CARRIED, here.grid):
             what = (

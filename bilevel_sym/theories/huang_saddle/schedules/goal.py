@@ -82,7 +82,7 @@ class Goal:
         return self.delta / (self.episodes or 1)
 
     def with_episodes(self, episodes: int) -> Goal:
-        """The same with so many episodes, be they more than anybody would ask for.
+        """The same with so many episodes, however many.
 
         >>> Goal(eps=0.1, delta=0.2, d=3).with_episodes(2).episode_delta
         0.1
@@ -96,7 +96,7 @@ class Goal:
         """Refuse so many episodes that none of them is left a chance to fail."""
         if self.episode_delta < _LEAST_CHANCE:
             raise InvalidArgument(
-                f"delta/episodes = {self.episode_delta:.3g} is no probability that anybody could tell from 0",
+                f"delta/episodes = {self.episode_delta:.3g} is a probability that cannot be told from 0",
                 hint="a larger delta, or fewer episodes",
             )
 

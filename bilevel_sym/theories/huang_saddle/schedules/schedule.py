@@ -20,7 +20,7 @@ from bilevel_sym.theories.statement import Variant
 
 __all__ = ["Schedule", "ScheduleWarning", "common_fields", "positive_accuracy", "warn_about"]
 
-_ROUNDING = 2.0**-53
+_HALF_ULP = 2.0**-53
 _MAX_RUN = 1e9
 
 
@@ -148,7 +148,7 @@ def warn_about(schedule: Schedule, escape: Escape, goal: Goal, *, gradient: floa
 
 def _out_of_reach(schedule: Schedule, escape: Escape, goal: Goal, gradient: float) -> Iterator[str]:
     # a hypergradient is a handful of rounded sums and products: eight roundings is a generous handful
-    noise = 8 * _ROUNDING * gradient
+    noise = 8 * _HALF_ULP * gradient
     if schedule.accuracy < noise:
         yield (
             f"accuracy = {schedule.accuracy:.3g} is out of reach of float64: a hypergradient of size {gradient:.3g} is "
@@ -170,14 +170,14 @@ def _out_of_reach(schedule: Schedule, escape: Escape, goal: Goal, gradient: floa
 def _escape_out_of_reach(schedule: Schedule, goal: Goal) -> Iterator[str]:
     # iNEON's step lowers Phi by far less than its search does
     falls = {name: getattr(schedule, name, math.inf) for name in ("F_escape", "decrease")}
-    for name in (name for name, fall in falls.items() if fall < _ROUNDING * goal.gap):
+    for name in (name for name, fall in falls.items() if fall < _HALF_ULP * goal.gap):
         yield (
             f"{name} = {falls[name]:.3g} is out of reach of float64: values of Phi of size {goal.gap:.3g} are "
-            f"rounded by about {_ROUNDING * goal.gap:.3g}. Try a larger eps (now {goal.eps:.3g})"
+            f"rounded by about {_HALF_ULP * goal.gap:.3g}. Try a larger eps (now {goal.eps:.3g})"
         )
     moved = schedule.eta * schedule.r
-    if moved < _ROUNDING:
+    if moved < _HALF_ULP:
         yield (
             f"eta r = {moved:.3g} is out of reach of float64: a perturbation of x of size 1 is rounded by about "
-            f"{_ROUNDING:.3g}. Try a larger eps (now {goal.eps:.3g})"
+            f"{_HALF_ULP:.3g}. Try a larger eps (now {goal.eps:.3g})"
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.checks import count
+from bilevel_sym.solvers.stocbio import MAX_BATCH
 from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.theories.huang_saddle.schedules.aid import PRINTED_N, episodes_bound
 from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
@@ -33,7 +34,6 @@ from bilevel_sym.theories.statement import Variant
 
 __all__ = ["StocBiOSchedule", "StocBiOSteps", "stocbio", "stocbio_steps"]
 
-_MAX_BATCH = 1e9
 _TWO = Decimal(2)
 
 
@@ -321,7 +321,7 @@ def _batches_out_of_reach(schedule: StocBiOSchedule) -> Iterator[str]:
         "batch_f": schedule.batch_f,
         "batch_g": schedule.batch_g,
     }
-    large = {name: size for name, size in sizes.items() if size > _MAX_BATCH}
+    large = {name: size for name, size in sizes.items() if size > MAX_BATCH}
     if large:
         listed = ", ".join(f"{name} = {size:.3g}" for name, size in large.items())
         yield f"batches cannot be drawn: {listed} samples. Try a larger eps (now {schedule.eps:.3g})"

@@ -32,6 +32,7 @@ from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
+from verify.papers.huang_saddle.measures.runs import EPISODE
 from verify.papers.huang_saddle.measures.second_writing.plain import (
     Plain,
     PlainEstimate,
@@ -48,13 +49,13 @@ REGION = "runs from the box in x"
 
 __all__: list[str] = []
 
-STEPS, EPISODE = 9, 3  # of a run; iterations that must lie between two perturbations
+STEPS = 9  # of a run
 STATIONARY_SHARE = 0.8  # of eps: the print again, by which that of the solvers is judged
 SEARCH = 12  # steps of iNEON
 FOUND_PART = 11519 / 12800  # of F_escape: a fall at which iNEON has found a direction
-FAR = 1e300  # where nothing can be computed any more
+UNCOMPUTABLE = 1e300  # where nothing can be computed any more
 MOST_ENTRIES = 400
-MOVED = 2.0**-40  # roundings of a step, beside its size
+MOVED = 2.0**-40  # roundings of a step, relative to its size
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
     rules: list[Agreement] = []
     moves: list[Agreement] = []
     # in the company of one that begins so far away that it fails, which must not be seen in the others
-    x, y = np.vstack([setting.x[:1], setting.x]), np.vstack([np.full_like(setting.y[:1], FAR), setting.y])
+    x, y = np.vstack([setting.x[:1], setting.x]), np.vstack([np.full_like(setting.y[:1], UNCOMPUTABLE), setting.y])
     for backend in engines():
         run = solve(study.exact, algorithm, x, y0=y, steps=STEPS, rng=range(len(x)), backend=backend)
         for row in range(len(setting.x)):

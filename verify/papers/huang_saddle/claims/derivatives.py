@@ -18,16 +18,16 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
+    as_bracket,
     constant_hessian,
-    ends_of,
     exact,
     is_zero,
-    of_phi,
+    judged_phi_derivative,
 )
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived
 from verify.papers.huang_saddle.measures.derivatives.responses import responses
-from verify.papers.huang_saddle.measures.derivatives.sharp_bounds import of_phi_best
-from verify.papers.huang_saddle.measures.regions import Region, decided_over
+from verify.papers.huang_saddle.measures.derivatives.sharp_bounds import judged_phi_derivative_best
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.places import ALL_Y, INSIDE
 from verify.points.derivatives_at import block_values
 from verify.registry import claim
@@ -39,7 +39,7 @@ __all__ = ["bounds", "grad_lipschitz", "lemma_c1"]
 REGION = INSIDE
 
 OFF_SOLUTION = 200  # points (x, y) of the box at which the blocks themselves are looked at
-ROUNDING = 2.0**-42  # relative error of the norm of a block in float64, generously
+NORM_ERROR = 2.0**-42  # relative error of the norm of a block in float64, generously
 
 
 # ---- Appendix A ------------------------------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ def bounds(study: Study) -> Iterator[CheckResult]:
     'Proposition A.1 [pro:bounds]'
     """
     for part, names, constant in _GROUPS:
-        yield decided_over(study, partial(_block_bound, study, part, names, constant))
+        yield judged_over_regions(study, partial(_block_bound, study, part, names, constant))
     if study.variant == "printed":
-        yield decided_over(study, partial(_lower_gradient, study))
-    yield of_phi(
+        yield judged_over_regions(study, partial(_lower_gradient, study))
+    yield judged_phi_derivative(
         study, "pro:bounds", "grad_norm", lambda c: c.hypergradient_bound,
         lambda s: s.largest(s.grad_phi),
         part="hypergradient", what="|grad Phi|", proof=derived()["grad"].norm,
@@ -109,7 +109,7 @@ def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str,
         values = np.max([largest_values(blocks[name]) for name in names], axis=0)
         bound = getattr(constants, constant)
     worst = first_largest(values, skip_nan=True)
-    value, ends, noise = float(values[worst]), ends_of(bound), ROUNDING * float(values[worst])
+    value, ends, noise = float(values[worst]), as_bracket(bound), NORM_ERROR * float(values[worst])
     contradicted = value - noise > ends.upper
     certified: Evidence = "proved" if is_zero(study.exact.tape, *names) else "certified"
     return judged(
@@ -133,13 +133,13 @@ def _lower_gradient(study: Study, region: Region) -> CheckResult:
     x, y, blocks = _around(study, region)
     values = largest_values(blocks["g_y"])
     worst = first_largest(values, skip_nan=True)
-    value, ends = float(values[worst]), ends_of(exact(region.constants).M)
+    value, ends = float(values[worst]), as_bracket(exact(region.constants).M)
     minimax = study.problem.kind == "minimax"
     return judged(
         "pro:bounds",
         min(value, ends.lower) if minimax else value,
         ends,
-        noise=0.0 if minimax else ROUNDING * value,
+        noise=0.0 if minimax else NORM_ERROR * value,
         evidence="certified" if minimax else "sampled",
         part="lower gradient",
         variant=study.variant,
@@ -166,7 +166,7 @@ def grad_lipschitz(study: Study) -> CheckResult:
     >>> grad_lipschitz.title
     'grad Phi is Lipschitz with constant L_phi'
     """
-    return of_phi_best(
+    return judged_phi_derivative_best(
         study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant=study.variant),
         lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=("hess", "norm"),
     )  # fmt: skip
@@ -191,11 +191,11 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     >>> lemma_c1.title
     'Phi of a minimax problem is smooth, and its Hessian is Lipschitz'
     """
-    yield of_phi_best(
+    yield judged_phi_derivative_best(
         study, "lemC.1", "L_phi", lambda c: MinimaxConstants.L_phi(cast(Any, c), variant=study.variant),
         lambda s: s.largest(s.hess_phi), part="L_phi", what="|Hess Phi|", proof=("minimax hess", "norm"),
     )  # fmt: skip
-    yield of_phi_best(
+    yield judged_phi_derivative_best(
         study, "lemC.1", "rho_phi", lambda c: MinimaxConstants.rho_phi(cast(Any, c), variant=study.variant),
         lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
         still=constant_hessian, proof=("minimax hess", "lipschitz"),

@@ -7,7 +7,7 @@ import numpy as np
 from bilevel_sym import AID, Descent
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import FLOAT64_EPS
-from verify.papers.huang_saddle.measures.regions import Region, decided_over
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.runs import compared, joined_words, recorded, small_step, starts
 from verify.places import INSIDE
 from verify.registry import claim
@@ -18,7 +18,7 @@ __all__ = ["descent"]
 
 REGION = INSIDE
 
-RUNS, ITERATIONS = 9, 8
+DESCENT_RUNS, ITERATIONS = 9, 8
 
 
 @claim("lem:descent", also=("unlabelled:descent-inequality",))
@@ -36,7 +36,7 @@ def descent(study: Study) -> CheckResult:
     >>> descent.citation
     'Lemma 2.8 [lem:descent]'
     """
-    return decided_over(study, lambda region: _over(study, region))
+    return judged_over_regions(study, lambda region: _over(study, region))
 
 
 def _over(study: Study, region: Region) -> CheckResult:
@@ -52,7 +52,7 @@ def _over(study: Study, region: Region) -> CheckResult:
 def _steps(study: Study, region: Region, L_phi: float, origin: str) -> CheckResult:
     label, c = "lem:descent", region.constants
     eta = 1 / L_phi
-    start = starts(study, region, RUNS, label)
+    start = starts(study, region, DESCENT_RUNS, label)
     run = recorded(study, region, Descent(AID(2, 1, 1 / c.ell), eta), start, ITERATIONS, label)
     both = run.usable[:, 1:]
     value = np.full(run.usable.shape, np.nan)

@@ -63,7 +63,7 @@ def escape_saddle(study: Study) -> Iterator[CheckResult]:
     if not hard:
         raise NotApplicable("L_phi < sqrt(rho_phi eps): there is nothing to escape from")
     starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle))]
-    said = f"{found.words}, {len(starts) - len(hard)} starts beside them"
+    said = f"{found.description}, {len(starts) - len(hard)} starts beside them"
     return worst_of(_escaped(study, starts), said)
 
 

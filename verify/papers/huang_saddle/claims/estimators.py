@@ -25,7 +25,7 @@ from verify.papers.huang_saddle.measures.second_writing.many_digits import Vecto
 from verify.papers.huang_saddle.measures.second_writing.plain import Plain, PlainEstimate, engines, long, roundings
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator as Moments
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import hypergradient_error
-from verify.papers.huang_saddle.measures.stochastic.samples import BITS, samples_of
+from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
 from verify.registry import NotApplicable, claim
 from verify.study import Study
@@ -35,10 +35,10 @@ REGION = "points of the box in x"
 
 __all__: list[str] = []
 
-POINTS = 3
+FEW_POINTS = 3
 MOST_ENTRIES = 900  # of g_yy: beyond that a reference in many digits takes seconds
 DRAWS = 4000  # of the stochastic hypergradient
-MANY = 600  # points, which are more than the estimators take in one go
+MANY_POINTS = 600  # points, which are more than the estimators take in one go
 WIDE = 6.0  # standard errors within which a mean must be found
 
 Reference = Callable[[Plain, Vector, Vector, Vector], PlainEstimate]
@@ -56,9 +56,9 @@ class _Setting:
 def _starts(study: Study) -> tuple[Floats, Floats, Floats]:
     """Points, y as far from y* as a tenth of the box, and any v: what a warm start may be."""
     rng = study.rng("estimators")
-    x = study.points(4 * POINTS, "estimators")
+    x = study.points(4 * FEW_POINTS, "estimators")
     y = lower_levels(study.kernels, x)
-    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:POINTS]
+    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:FEW_POINTS]
     if not len(keep):
         raise NotApplicable("y* cannot be computed at any of the points tried")
     x, y = x[keep], y[keep]
@@ -109,7 +109,7 @@ def _shipped(
 ) -> Iterator[tuple[str, tuple[Floats, Floats, Floats, Floats]]]:
     """What the estimator returns: by ``estimate``, for a few points and among many, and in the loop of each engine."""
     few = len(x)
-    for times in (1, MANY // few):
+    for times in (1, MANY_POINTS // few):
         at, y0, v0 = (np.tile(part, (times, 1)) for part in (x, y, v))
         one = estimator.estimate(study.exact, at, y0=y0, v0=v0)
         found = (one.grad_phi_hat, one.phi_hat, one.y_D, one.v_N)
@@ -255,7 +255,7 @@ def _with_chance(study: Study) -> Iterator[CheckResult]:
     curvature = study.kernels.g_yy(solved.x, y)
     eta = 0.6 / float(np.abs(np.linalg.eigvalsh(curvature)).max())
     sizes = (2, 1)
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         exact = Moments(eta, 3, 2, sizes)
         bias, error = (
             float(value) for value in hypergradient_error(samples, solved.balls, solved.y, solved.grad, exact)

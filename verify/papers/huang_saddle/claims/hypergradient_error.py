@@ -17,7 +17,7 @@ from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.theories import Variant
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
-from verify.papers.huang_saddle.measures.regions import Region, decided_over, lower_levels
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions, lower_levels
 from verify.papers.huang_saddle.measures.runs import (
     ITERATIONS,
     compared,
@@ -41,9 +41,9 @@ __all__ = ["cg_rate", "gd_rate", "grad_err_aid", "grad_err_mini", "isotropic"]
 
 REGION = INSIDE
 
-POINTS = 24
+CONTRACTION_POINTS = 24
 MOST_STEPS = 5  # of an inner loop, for the rates
-RUNS = 9
+ERROR_RUNS = 9
 MOST_WORK = 60_000  # gradients of g in one run: about a second
 
 
@@ -122,12 +122,12 @@ def cg_rate(study: Study) -> CheckResult:
 
 def _systems(study: Study) -> tuple[Floats, Floats, Floats]:
     """Points of the box, with g_yy and f_y there."""
-    x = study.points(POINTS, "cg")
+    x = study.points(CONTRACTION_POINTS, "cg")
     ends = list(study.box)[study.exact.d :]
     rng = study.rng("cg y")
     if ends:
         low, high = (np.array([float(end[k]) for end in ends]) for k in (0, 1))
-        y = low + (high - low) * rng.random((POINTS, study.exact.n))
+        y = low + (high - low) * rng.random((CONTRACTION_POINTS, study.exact.n))
     else:
         y = lower_levels(study.kernels, x)
     matrix, right = study.kernels.g_yy(x, y), study.kernels.f_y(x, y)
@@ -196,7 +196,7 @@ def gd_rate(study: Study) -> CheckResult:
     >>> gd_rate.citation
     'Equation B.22 [eq:gdrate]'
     """
-    return _or_proved(study, "eq:gdrate", lambda: decided_over(study, lambda region: _descents(study, region)))
+    return _or_proved(study, "eq:gdrate", lambda: judged_over_regions(study, lambda region: _descents(study, region)))
 
 
 def _or_proved(study: Study, label: str, check: Callable[[], CheckResult]) -> CheckResult:
@@ -216,7 +216,7 @@ def _or_proved(study: Study, label: str, check: Callable[[], CheckResult]) -> Ch
 
 def _descents(study: Study, region: Region) -> CheckResult:
     kernels, c = study.kernels, region.constants
-    start = starts(study, region, POINTS, "descent steps")
+    start = starts(study, region, CONTRACTION_POINTS, "descent steps")
     x, y = start.x, start.y
     y_star = lower_levels(kernels, x)
     off = np.linalg.norm(y - y_star, axis=1)
@@ -262,8 +262,8 @@ def grad_err_aid(study: Study) -> Iterator[CheckResult]:
             message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
         )  # fmt: skip
         return
-    yield decided_over(study, lambda region: _one_iteration(study, region))
-    yield decided_over(study, lambda region: _with_gamma(study, region))
+    yield judged_over_regions(study, lambda region: _one_iteration(study, region))
+    yield judged_over_regions(study, lambda region: _with_gamma(study, region))
 
 
 def _one_iteration(study: Study, region: Region) -> CheckResult:
@@ -302,13 +302,13 @@ def _with_gamma(study: Study, region: Region) -> CheckResult:
     c = region.constants
     label, part = "lem:grad-err-aid", "Gamma_1"
     D, N = halving(c, study.variant)
-    if D * RUNS * ITERATIONS > MOST_WORK:
+    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
         return inconclusive(
             label, f"D = {D} steps for each estimate in {region.name}", variant=study.variant, part=part
         )
     eta = small_step(region, ITERATIONS)
     algorithm = shaken(AID(D, N, 1 / c.ell), region, eta)
-    run = recorded(study, region, algorithm, starts(study, region, RUNS, "gamma"), ITERATIONS, "gamma")
+    run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, "gamma"), ITERATIONS, "gamma")
     bound = sum(_coefficients(c, D, N, study.variant)) * gammas(run, c, eta, study.variant)
     return compared(
         label, study, run.error, np.broadcast_to(bound[:, None], run.error.shape), 2 * rounding(region).grad, at=run.x,
@@ -336,20 +336,25 @@ def grad_err_mini(study: Study) -> CheckResult:
             label, 0.0, 0.0, evidence="proved", variant=study.variant,
             message="f_xy = 0: f_x does not depend on y, so the estimate is exact",
         )  # fmt: skip
-    return _or_proved(study, label, lambda: decided_over(study, lambda region: _gdmax(study, region)))
+    return _or_proved(study, label, lambda: judged_over_regions(study, lambda region: _gdmax(study, region)))
 
 
 def _gdmax(study: Study, region: Region) -> CheckResult:
     c = region.constants
     rate = rate_y(c, study.variant)
     D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / log_rate_y(c, study.variant))
-    if D * RUNS * ITERATIONS > MOST_WORK:
+    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
         return inconclusive(
             "lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}", variant=study.variant
         )
     eta = small_step(region, ITERATIONS)
     run = recorded(
-        study, region, shaken(GDmax(D, 1 / c.ell), region, eta), starts(study, region, RUNS, "mini"), ITERATIONS, "mini"
+        study,
+        region,
+        shaken(GDmax(D, 1 / c.ell), region, eta),
+        starts(study, region, ERROR_RUNS, "mini"),
+        ITERATIONS,
+        "mini",
     )
     longest = run.longest / eta
     if study.variant == "printed":

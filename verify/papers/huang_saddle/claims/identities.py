@@ -20,7 +20,7 @@ from bilevel_sym import derive_generic
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.symbolic.textbook import Equation, textbook_equations
-from verify.papers.huang_saddle.measures.jets import BITS, Numbers, TaylorPoint, taylor_point
+from verify.papers.huang_saddle.measures.jets import JET_BITS, Numbers, TaylorPoint, taylor_point
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
@@ -138,7 +138,7 @@ class _Gap:
 
 
 def _gap(point: TaylorPoint, sides: Sides) -> _Gap:
-    with balls.precision(BITS):
+    with balls.precision(JET_BITS):
         left, right = sides(point)
         differences = list((left - right).flat)
     # where both sides are zero, the blocks say what is small

@@ -30,8 +30,8 @@ from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
 )
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived
 from verify.papers.huang_saddle.measures.derivatives.responses import Responses, responses
-from verify.papers.huang_saddle.measures.derivatives.sharp_bounds import of_phi_best
-from verify.papers.huang_saddle.measures.regions import Region, decided_over
+from verify.papers.huang_saddle.measures.derivatives.sharp_bounds import judged_phi_derivative_best
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.places import INSIDE
 from verify.registry import claim
 from verify.study import Study
@@ -60,7 +60,7 @@ def hess_lipschitz(study: Study) -> CheckResult:
     >>> hess_lipschitz.title
     'Hess Phi is Lipschitz with constant rho_phi'
     """
-    return of_phi_best(
+    return judged_phi_derivative_best(
         study, "hess-Lipschitz", "rho_phi", lambda c: c.rho_phi(variant=study.variant),
         lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=constant_hessian,
         proof=("hess", "lipschitz"),
@@ -89,7 +89,7 @@ def y_star_lipschitz(study: Study) -> CheckResult:
         seen = sample.largest(sample.dy_dx)
         return by_sample(study, label, seen, bound, region, what="|dy_dx|")
 
-    return settled(decided_over(study, check), lambda c: c.kappa, derived()["dy_dx"].norm)
+    return settled(judged_over_regions(study, check), lambda c: c.kappa, derived()["dy_dx"].norm)
 
 
 @claim("unlabelled:v-star-bound")
@@ -113,7 +113,7 @@ def v_star_bound(study: Study) -> CheckResult:
         sample = responses(study, region)
         return by_sample(study, label, sample.largest(sample.v), c.M / c.mu, region, what="|v*|")
 
-    return settled(decided_over(study, check), lambda c: c.M / c.mu, derived()["v"].norm)
+    return settled(judged_over_regions(study, check), lambda c: c.M / c.mu, derived()["v"].norm)
 
 
 @claim("lemma3.4-long")
@@ -131,7 +131,7 @@ def split(study: Study) -> CheckResult:
     >>> split.citation
     'Equation B.3 [lemma3.4-long]'
     """
-    return decided_over(study, lambda region: _split(study, region))
+    return judged_over_regions(study, lambda region: _split(study, region))
 
 
 def _split(study: Study, region: Region) -> CheckResult:
@@ -245,7 +245,7 @@ def y_hess_bound(study: Study) -> CheckResult:
         sample = responses(study, region)
         return by_sample(study, "eq:y-hess-bound", sample.largest(sample.d2y_dx2), limit, region, what="|d2y_dx2|")
 
-    return settled(decided_over(study, check), bound, derived()["d2y_dx2"].norm)
+    return settled(judged_over_regions(study, check), bound, derived()["d2y_dx2"].norm)
 
 
 def _times_third(s: Responses) -> Floats:

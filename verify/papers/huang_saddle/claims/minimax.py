@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sympy as sp
 
-from verify.papers.huang_saddle.measures.minimax_sites import Site, around_nash, sites, strict_minimum_in_x
+from verify.papers.huang_saddle.measures.minimax_points import (
+    SamplePoint,
+    around_nash,
+    sample_points,
+    strict_minimum_in_x,
+)
 from verify.points.exact import exact_point
 from verify.registry import NotApplicable, claim
 from verify.study import Study
@@ -28,20 +33,20 @@ __all__ = [
 
 REGION = "points of the box in x"
 
-Obeys = Callable[[Site], bool | None]
+Obeys = Callable[[SamplePoint], bool | None]
 
 
 def _counted(
-    study: Study, label: str, found: Sequence[Site], obeys: Obeys, said: str, *, part: str = ""
+    study: Study, label: str, found: Sequence[SamplePoint], obeys: Obeys, said: str, *, part: str = ""
 ) -> CheckResult:
-    """How many sites break a statement; ``obeys`` says None where a site does not decide it."""
-    answers = [(site, obeys(site)) for site in found]
-    decided = [(site, answer) for site, answer in answers if answer is not None]
+    """How many sample_points break a statement; ``obeys`` says None where a sample does not decide it."""
+    answers = [(sample, obeys(sample)) for sample in found]
+    decided = [(sample, answer) for sample, answer in answers if answer is not None]
     if not decided:
         return inconclusive(label, f"no point decides it: {said}", variant=study.variant, part=part)
-    broken = [site for site, answer in decided if not answer]
-    shown = (broken or [site for site, _ in decided])[0]
-    stationary = sum(site.point is not None for site, _ in decided)
+    broken = [sample for sample, answer in decided if not answer]
+    shown = (broken or [sample for sample, _ in decided])[0]
+    stationary = sum(sample.point is not None for sample, _ in decided)
     count = f"{len(decided)} of {len(answers)} points decide it, {stationary} of them stationary"
     # away from stationary points both sides of a statement are false: that alone is no certificate of it
     evidence: Evidence = "certified" if stationary or study.stationary.complete else "sampled"
@@ -62,28 +67,28 @@ def _equal(a: bool | None, b: bool | None) -> bool | None:
     return None if a is None or b is None else a == b
 
 
-def _ordered(site: Site) -> bool | None:
+def _ordered(sample: SamplePoint) -> bool | None:
     """lambda_k(f_xx) <= lambda_k(Hess Phi) for all k, which Hess Phi >= f_xx implies.
 
     Equality, of zeros too, is met to 30 digits of the largest eigenvalue.
     """
-    size = max(value.abs_upper() for value in (*site.f_xx, *site.hess, *site.coupling))
-    gaps = [low - high for low, high in zip(site.f_xx, site.hess, strict=True)]
+    size = max(value.abs_upper() for value in (*sample.f_xx, *sample.hess, *sample.coupling))
+    gaps = [low - high for low, high in zip(sample.f_xx, sample.hess, strict=True)]
     if all(gap <= size * 1e-30 for gap in gaps):
         return True
     return False if any(gap > 0 for gap in gaps) else None
 
 
-def _strict_minimum(study: Study, site: Site) -> bool | None:
+def _strict_minimum(study: Study, sample: SamplePoint) -> bool | None:
     """Whether Phi has a strict local minimum there, singular Hessians included where exact arithmetic decides."""
-    if site.point is not None and site.point.kind == "degenerate":
-        return _exact_slice(study, site)
-    return site.is_minimum
+    if sample.point is not None and sample.point.kind == "degenerate":
+        return _exact_slice(study, sample)
+    return sample.is_minimum
 
 
-def _exact_slice(study: Study, site: Site) -> bool | None:
+def _exact_slice(study: Study, sample: SamplePoint) -> bool | None:
     """True where f(., y*) has a strict minimum by exact derivatives: then Phi has, and (x, y*) is strict Nash."""
-    exact = exact_point(study.exact, [sp.Rational(value) for value in site.x])
+    exact = exact_point(study.exact, [sp.Rational(value) for value in sample.x])
     if exact is None:
         return None
     return strict_minimum_in_x(study.exact, exact.x[0], exact.y) or None
@@ -103,16 +108,16 @@ def definition_nash(study: Study) -> CheckResult:
     >>> print(definition_nash(study_of(zoo.get("minimax_nash").problem))[0].verdict)
     HOLDS
     """
-    found = [site for site in sites(study) if site.point is not None and site.is_nash]
+    found = [sample for sample in sample_points(study) if sample.point is not None and sample.is_nash]
     if not found:
         if study.stationary.complete:
             raise NotApplicable("no strict local Nash point is in the box")
         return inconclusive("def:pureNash", f"none was found so far: {study.stationary.message}", variant=study.variant)
-    deltas = [around_nash(study.exact, site) for site in found]
+    deltas = [around_nash(study.exact, sample) for sample in found]
     shown = min(delta for delta in deltas if delta is not None) if any(deltas) else 0.0
-    by_site = dict(zip(map(id, found), deltas, strict=True))
+    by_sample = dict(zip(map(id, found), deltas, strict=True))
     said = f"the two inequalities hold within delta = {shown:.3g}"
-    return _counted(study, "def:pureNash", found, lambda site: True if by_site[id(site)] else None, said)
+    return _counted(study, "def:pureNash", found, lambda sample: True if by_sample[id(sample)] else None, said)
 
 
 @claim("unlabelled:strict-local-nash", kinds=("minimax",))
@@ -130,39 +135,39 @@ def strict_nash(study: Study) -> CheckResult:
     >>> print(strict_nash(study)[0].verdict)
     VIOLATED
     """
-    found = [site for site in sites(study) if site.point is not None]
+    found = [sample for sample in sample_points(study) if sample.point is not None]
     if not found and study.stationary.complete:
         raise NotApplicable("no stationary point is in the box")
     label = "unlabelled:strict-local-nash"
     if study.variant == "printed":
         said = "strict local Nash exactly where f_yy < 0 < f_xx"
-        return _counted(study, label, found, lambda site: _equal(_is_strict_nash(study, site), _by_test(site)), said)
+        return _counted(study, label, found, lambda at: _equal(_is_strict_nash(study, at), _by_test(at)), said)
     said = "f_yy < 0 < f_xx implies strict local Nash, which implies f_yy <= 0 <= f_xx"
-    return _counted(study, label, found, lambda site: _two_sided(study, site), said)
+    return _counted(study, label, found, lambda sample: _two_sided(study, sample), said)
 
 
-def _by_test(site: Site) -> bool | None:
+def _by_test(sample: SamplePoint) -> bool | None:
     """The second-order test, exact zeros included."""
-    if site.point is not None and any(e.lower == 0.0 == e.upper for e in site.point.f_xx):
+    if sample.point is not None and any(e.lower == 0.0 == e.upper for e in sample.point.f_xx):
         return False
-    return site.is_nash
+    return sample.is_nash
 
 
-def _is_strict_nash(study: Study, site: Site) -> bool | None:
+def _is_strict_nash(study: Study, sample: SamplePoint) -> bool | None:
     """By the definition: a convex neighbourhood, exact derivatives, or a direction in which f falls along x."""
-    if site.is_nash:
-        return True if around_nash(study.exact, site) else None
-    if site.f_xx[0] < 0:
+    if sample.is_nash:
+        return True if around_nash(study.exact, sample) else None
+    if sample.f_xx[0] < 0:
         return False
-    return _exact_slice(study, site)
+    return _exact_slice(study, sample)
 
 
-def _two_sided(study: Study, site: Site) -> bool | None:
-    is_nash = _is_strict_nash(study, site)
-    necessary = None if site.point is None else not any(e.upper < 0 for e in site.point.f_xx)
+def _two_sided(study: Study, sample: SamplePoint) -> bool | None:
+    is_nash = _is_strict_nash(study, sample)
+    necessary = None if sample.point is None else not any(e.upper < 0 for e in sample.point.f_xx)
     if is_nash is None:
         return None
-    return _implies(site.is_nash, is_nash) and _implies(is_nash, necessary)
+    return _implies(sample.is_nash, is_nash) and _implies(is_nash, necessary)
 
 
 @claim("pro:minimax", kinds=("minimax",), also=("unlabelled:saddle-not-nash", "unlabelled:nash-is-minimum"))
@@ -179,7 +184,7 @@ def nash_and_minima(study: Study) -> Iterator[CheckResult]:
     >>> [str(result.verdict) for result in nash_and_minima(study_of(zoo.get("minimax_nash").problem))]
     ['HOLDS', 'HOLDS']
     """
-    found = sites(study)
+    found = sample_points(study)
     yield _counted(
         study,
         "pro:minimax",
@@ -192,13 +197,13 @@ def nash_and_minima(study: Study) -> Iterator[CheckResult]:
     yield _counted(study, "pro:minimax", found, _nash_is_minimum, said, part="(ii)")
 
 
-def _saddle_not_nash(site: Site) -> bool | None:
-    saddle = site.point is not None and site.point.kind == "saddle"
-    return _both(_ordered(site), _implies(saddle, None if site.is_nash is None else not site.is_nash))
+def _saddle_not_nash(sample: SamplePoint) -> bool | None:
+    saddle = sample.point is not None and sample.point.kind == "saddle"
+    return _both(_ordered(sample), _implies(saddle, None if sample.is_nash is None else not sample.is_nash))
 
 
-def _nash_is_minimum(site: Site) -> bool | None:
-    return _both(_ordered(site), _implies(site.is_nash, site.is_minimum))
+def _nash_is_minimum(sample: SamplePoint) -> bool | None:
+    return _both(_ordered(sample), _implies(sample.is_nash, sample.is_minimum))
 
 
 def _both(a: bool | None, b: bool | None) -> bool | None:
@@ -223,24 +228,24 @@ def psd_coupling(study: Study) -> CheckResult:
     """
     label = "unlabelled:section-proof-nash"
     if study.variant == "printed":
-        return _counted(study, label, sites(study), _coupling_definite, "-f_xy f_yy^-1 f_yx > 0")
-    return _counted(study, label, sites(study), _coupling_semidefinite, "-f_xy f_yy^-1 f_yx >= 0")
+        return _counted(study, label, sample_points(study), _coupling_definite, "-f_xy f_yy^-1 f_yx > 0")
+    return _counted(study, label, sample_points(study), _coupling_semidefinite, "-f_xy f_yy^-1 f_yx >= 0")
 
 
-def _coupling_definite(site: Site) -> bool | None:
-    if site.singular:
+def _coupling_definite(sample: SamplePoint) -> bool | None:
+    if sample.singular:
         return False
-    return True if site.coupling[0] > 0 else None
+    return True if sample.coupling[0] > 0 else None
 
 
-def _coupling_semidefinite(site: Site) -> bool | None:
+def _coupling_semidefinite(sample: SamplePoint) -> bool | None:
     """Zero is met to 30 digits of the largest eigenvalue, of f_xx too, relative to which it may be negligible."""
-    if not site.concave:
+    if not sample.concave:
         return None
-    size = max(value.abs_upper() for value in (*site.coupling, *site.f_xx))
-    if site.coupling[0] >= -size * 1e-30:
+    size = max(value.abs_upper() for value in (*sample.coupling, *sample.f_xx))
+    if sample.coupling[0] >= -size * 1e-30:
         return True
-    return False if site.coupling[0] < 0 else None
+    return False if sample.coupling[0] < 0 else None
 
 
 @claim("unlabelled:definition-strict-local-minimax", kinds=("minimax",), also=("unlabelled:schur-condition",))
@@ -261,10 +266,10 @@ def schur(study: Study) -> CheckResult:
     label = "unlabelled:definition-strict-local-minimax"
     if study.variant != "printed":
         said = "the Schur complement is Hess Phi by the bilevel formula, to 30 digits"
-        return _counted(study, label, sites(study), lambda site: site.same, said)
+        return _counted(study, label, sample_points(study), lambda sample: sample.same, said)
     d, n = study.exact.d, study.exact.n
     said = "with f_xy as the last factor" if d == n else f"the shapes do not fit: f_xy is {d} by {n}"
-    return _counted(study, label, sites(study), lambda site: site.same_printed if d == n else False, said)
+    return _counted(study, label, sample_points(study), lambda sample: sample.same_printed if d == n else False, said)
 
 
 @claim("lem:equivalence", kinds=("minimax",))
@@ -284,14 +289,14 @@ def equivalence(study: Study) -> CheckResult:
     >>> [str(equivalence(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
-    found = sites(study)
+    found = sample_points(study)
     if study.variant == "printed":
         said = "strict local minimax exactly where Phi has a strict local minimum"
         return _counted(
             study, "lem:equivalence", found, lambda s: _equal(s.is_minimax, _strict_minimum(study, s)), said
         )
     said = "strict local minimax exactly where grad Phi = 0 and Hess Phi > 0"
-    return _counted(study, "lem:equivalence", found, lambda site: _equal(site.is_minimax, site.is_minimum), said)
+    return _counted(study, "lem:equivalence", found, lambda sample: _equal(sample.is_minimax, sample.is_minimum), said)
 
 
 @claim("proof-prop-2.4-eq1", kinds=("minimax",), also=("unlabelled:schur-positive",))
@@ -309,7 +314,7 @@ def minimum_condition(study: Study) -> CheckResult:
     >>> [str(minimum_condition(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
-    found = [site for site in sites(study) if site.point is not None and _strict_minimum(study, site)]
+    found = [sample for sample in sample_points(study) if sample.point is not None and _strict_minimum(study, sample)]
     if not found:
         if study.stationary.complete:
             raise NotApplicable("Phi has no local minimum in the box")
@@ -319,11 +324,11 @@ def minimum_condition(study: Study) -> CheckResult:
             variant=study.variant,
         )
     if study.variant == "printed":
-        return _counted(study, "proof-prop-2.4-eq1", found, lambda site: site.is_minimum, "Hess Phi > 0 at a minimum")
+        return _counted(study, "proof-prop-2.4-eq1", found, lambda at: at.is_minimum, "Hess Phi > 0 at a minimum")
     said = "Hess Phi, and the Schur complement, are >= 0 at a minimum"
     return _counted(study, "proof-prop-2.4-eq1", found, _semidefinite, said)
 
 
-def _semidefinite(site: Site) -> bool | None:
+def _semidefinite(sample: SamplePoint) -> bool | None:
     """No eigenvalue is negative, by both routes."""
-    return not (site.hess[0] < 0 or site.schur[0] < 0)
+    return not (sample.hess[0] < 0 or sample.schur[0] < 0)

@@ -22,7 +22,7 @@ from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.escape import CONFIDENCE, rounding_of_phi, worst_of
 from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
-from verify.papers.huang_saddle.measures.stochastic.samples import BITS, ends
+from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, ends
 from verify.places import WHOLE_X
 from verify.registry import NotApplicable, claim
 from verify.statistics import corrected, judged_probability
@@ -63,7 +63,7 @@ def neon(study: Study) -> Iterator[CheckResult]:
     if not hard:
         raise NotApplicable("L_phi < sqrt(rho_phi eps): there is nothing to escape from")
     starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle, NEON))]
-    said = f"{found.words}, {len(starts) - len(hard)} starts beside them"
+    said = f"{found.description}, {len(starts) - len(hard)} starts beside them"
     return worst_of((result for start in starts for result in _searched(study, start, len(starts))), said)
 
 
@@ -95,7 +95,7 @@ def _curved(study: Study, saddle: Saddle, found: Floats, curvature: Floats, want
         return inconclusive("lem:neon", f"nothing was returned; {said}", variant=study.variant, part="curvature")
     u = found[first_smallest((-curvature).tolist())]
     hessian = evaluate(study.exact, saddle.x.tolist()).hess_phi
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         v = [arb(float(entry)) for entry in u]
         image = [sum((a * h.value for a, h in zip(v, row, strict=True)), arb(0)) for row in hessian]
         form, size = (sum((a * b for a, b in zip(v, other, strict=True)), arb(0)) for other in (image, v))
@@ -146,7 +146,7 @@ def saddle_decrease(study: Study) -> CheckResult:
     'Lemma D.6 [lem:saddle-decrease]'
     """
     found = saddles(study, NEON)
-    return next(worst_of((_decreased(study, saddle) for saddle in found.found), found.words))
+    return next(worst_of((_decreased(study, saddle) for saddle in found.found), found.description))
 
 
 def _decreased(study: Study, saddle: Saddle) -> CheckResult:
@@ -157,7 +157,7 @@ def _decreased(study: Study, saddle: Saddle) -> CheckResult:
     least = saddle.smooth.curvature(saddle.goal.eps) / (80 * e.iota)
     falls = []
     for u in flat_directions(saddle, least, study.rng("saddle decrease")):
-        ends = [_shifted(saddle.x, sign * step, u) for sign in (1, 0, -1)]
+        ends = [_exactly_along(saddle.x, sign * step, u) for sign in (1, 0, -1)]
         if any(not low <= v <= high for x in ends for v, low, high in zip(x, saddle.lower, saddle.upper, strict=True)):
             continue
         falls.append(_mean_fall(study, ends))
@@ -192,7 +192,7 @@ def flat_directions(saddle: Saddle, least: float, rng: np.random.Generator) -> l
     return found
 
 
-def _shifted(x: Floats, step: float, u: Floats) -> list[Fraction]:
+def _exactly_along(x: Floats, step: float, u: Floats) -> list[Fraction]:
     return [Fraction(float(a)) + Fraction(step) * Fraction(float(b)) for a, b in zip(x, u, strict=True)]
 
 

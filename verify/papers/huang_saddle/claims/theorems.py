@@ -30,7 +30,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.tube import require_smooth
 from verify.papers.huang_saddle.measures.conditions import (
-    BITS,
+    CONDITION_BITS,
     ROUNDED,
     Condition,
     Rates,
@@ -109,7 +109,7 @@ def _parameters(
     label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[Condition]]
 ) -> Iterator[CheckResult]:
     """The theorem's parameters against what its proof asks of them, and its outer step against Phi itself."""
-    with precision(BITS):
+    with precision(CONDITION_BITS):
         conditions = list(case_conditions())
         for goal in _goals(c, study):
             conditions += asked(c, _quietly(theorem, c, goal, study), goal)
@@ -192,7 +192,7 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
     label = "eq:aid-ND"
     require_smooth(study)
     c = positive_constants(study)
-    with precision(BITS):
+    with precision(CONDITION_BITS):
         conditions: list[Condition] = []
         for goal in _goals(c, study):
             s = _quietly(perturbed_aid, c, goal, study)
@@ -273,7 +273,7 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
     label = "eq:aid-ND-neon"
     require_smooth(study)
     c = positive_constants(study)
-    with precision(BITS):
+    with precision(CONDITION_BITS):
         conditions: list[Condition] = []
         for goal in (replace(goal, episodes=1) for goal in _goals(c, study)):  # the lemma is about one call
             s = _quietly(ineon, c, goal, study)
@@ -432,7 +432,7 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
     """
     label = "thm:stocneon"
     c = replace(positive_constants(study), sigma=_sigma(study))
-    with precision(BITS):
+    with precision(CONDITION_BITS):
         conditions: list[Condition] = []
         for goal in _goals(c, study):
             s = _quietly(stocbio, c, goal, study, n=study.exact.n)

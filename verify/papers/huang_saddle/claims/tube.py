@@ -27,7 +27,7 @@ __all__: list[str] = []
 
 STEP = fmpq(1, 20)
 ITERATIONS = 1000
-LEAST = 5  # coordinates in the figure
+FIGURE_COORDINATES = 5  # coordinates in the figure
 
 
 def _said(label: str, study: Study, part: str, true: bool, message: str) -> CheckResult:
@@ -360,7 +360,7 @@ def figure(study: Study) -> CheckResult:
     Deviation: Phi is extended to all of R^d, because the iterates leave D_0.
     """
     tube = tube_of(study.exact)
-    if tube.coupled or tube.d < LEAST:
+    if tube.coupled or tube.d < FIGURE_COORDINATES:
         other = "the lower level of Section 5 is another"
         raise NotApplicable(other if tube.coupled else f"the figure has d = 5, 10 and 20, and here d = {tube.d}")
     problem = get("tube", d=tube.d, L=tube.L, gamma=tube.gamma).problem

@@ -16,9 +16,9 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape, neon_estimate
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.claims.hypergradient_error import never_errs
+from verify.papers.huang_saddle.claims.hypergradient_error import ERROR_RUNS, MOST_WORK, never_errs
 from verify.papers.huang_saddle.measures.rates import rate_v, rate_y
-from verify.papers.huang_saddle.measures.regions import Region, decided_over
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.runs import (
     ITERATIONS,
     Run,
@@ -45,12 +45,10 @@ __all__ = ["error_required", "est_error_neon", "gamma_1", "hat_phi", "warm_start
 
 REGION = INSIDE
 
-RUNS = 9
-MOST_WORK = 60_000  # gradients of g in one run
 LONG_WORK = 1_000_000  # operations in many digits, by default, for one check
 HALVINGS = 5  # of the interval in which the smallest sufficient D lies
 STEPS = ((1, 1), (2, 1), (1, 2), (4, 3))  # D and N for the recursions, which hold for all
-FAR = 40.0  # times as long as a hypergradient can be: the perturbations against which the print is tried
+LONG_PERTURBATION = 40.0  # times as long as a hypergradient can be: the perturbations against which the print is tried
 
 
 # ---- the recursions --------------------------------------------------------------------------------------------------
@@ -70,7 +68,7 @@ def warm_start_y(study: Study) -> CheckResult:
     >>> warm_start_y.citation
     'Equation B.27 [eq:warmstart-y]'
     """
-    return decided_over(study, lambda region: _recursion(study, region, "eq:warmstart-y", _next_y))
+    return judged_over_regions(study, lambda region: _recursion(study, region, "eq:warmstart-y", _next_y))
 
 
 @claim("eq:warmstart-v", kinds=("bilevel", "stochastic"), also=("eq:v-bound", "eq:vkstar-diff"))
@@ -93,7 +91,7 @@ def warm_start_v(study: Study) -> CheckResult:
             "eq:warmstart-v", 0.0, 0.0, evidence="proved", variant=study.variant,
             message="f_y and g_yy = c I are constant, so v* is, and one step of CG finds it: the left side is zero",
         )  # fmt: skip
-    return decided_over(study, lambda region: _recursion(study, region, "eq:warmstart-v", _next_v))
+    return judged_over_regions(study, lambda region: _recursion(study, region, "eq:warmstart-v", _next_v))
 
 
 Recursion = Callable[[Study, Constants, Run, int, int, Floats], tuple[Floats, Floats]]
@@ -114,12 +112,12 @@ def _next_v(study: Study, c: Constants, run: Run, D: int, N: int, moved: Floats)
 
 def _recursion(study: Study, region: Region, label: str, recursion: Recursion) -> CheckResult:
     c = region.constants
-    farther = FAR if study.variant == "printed" else 1.0
+    farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
     eta = small_step(region, ITERATIONS) / farther
     rows = []
     for D, N in STEPS:
         algorithm = shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-        run = recorded(study, region, algorithm, starts(study, region, RUNS, label), ITERATIONS, label)
+        run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, label), ITERATIONS, label)
         moved = run.moved[:, :-1]
         if study.variant == "printed":
             moved = eta * np.linalg.norm(run.grad_phi_hat[:, :-1], axis=-1)
@@ -147,18 +145,18 @@ def gamma_1(study: Study) -> CheckResult:
     >>> gamma_1.citation
     'Equation B.32 [eq:equvseq]'
     """
-    return decided_over(study, lambda region: _within_gamma(study, region))
+    return judged_over_regions(study, lambda region: _within_gamma(study, region))
 
 
 def _within_gamma(study: Study, region: Region) -> CheckResult:
     c, label = region.constants, "eq:equvseq"
     D, N = halving(c, study.variant)
-    if D * RUNS * ITERATIONS > MOST_WORK:
+    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
         return inconclusive(label, f"D = {D} steps for each estimate in {region.name}", variant=study.variant)
-    farther = FAR if study.variant == "printed" else 1.0
+    farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
     eta = small_step(region, ITERATIONS) / farther
     algorithm = shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-    run = recorded(study, region, algorithm, starts(study, region, RUNS, label), ITERATIONS, label)
+    run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, label), ITERATIONS, label)
     measured = np.where(run.usable, run.off_y + run.off_v, np.nan)[:, 1:]  # at k = 0 both sides say the same
     bound = np.broadcast_to(gammas(run, c, eta, study.variant)[:, None], measured.shape)
     noise = 2 * (rounding(region).y + rounding(region).v)
@@ -205,7 +203,7 @@ def error_required(study: Study) -> CheckResult:
             "eq:error-required", 0.0, 0.0, evidence="proved", variant=study.variant,
             message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
         )  # fmt: skip
-    return decided_over(study, lambda region: _enough(study, region, "eq:error-required", _asked_by_escape, _descent))
+    return judged_over_regions(study, lambda at: _enough(study, at, "eq:error-required", _asked_by_escape, _descent))
 
 
 @claim("eq:est-error-neon", also=("eq:est-error-neon-2", "eq:aid-ND-neon"), kinds=("bilevel", "stochastic"))
@@ -224,7 +222,7 @@ def est_error_neon(study: Study) -> CheckResult:
     >>> est_error_neon.citation
     'Equation D.2 [eq:est-error-neon]'
     """
-    return decided_over(study, lambda region: _enough(study, region, "eq:est-error-neon", _asked_by_neon, _search))
+    return judged_over_regions(study, lambda part: _enough(study, part, "eq:est-error-neon", _asked_by_neon, _search))
 
 
 def _goal(study: Study, region: Region, initial: float) -> tuple[Smoothness, Goal]:
@@ -375,12 +373,12 @@ def hat_phi(study: Study) -> CheckResult:
     >>> hat_phi.citation
     'Equation D.1 [eq:hatphi]'
     """
-    return decided_over(study, lambda region: _falls(study, region))
+    return judged_over_regions(study, lambda region: _falls(study, region))
 
 
 def _falls(study: Study, region: Region) -> CheckResult:
     label, c, kernels = "eq:hatphi", region.constants, study.kernels
-    start = starts(study, region, RUNS, label)
+    start = starts(study, region, ERROR_RUNS, label)
     eta = 1 / float(c.L_phi(variant=study.variant))
     estimator = AID(2, 1, 1 / c.ell)
     here = estimator.estimate(study.exact, start.x, y0=start.y, v0=start.v)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from bilevel_sym.theories.huang_saddle.paper import STATEMENTS, Statement
+from bilevel_sym import paper
+from bilevel_sym.theories import Statement
 from verify.papers.huang_saddle.coverage.link import Link, Sources, link, sources
 
 __all__ = ["Account", "How", "coverage"]
@@ -44,7 +45,9 @@ class Account:
         return "; ".join(map(str, self.links)) or ("a heading" if self.how == "heading" else "nothing computes it")
 
 
-def coverage(statements: Mapping[str, Statement] = STATEMENTS, known: Sources | None = None) -> dict[str, Account]:
+def coverage(
+    statements: Mapping[str, Statement] = paper.STATEMENTS, known: Sources | None = None
+) -> dict[str, Account]:
     """What computes each statement of the paper, in the paper's order; "open" is what is linked to nothing.
 
     >>> found = coverage()

@@ -77,7 +77,7 @@ def judge(
     results = _results(list(asked), problems, told) if asked else {}
     for done, row in enumerate(rows):
         told(done, f"row {row.number}")
-        yield _judged(row, known, results)
+        yield _judgement_of(row, known, results)
 
 
 def references() -> list[BilevelProblem]:
@@ -117,7 +117,7 @@ def _holds(results: Sequence[CheckResult]) -> bool:
     return Verdict.HOLDS in verdicts and Verdict.VIOLATED not in verdicts
 
 
-def _judged(row: Row, known: Sources, results: Results) -> Judgement:
+def _judgement_of(row: Row, known: Sources, results: Results) -> Judgement:
     errata: list[Erratum] = []
     support: list[str] = []
     broken: list[Link] = []

@@ -9,7 +9,7 @@ import sympy as sp
 
 from bilevel_sym import AID, Perturbed
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -27,7 +27,7 @@ from verify.erratum import Form, erratum
     severity="gap",
     modelled=True,
 )
-def bounded_below(form: Form) -> bool:
+def bounded_below(form: Formula) -> bool:
     """Where the hypothesis is true of the problem, some point has a gradient of norm at most eps = 1/2."""
     x, y = sp.symbols("x y", real=True)
     f, g = x, y**2 / 2
@@ -56,7 +56,7 @@ def _share(delta: Fraction, episodes: int) -> Fraction:
     severity="gap",
     modelled=True,
 )
-def episodes(form: Form) -> bool:
+def episodes(form: Formula) -> bool:
     """Independent escapes all succeed with probability at least 1 - delta."""
     cases = ((Fraction(1, 8), 4), (Fraction(1, 64), 64))
     return all((1 - form(delta, n)) ** n >= 1 - delta for delta, n in cases)
@@ -78,7 +78,7 @@ def episodes(form: Form) -> bool:
     why="The sketch drops the constants: so many iterations of either kind guarantee less than the whole gap.",
     severity="gap",
 )
-def sketch_bound(form: Form) -> bool:
+def sketch_bound(form: Formula) -> bool:
     """So many iterations, of either kind alone, guarantee a decrease by the whole gap."""
     gap, T, F, L, eps = Fraction(7), Fraction(100), Fraction(1, 10), Fraction(5), Fraction(1, 3)
     # the descent lemma with an estimate above 4/5 eps and an error of at most eps/5
@@ -117,7 +117,7 @@ def _perturbations(k_perturb: int, T: int, iterations: int) -> list[int]:
     severity="gap",
     modelled=True,
 )
-def k_perturb(form: Form) -> bool:
+def k_perturb(form: Formula) -> bool:
     """Every iteration with k - k_perturb <= T has a perturbation among the last T + 1, as Case 2 says."""
     T, iterations = 5, 20
     times = _perturbations(form(T), T, iterations)
@@ -140,7 +140,7 @@ def k_perturb(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def episode_length(form: Form) -> bool:
+def episode_length(form: Formula) -> bool:
     """Perturbations at a saddle point that holds the iterate are just so many iterations apart."""
     return all({b - a for a, b in pairwise(_perturbations(-T - 1, T, 10 * T))} == {form(T)} for T in (3, 5, 8))
 
@@ -159,7 +159,7 @@ def episode_length(form: Form) -> bool:
     severity="ambiguous",
     modelled=True,
 )
-def stale_gradient(form: Form) -> bool:
+def stale_gradient(form: Formula) -> bool:
     """One iteration that perturbs ends where the first step of the lemma's sequence ends."""
     eta, u, old = Fraction(1), Fraction(-1, 100), Fraction(0)
     new = old - eta * u
@@ -177,7 +177,7 @@ def stale_gradient(form: Form) -> bool:
     severity="misprint",
     modelled=True,
 )
-def outer_loop(form: Form) -> bool:
+def outer_loop(form: Formula) -> bool:
     """The loop finds every x_k and y^D that it reads."""
     K, x, y = 6, {0}, {-1}  # y_0 stands at index -1
     k, _ = form(0, y)

@@ -8,7 +8,7 @@ from itertools import product
 import sympy as sp
 
 from bilevel_sym.theories.huang_saddle.schedules.batches import term_delta
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -23,7 +23,7 @@ from verify.erratum import Form, erratum
     why="The change of f_D,y from y* to y_D is lost in this line, and back in the next one.",
     severity="misprint",
 )
-def split_middle(form: Form) -> bool:
+def split_middle(form: Formula) -> bool:
     """The difference of the two hypergradients at x = 0 is at most the sum."""
     x, y = sp.symbols("x y")
     f, y_star, y_batch = y**2 / 2, x, x + 1
@@ -47,7 +47,7 @@ def split_middle(form: Form) -> bool:
     why="Without the index the term is zero, and the bound false.",
     severity="misprint",
 )
-def split_last(form: Form) -> bool:
+def split_last(form: Formula) -> bool:
     """The difference of the two hypergradients is at most the term, where it is the only one."""
     x, y = sp.symbols("x y")
     f, f_batch, g = sp.Integer(0), y, (y - x) ** 2 / 2
@@ -74,7 +74,7 @@ def split_last(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def data_point(form: Form) -> bool:
+def data_point(form: Formula) -> bool:
     """The error of g_y at the point has mean 0, and over mu it bounds |y* - y_D*|."""
     samples = [(Fraction(1), Fraction(0)), (Fraction(2), Fraction(3))]  # G_y = a y - b
     a, b = (sum(sample[i] for sample in samples) / 2 for i in (0, 1))
@@ -105,7 +105,7 @@ def data_point(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def batch_reuse(form: Form) -> bool:
+def batch_reuse(form: Formula) -> bool:
     """The gradient of Phi_D at x_{k+1} is unbiased, over all pairs of an old and a new batch."""
     xis, beta, x = (Fraction(1), Fraction(3)), Fraction(1, 4), Fraction(1)
     mean = sum(xis) / 2
@@ -130,7 +130,7 @@ def batch_reuse(form: Form) -> bool:
     why="The terms share their batches and are not independent; a union bound is needed.",
     severity="gap",
 )
-def union(form: Form) -> bool:
+def union(form: Formula) -> bool:
     """With failures on disjoint intervals, all bounds hold together with probability at least 1 - delta."""
     return all(1 - m * form(Fraction(m, 64), m) >= 1 - Fraction(m, 64) for m in (11, 6))
 
@@ -152,7 +152,7 @@ def union(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def unconditioning(form: Form) -> bool:
+def unconditioning(form: Formula) -> bool:
     """What Lemma D.7 guarantees, averaged over the outcomes that the form keeps, is at least eps^2/(50 L_phi)."""
     outcomes = [(Fraction(1, 10), Fraction(1)), (Fraction(9, 10), Fraction(0))]  # (probability, |Phi'(x_k)|)
     kept = form(outcomes, [(chance, norm) for chance, norm in outcomes if norm > Fraction(3, 5)])
@@ -173,7 +173,7 @@ def unconditioning(form: Form) -> bool:
     why="The batch sizes add up to B Q kappa (1 - (1 - 1/kappa)^Q), not to B Q.",
     modelled=True,
 )
-def hessian_products(form: Form) -> bool:
+def hessian_products(form: Formula) -> bool:
     """The number of products over its order does not double between kappa = 10 and kappa = 160."""
 
     def ratio(kappa: int) -> Fraction:

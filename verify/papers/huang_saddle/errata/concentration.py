@@ -9,7 +9,7 @@ from math import comb
 import sympy as sp
 from flint import arb, fmpq
 
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 _EPS, _DELTA = Fraction(1, 2), Fraction(1, 2)
 _WIDE_DIMENSION = 10**6  # the dimension of y on the diagonal
@@ -48,7 +48,7 @@ def _off(rows: int, eps: Fraction) -> Fraction:
     "right.",
     evidence="certified",
 )
-def err_hess(form: Form) -> bool:
+def err_hess(form: Formula) -> bool:
     """The mean of the batch fails to be within eps with probability at most delta."""
     rows = _rows(16 / _EPS**2, form(1, _WIDE_DIMENSION), _DELTA)
     fails = 1 - (1 - _ball(_off(rows, _EPS))) ** _WIDE_DIMENSION
@@ -80,7 +80,7 @@ def _gradient_rows(sigma: Fraction, eps: Fraction, delta: Fraction) -> int:
     "variance of grad G alone, from which Chebyshev's inequality follows, with 1/delta, and no logarithm of it.",
     modelled=True,
 )
-def err_grad(form: Form) -> bool:
+def err_grad(form: Formula) -> bool:
     """Whatever zeta has variance 1, the mean is off by more than eps with probability at most delta."""
     eps, delta = Fraction(1, 10), Fraction(1, 10**6)
     rows = int(form(Fraction(1), eps, delta))
@@ -122,7 +122,7 @@ def _matrix_norm(tensor: dict[tuple[int, ...], int], m: int) -> sp.Expr:
     severity="gap",
     modelled=True,
 )
-def err_third(form: Form) -> bool:
+def err_third(form: Formula) -> bool:
     """The squared norm of the matrix is at most so many times that of the tensor, for two tensors whose norm is known.
 
     A symmetric form is largest on a diagonal, T(v, v, v) with |v| = 1 (Banach).

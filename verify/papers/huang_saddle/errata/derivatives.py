@@ -9,7 +9,7 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Constants, derive, zoo
 from bilevel_sym.symbolic.formulas import second_optimality_terms
 from bilevel_sym.theories.huang_saddle.schedules.batches import hessian_terms
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 _SAMPLES = (  # powers of two where floats meet them, so that everything is exact
     Constants(Fraction(1), Fraction(2), Fraction(4), Fraction(8), Fraction(16)),
@@ -33,7 +33,7 @@ _SAMPLES = (  # powers of two where floats meet them, so that everything is exac
     why="f_xy^T = f_yx, so the print has one mixed term twice in place of it and its transpose; for d >= 2 its sum is "
     "not symmetric. The norms of the two terms agree, so the bounds that follow are not affected.",
 )
-def phi_hessian(form: Form) -> bool:
+def phi_hessian(form: Formula) -> bool:
     """The five terms add up to the Hessian of Phi, which is computed from Phi itself."""
     x1, x2, y = sp.symbols("x1 x2 y")
     problem = BilevelProblem(x2 * y, (y - x1) ** 2 / 2, (x1, x2), y)
@@ -56,7 +56,7 @@ def phi_hessian(form: Form) -> bool:
     "same term; written once more it would make the second derivative of y* non-symmetric.",
     severity="ambiguous",
 )
-def opt_deri2(form: Form) -> bool:
+def opt_deri2(form: Formula) -> bool:
     """The terms of the twice differentiated optimality condition cancel at the y* that is known in closed form."""
     x1, x2, y = sp.symbols("x1 x2 y")
     x, y_star = (x1, x2), x1 / (1 + x2)
@@ -89,7 +89,7 @@ def opt_deri2(form: Form) -> bool:
     why="The term bounds |f_y| |dJ/dx|, where M stands to the first power. For M < 1 the print is too small. (The "
     "assumption is read block by block, as the proofs do.)",
 )
-def grad_lipschitz(form: Form) -> bool:
+def grad_lipschitz(form: Formula) -> bool:
     """The second derivative of Phi, from implicit differentiation at an exact root, stays below L_phi."""
     example = zoo.get("lphi_witness")
     (x,), (y,) = example.problem.x, example.problem.y
@@ -119,7 +119,7 @@ def grad_lipschitz(form: Form) -> bool:
     why="A strongly convex function on all of R^n has an unbounded gradient, so no M can exist; M bounds f_x and f_y "
     "only.",
 )
-def bound_first_order(form: Form) -> bool:
+def bound_first_order(form: Formula) -> bool:
     """The norm of grad_y g lies between the two bounds, for a symbolic M."""
     M, mu, ell = sp.Symbol("M", positive=True), 1, 3
     squared, distance = (mu * M) ** 2 + (ell * M) ** 2, sp.sqrt(2 * M**2)
@@ -147,7 +147,7 @@ def bound_first_order(form: Form) -> bool:
     why="The factor 2 that stands before term (II) is copied into a product that has no such factor.",
     severity="loose",
 )
-def def_rho_phi(form: Form) -> bool:
+def def_rho_phi(form: Formula) -> bool:
     """The constant is the sum of terms (I) to (IV), each from its own product rule."""
     return all(form(c) == _four_terms(c) for c in _SAMPLES)
 
@@ -181,7 +181,7 @@ def _four_terms(c: Constants) -> Fraction:
     "(g_xy), 2 ell M/mu^2 (g_yxy) and 2 M (ell nu + rho^2 (1 + kappa))/mu^2 (y*).",
     severity="loose",
 )
-def hessphi_err(form: Form) -> bool:
+def hessphi_err(form: Formula) -> bool:
     """The coefficients of the batch Hessian's error are those that the product rule gives."""
     return all(_coefficients(form(c), c) == _product_rule(c) for c in _SAMPLES)
 

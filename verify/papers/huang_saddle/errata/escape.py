@@ -12,7 +12,7 @@ from bilevel_sym import Constants
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 _GOAL = Goal(eps=1.0, delta=0.125, d=1, initial_error=1.0, gap=1.0, episodes=1)
 
@@ -40,7 +40,7 @@ def _iota(c: Constants, variant: Variant) -> float:
     why="omega is made of L_phi and rho_phi, and ell/sqrt(rho) can be far smaller than L_phi/sqrt(rho_phi).",
     evidence="certified",
 )
-def iota(form: Form) -> bool:
+def iota(form: Formula) -> bool:
     """The iota that the condition allows makes the bound on the chance of the stuck region at most delta."""
     c = Constants(Fraction(1), Fraction(1), Fraction(1), Fraction(0), Fraction(100))
     value = arb(form(c))
@@ -61,7 +61,7 @@ def iota(form: Form) -> bool:
     why="The step from x_{t-1} to x_t carries the error at x_{t-1}.",
     severity="misprint",
 )
-def error_index(form: Form) -> bool:
+def error_index(form: Formula) -> bool:
     """The way from x_0 is at most what the errors under the sum allow."""
     eta, T, errors, x = Fraction(1, 2), 2, [Fraction(1), Fraction(0), Fraction(0)], [Fraction(0)]
     for t in range(T):
@@ -82,7 +82,7 @@ def error_index(form: Form) -> bool:
     why="The update subtracts the estimate, so its error enters with a minus sign.",
     severity="misprint",
 )
-def delta_sign(form: Form) -> bool:
+def delta_sign(form: Formula) -> bool:
     """The exact step plus delta_k is the inexact step."""
     u, eta = Fraction(0), Fraction(1)
     estimate, exact = Fraction(3) - 0, Fraction(0) - 0  # differences of gradients at x~ + u and x~
@@ -107,7 +107,7 @@ def delta_sign(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def gamma_neon(form: Form) -> bool:
+def gamma_neon(form: Formula) -> bool:
     """A step of iNEON, over eta, is no longer than the bound."""
     x, y = sp.symbols("x y")
     M, kappa = 1, 2
@@ -132,7 +132,7 @@ def gamma_neon(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def bayes(form: Form) -> bool:
+def bayes(form: Formula) -> bool:
     """The conditional probability is at most 10 delta, for delta = 10^-2, ..., 10^-7."""
 
     def joint(delta: Fraction) -> dict[tuple[bool, bool], Fraction]:
@@ -154,7 +154,7 @@ def bayes(form: Form) -> bool:
     "the proof's own bounds give.",
     severity="loose",
 )
-def rayleigh(form: Form) -> bool:
+def rayleigh(form: Formula) -> bool:
     """1/c follows from the bounds of the proof, and 1/(c - 1) does not."""
     # -u'Phi''u in units of sqrt(eps^3/rho_phi)/iota^3, and S^2 = eps/(16 iota^2 rho_phi)
     curvature = 2 * (Fraction(1, 25) - Fraction(1, 320000) - Fraction(2, 250) - Fraction(9, 6 * 64))
@@ -179,7 +179,7 @@ def rayleigh(form: Form) -> bool:
     "be 1.34 in place of 2.",
     severity="loose",
 )
-def escape_conclusion(form: Form) -> bool:
+def escape_conclusion(form: Formula) -> bool:
     """What is left of F after the worst perturbation is the fraction, neither more nor less."""
     r, F = Fraction(1, 400), Fraction(1, 100)  # of eps, and of sqrt(eps^3/rho_phi), for iota = 1
     return bool(1 - (r + r**2 / 2) / F == form())
@@ -211,7 +211,7 @@ def _entries(iota: arb) -> dict[str, tuple[arb, ...]]:
     severity="loose",
     evidence="certified",
 )
-def redundant(form: Form) -> bool:
+def redundant(form: Formula) -> bool:
     """Every entry of either minimum is the smallest for some iota."""
     rows = [form(arb(value)) for value in range(1, 61)]
 
@@ -232,7 +232,7 @@ def redundant(form: Form) -> bool:
     why="A step s lowers the mean of Phi by c s^2/2 - rho_phi s^3/6. With the printed s = iota c/rho_phi that is (c^3/"
     "rho_phi^2)(iota^2/2 - iota^3/6): less than the claim for iota > 1 + sqrt(3), and for iota > 3 Phi can rise.",
 )
-def escape_step(form: Form) -> bool:
+def escape_step(form: Formula) -> bool:
     """The mean of Phi at the two ends of the step is as low as the lemma says."""
 
     def falls(iota: Fraction) -> bool:
@@ -254,7 +254,7 @@ def escape_step(form: Form) -> bool:
     why="iNEON judges Phi_D; the error of the batch's Hessian is used for the escape and forgotten at the end.",
     severity="gap",
 )
-def zero_return(form: Form) -> bool:
+def zero_return(form: Formula) -> bool:
     """Whatever Hessian is close enough to one of Phi_D that passes, passes with the constant."""
 
     def passes(iota: Fraction) -> bool:

@@ -10,7 +10,7 @@ import sympy as sp
 from flint import fmpq
 
 from bilevel_sym.zoo.tube_shape import TAU, TubeShape
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 _C, _B = sp.symbols("c b", positive=True)  # coordinates in units of tau
 _Interval = tuple[fmpq, fmpq]
@@ -44,7 +44,7 @@ def _shape(L: int | sp.Rational) -> TubeShape:
     "is continuous there, with its first two derivatives.",
     severity="gap",
 )
-def tube_jump(form: Form) -> bool:
+def tube_jump(form: Formula) -> bool:
     """y* is the same from both sides where x_1 = tau and where x_1 = 2 tau."""
     x = sp.symbols("x1:3")
     below, between, above = form(_shape(1), x)
@@ -86,7 +86,7 @@ def _degree_7(shape: TubeShape) -> sp.Expr:
     "derivative in x alone, and g_xxy = -g'' stays Lipschitz.",
     severity="gap",
 )
-def tube_c3(form: Form) -> bool:
+def tube_c3(form: Formula) -> bool:
     """The join has its neighbours' values and derivatives up to the third."""
     shape = _shape(1)
     h = form(shape)
@@ -106,7 +106,7 @@ def tube_c3(form: Form) -> bool:
     why="In nine of the twelve panels the step is above 1/L_phi, outside the theorem.",
     severity="gap",
 )
-def tube_step(form: Form) -> bool:
+def tube_step(form: Formula) -> bool:
     """-1/eta <= Phi'' <= 1/eta on the whole printed domain, decided by exact bounds over a cover of it."""
     return all(_curvature_at_most(1 / form(L), _shape(L)) for L in _PANELS)
 

@@ -11,7 +11,7 @@ from flint import arb
 
 from bilevel_sym import Constants
 from bilevel_sym.theories.huang_saddle.schedules.inner import conjugate_rate, descent_rate, least_steps, sgd_rate
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -26,7 +26,7 @@ from verify.erratum import Form, erratum
     why="For kappa > 1 the print takes the logarithm of a negative number.",
     severity="misprint",
 )
-def log_negative(form: Form) -> bool:
+def log_negative(form: Formula) -> bool:
     """The base is above 1, and the least N with base^N >= C makes C times the rate of CG to the N at most 1."""
 
     def enough(root: Fraction, C: Fraction) -> bool:
@@ -50,7 +50,7 @@ def log_negative(form: Form) -> bool:
     why="The ratio is negative for every kappa > 1.",
     severity="misprint",
 )
-def stocbio_d(form: Form) -> bool:
+def stocbio_d(form: Formula) -> bool:
     """The rate lies in (0, 1), and the least D with rate^(2 D) < 1/4 does what it is chosen for."""
 
     def enough(kappa: Fraction) -> bool:
@@ -85,7 +85,7 @@ def _printed_steps(C: Fraction, kappa: Fraction) -> int:
     severity="gap",
     modelled=True,
 )
-def kappa_one(form: Form) -> bool:
+def kappa_one(form: Formula) -> bool:
     """The number of steps brings C (1 - 1/kappa)^(D/2) down to 1."""
     cases = product((Fraction(10), Fraction(10**6)), (Fraction(1), Fraction(2), Fraction(9)))
     return all(C**2 * (1 - 1 / kappa) ** form(C, kappa) <= 1 for C, kappa in cases)
@@ -106,7 +106,7 @@ def kappa_one(form: Form) -> bool:
     severity="loose",
     modelled=True,
 )
-def warm_start_order(form: Form) -> bool:
+def warm_start_order(form: Formula) -> bool:
     """D divided by its order does not double between the two condition numbers (in balls that hold every digit)."""
 
     def ratio(kappa: arb) -> arb:
@@ -128,7 +128,7 @@ def warm_start_order(form: Form) -> bool:
     severity="misprint",
     modelled=True,
 )
-def inner_loop(form: Form) -> bool:
+def inner_loop(form: Formula) -> bool:
     """The loop finds every iterate that it reads, and makes D steps."""
     D, y = 3, {0: Fraction(1)}
     for t in form(D):
@@ -146,7 +146,7 @@ def inner_loop(form: Form) -> bool:
     why="y^{t+1} - y* = (I - H/ell)(y^t - y*) with a mean Hessian mu <= H <= ell.",
     severity="loose",
 )
-def gdrate(form: Form) -> bool:
+def gdrate(form: Formula) -> bool:
     """The square of the worst factor of descent over all curvatures is the bound, neither more nor less."""
 
     def attained(mu: Fraction, ell: Fraction, D: int) -> bool:
@@ -169,7 +169,7 @@ def gdrate(form: Form) -> bool:
     "N = 2 steps of CG, enough for (B.31)",
     why="|v| <= M/mu holds for the exact solution, and for CG from v = 0; a v^N that was warm-started can be longer.",
 )
-def estimate_norm(form: Form) -> bool:
+def estimate_norm(form: Formula) -> bool:
     """The AID estimate, computed in rational arithmetic, is no longer than the bound."""
     diagonal, f_y, f_x = [Fraction(1), Fraction(2), Fraction(4)], [Fraction(1), Fraction(0), Fraction(0)], Fraction(-1)
     c = Constants(Fraction(1), Fraction(4), Fraction(0), Fraction(0), Fraction(1))
@@ -225,7 +225,7 @@ def _add(a: list[Fraction], b: list[Fraction], factor: Fraction) -> list[Fractio
     why="The recursion forgets that a perturbation moves x as well, by up to eta r.",
     severity="gap",
 )
-def warmstart_perturbed(form: Form) -> bool:
+def warmstart_perturbed(form: Formula) -> bool:
     """The distance of the warm start y_k^0 = y*(x_{k-1}) from y*(x_k) = x_k is at most kappa times the step of x."""
     eta, r, x = Fraction(1), Fraction(1, 400), Fraction(0)
     estimate = Fraction(0)  # -sin(0)

@@ -8,7 +8,7 @@ from itertools import product
 import sympy as sp
 
 from bilevel_sym import MinimaxConstants
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -20,7 +20,7 @@ from verify.erratum import Form, erratum
     "matrix is indefinite",
     why="f_xy is d x n: its product with itself is undefined for d != n, and for d = n not the Schur complement.",
 )
-def schur(form: Form) -> bool:
+def schur(form: Formula) -> bool:
     """The condition says the same as the Hessian of Phi, computed from Phi itself."""
     x1, x2, y1, y2 = sp.symbols("x1 x2 y1 y2")
     f = -(x1**2) / 4 + x2**2 / 2 + x1 * y2 - (y1**2 + y2**2) / 2
@@ -46,7 +46,7 @@ def schur(form: Form) -> bool:
     "it the definition of a strict local Nash point; the paper defines local Nash points by values of f.)",
     severity="ambiguous",
 )
-def strict_nash(form: Form) -> bool:
+def strict_nash(form: Formula) -> bool:
     """The characterisation is true of a point that is strict by the values of f along each variable."""
     x, y = sp.symbols("x y", real=True)
     f = x**4 - y**2 / 2
@@ -74,7 +74,7 @@ def strict_nash(form: Form) -> bool:
     why="Phi'' > 0 is sufficient and not necessary: here Phi has a strict local minimum, and f no strict local minimax "
     "point at all.",
 )
-def equivalence(form: Form) -> bool:
+def equivalence(form: Formula) -> bool:
     """The condition is true of f at every strict local minimum of Phi (and there is just the one at 0)."""
     x, y = sp.symbols("x y", real=True)
     f = x**4 - x**6 - y**2
@@ -97,7 +97,7 @@ def equivalence(form: Form) -> bool:
     witness="f = -x^2/2 - y^2/2, where f_xy = 0; and d = 2, n = 1 with f_xy = (1, 0)^T",
     why="f_xy^T may have a kernel, and has one whenever d > n. The proposition needs only the semidefinite statement.",
 )
-def semidefinite(form: Form) -> bool:
+def semidefinite(form: Formula) -> bool:
     """The sign holds for both mixed blocks."""
     f_yy = sp.Matrix([[-1]])
     return all(form(-f_xy * f_yy.inv() * f_xy.T) for f_xy in (sp.Matrix([[0]]), sp.Matrix([1, 0])))
@@ -116,7 +116,7 @@ def semidefinite(form: Form) -> bool:
     "> 0.",
     severity="gap",
 )
-def degenerate_saddle(form: Form) -> bool:
+def degenerate_saddle(form: Formula) -> bool:
     """The condition is true of a stationary point near which Phi is both above and below its value."""
     x1, x2, y, t = sp.symbols("x1 x2 y t", positive=True)
     phi = (x1**2 - x2**4 - y**2).subs(y, 0)
@@ -141,7 +141,7 @@ def degenerate_saddle(form: Form) -> bool:
     "-ell.",
     severity="loose",
 )
-def minimax_l_phi(form: Form) -> bool:
+def minimax_l_phi(form: Formula) -> bool:
     """Of all Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, the largest a + b^2/c = Phi'' is the value."""
     triples = [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]
     parts = [Fraction(i, 6) for i in range(-6, 7)]
@@ -172,7 +172,7 @@ def minimax_l_phi(form: Form) -> bool:
     "Hessian of f maps (0, 1) to (b, -c), c >= mu, of length c |Z| <= ell.",
     severity="loose",
 )
-def minimax_rho_phi(form: Form) -> bool:
+def minimax_rho_phi(form: Formula) -> bool:
     """The largest |Z|^3 over Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, is the value; so is Phi'''."""
     parts = [Fraction(i, 6) for i in range(-6, 7)]
     for mu, b, ell in [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]:
@@ -220,7 +220,7 @@ def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
     why="Assumption 3.5 has no M; a strongly concave f is not Lipschitz in y, and f_x need not be bounded either.",
     severity="gap",
 )
-def gdmax_m(form: Form) -> bool:
+def gdmax_m(form: Formula) -> bool:
     """The norm of f_x stays below the bound, for a symbolic M."""
     M, mu, ell = sp.Symbol("M", positive=True), 1, 2
     x, y = sp.Integer(0), 3 * M + 1
@@ -246,7 +246,7 @@ def gdmax_m(form: Form) -> bool:
     "about minimax problems on R^n, and those of Section 3 need their own proofs (which they have, but for M).",
     severity="gap",
 )
-def special_case(form: Form) -> bool:
+def special_case(form: Formula) -> bool:
     """The norm of f_y lies between the two bounds, for a symbolic M."""
     x, y = sp.symbols("x y", real=True)
     M, mu, ell = sp.Symbol("M", positive=True), 1, 1

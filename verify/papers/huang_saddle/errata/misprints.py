@@ -7,7 +7,7 @@ from fractions import Fraction
 import sympy as sp
 
 from bilevel_sym import paper
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -19,7 +19,7 @@ from verify.erratum import Form, erratum
     severity="misprint",
     modelled=True,
 )
-def theorem_17(form: Form) -> bool:
+def theorem_17(form: Formula) -> bool:
     """There is a theorem with this number."""
     return form() in {item.number for item in paper.STATEMENTS.values() if item.kind == "Theorem"}
 
@@ -42,7 +42,7 @@ def _printed_domain(d: int, i: int) -> dict[int, str]:
     "where Phi is not defined: the experiment needs the extension that the paper omits; zoo:tube has one.)",
     severity="misprint",
 )
-def domain_union(form: Form) -> bool:
+def domain_union(form: Formula) -> bool:
     """Every set restricts coordinates of R^3 alone, and all of them."""
     d = 3
     return all(set(form(d, i)) == set(range(1, d + 1)) for i in range(1, d + 2))
@@ -61,7 +61,7 @@ def domain_union(form: Form) -> bool:
     why="Where d and n differ the product does not exist; the next display, (C.3), is right.",
     severity="misprint",
 )
-def minimax_jacobian(form: Form) -> bool:
+def minimax_jacobian(form: Formula) -> bool:
     """The product exists, and gives the Hessian of Phi = (x1 + x2)^2/2."""
     x1, x2, y = sp.symbols("x1 x2 y")
     f = x1 * y + x2 * y - y**2 / 2
@@ -87,7 +87,7 @@ def minimax_jacobian(form: Form) -> bool:
     severity="misprint",
     modelled=True,
 )
-def batch_maximum(form: Form) -> bool:
+def batch_maximum(form: Formula) -> bool:
     """So many rows, times eps^2, do not vanish with eps: neither do the standard deviation over sqrt(rows) and eps."""
     shares = [form(Fraction(1), Fraction(1, 10 * 2**k)) * Fraction(1, 10 * 2**k) ** 2 for k in range(11)]
     return bool(shares[-1] > shares[0] / 2)
@@ -101,7 +101,7 @@ def batch_maximum(form: Form) -> bool:
     why="S bounds |u|, and need not be attained.",
     severity="misprint",
 )
-def radius_equality(form: Form) -> bool:
+def radius_equality(form: Formula) -> bool:
     """The relation is true of lengths up to S, in units of S."""
     return all(form(2 * length, Fraction(2)) for length in (Fraction(0), Fraction(1, 2), Fraction(1)))
 
@@ -116,7 +116,7 @@ def radius_equality(form: Form) -> bool:
     "comes from.",
     severity="misprint",
 )
-def twice_two(form: Form) -> bool:
+def twice_two(form: Formula) -> bool:
     """The mixed terms are so many times J f_yx."""
     x, y = sp.symbols("x y")
     f, y_star = x * y, x

@@ -7,7 +7,7 @@ from fractions import Fraction
 import sympy as sp
 
 from bilevel_sym import BilevelProblem, Constants, derive, zoo
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
 
 
@@ -31,7 +31,7 @@ from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
     severity="ambiguous",
     modelled=True,
 )
-def which_rho_phi(form: Form) -> bool:
+def which_rho_phi(form: Formula) -> bool:
     """Whether x = 0 is an eps-local minimum does not depend on the reading."""
     x, y = sp.symbols("x y", real=True)
     f, g = -(y**2) / 20 + y**3 / 6, (y - x) ** 2 / 2
@@ -63,7 +63,7 @@ def which_rho_phi(form: Form) -> bool:
     severity="ambiguous",
     modelled=True,
 )
-def which_ell(form: Form) -> bool:
+def which_ell(form: Formula) -> bool:
     """Whether g meets the assumption with ell = 1 does not depend on the reading."""
     x, y = sp.symbols("x y")
     hessian = sp.hessian((x + y) ** 2 / 2, (x, y))
@@ -84,7 +84,7 @@ def which_ell(form: Form) -> bool:
     severity="ambiguous",
     modelled=True,
 )
-def last_iterate(form: Form) -> bool:
+def last_iterate(form: Formula) -> bool:
     """Where an eps-local minimum was visited, it is among what the algorithm returns."""
     eps = rho = Fraction(1)
     L, x, iterates = Fraction(2), Fraction(0), []
@@ -106,7 +106,7 @@ def last_iterate(form: Form) -> bool:
     severity="misprint",
     modelled=True,
 )
-def dimension_of_y(form: Form) -> bool:
+def dimension_of_y(form: Formula) -> bool:
     """The blocks of the problem can be multiplied with a v of that many entries."""
     problem = zoo.get("stochastic_noise").problem
     blocks = derive(BilevelProblem(problem.f, problem.g, problem.x, problem.y), closed_form=False).blocks
@@ -126,7 +126,7 @@ def dimension_of_y(form: Form) -> bool:
     severity="misprint",
     modelled=True,
 )
-def missing_n(form: Form) -> bool:
+def missing_n(form: Formula) -> bool:
     """The inputs determine the estimate."""
     diagonal, right, start = [Fraction(1), Fraction(2)], [Fraction(1), Fraction(1)], [Fraction(0), Fraction(0)]
     return len({tuple(conjugate_gradients(diagonal, right, start, N)) for N in form(2)}) == 1
@@ -146,7 +146,7 @@ def missing_n(form: Form) -> bool:
     severity="ambiguous",
     modelled=True,
 )
-def stopping_point(form: Form) -> bool:
+def stopping_point(form: Formula) -> bool:
     """Where inner loops are exact, the tested value is that of Phi, in every reading."""
     x, (u, u_next) = Fraction(0), (Fraction(1, 4), Fraction(1, 2))
     y_star = {point: x + point for point in (u, u_next)}  # of g = (y - x)^2/2

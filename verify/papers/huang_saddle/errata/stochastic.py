@@ -7,7 +7,7 @@ from fractions import Fraction
 from flint import arb, fmpq
 
 from bilevel_sym import Constants
-from verify.erratum import Form, erratum
+from verify.erratum import Formula, erratum
 
 
 @erratum(
@@ -22,7 +22,7 @@ from verify.erratum import Form, erratum
     witness="f = y, g = y^2/2 - x y (kappa = 1, L_phi = 4): the bias is (3/4)^(Q+1), and the bound 0",
     why="One letter eta stands for the outer step 1/L_phi and for the step of the Neumann series.",
 )
-def neumann_step(form: Form) -> bool:
+def neumann_step(form: Formula) -> bool:
     """The squared bias with Q = 8 is at most 2 (ell M/mu)^2 (1 - 1/kappa)^(2 Q)."""
     c, depth = Constants(Fraction(1), Fraction(1), Fraction(0), Fraction(0), Fraction(1)), 8
     eta = form(c)
@@ -40,7 +40,7 @@ def neumann_step(form: Form) -> bool:
     why="The sum from q = -1 to Q - 1 has Q + 1 terms.",
     severity="loose",
 )
-def neumann_terms(form: Form) -> bool:
+def neumann_terms(form: Formula) -> bool:
     """The error of the truncated series is the bound, neither more nor less."""
     mu, ell, M, depth = Fraction(1), Fraction(2), Fraction(1), 5
     rate = 1 - mu / ell
@@ -73,7 +73,7 @@ def neumann_terms(form: Form) -> bool:
     "The printed terms, with 4, 8, 2 and 16, are larger.",
     evidence="certified",
 )
-def variance(form: Form) -> bool:
+def variance(form: Formula) -> bool:
     """The squared error of the estimate, enclosed in a ball, is at most the bound; so is (a + b)^2, for all a and b."""
     p, rho, depth, batch, s = arb(1) / 2000, arb(10) ** 4, 19, arb(10) ** 20, arb(-1) / 10
     mu, ell, shift = 1 - p, 2 + p, p / rho / 10  # bounds of g_yy and g_xy, M = 1; |y^D - y*| = d/10
@@ -118,7 +118,7 @@ def _least_beside_16(factor: Fraction) -> bool:
     why="In the lemmas that are combined here the term is M rho/mu; M tau/mu does not cover how g_xy changes with y.",
     severity="misprint",
 )
-def expect_phi(form: Form) -> bool:
+def expect_phi(form: Formula) -> bool:
     """What the bias adds to the expected descent, over beta, is at most the bound."""
     M, rho, d, mu, depth = Fraction(100), Fraction(20), Fraction(1, 10**4), Fraction(1), 10
     ell = 1 + rho * d  # g_yy at y^D; g_xy is 1 at y* and 1 - rho d at y^D
@@ -142,7 +142,7 @@ def expect_phi(form: Form) -> bool:
     "harmless.",
     severity="misprint",
 )
-def budget(form: Form) -> bool:
+def budget(form: Formula) -> bool:
     """The budget covers steps of length beta (M + kappa M), summed with the weights of the recursion."""
     c = Constants(Fraction(1, 100), Fraction(1, 100), Fraction(0), Fraction(0), Fraction(1))
     beta = 1 / (4 * c.L_phi())
@@ -163,7 +163,7 @@ def budget(form: Form) -> bool:
     why="A step along iNEON's direction has its own length, which need not be that small.",
     severity="gap",
 )
-def escape_move(form: Form) -> bool:
+def escape_move(form: Formula) -> bool:
     """E|y_k^0 - y*(x_k)|^2 stays below 4 kappa^2 times the squared bound on the move, over ten escapes in a row."""
     c, iota = Constants(Fraction(1), Fraction(2), Fraction(1), Fraction(0), Fraction(1, 10**10)), 180
     eps, kappa = c.hypergradient_bound, c.kappa
@@ -189,7 +189,7 @@ def escape_move(form: Form) -> bool:
     why="The step size is missing in the statement; the algorithm and the proof have it.",
     severity="misprint",
 )
-def missing_beta(form: Form) -> bool:
+def missing_beta(form: Formula) -> bool:
     """Phi falls by |Phi'|^2/(16 L_phi), up to eps^2/(400 L_phi)."""
     L, x, eps = Fraction(4), Fraction(1), Fraction(1, 10)
     slope, x_next = L * x, x - form(L) * L * x
@@ -216,7 +216,7 @@ def missing_beta(form: Form) -> bool:
     severity="gap",
     modelled=True,
 )
-def net_decrease(form: Form) -> bool:
+def net_decrease(form: Formula) -> bool:
     """One loop at a stationary point that ends in an escape lowers E Phi by half of F at least."""
 
     def falls(L: Fraction, iota: Fraction) -> bool:  # rho_phi = eps = 1

@@ -16,7 +16,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
 __all__ = [
-    "BITS",
+    "CONDITION_BITS",
     "ROUNDED",
     "Condition",
     "Number",
@@ -33,7 +33,7 @@ __all__ = [
     "worst_of_each_part",
 ]
 
-BITS = 256
+CONDITION_BITS = 256
 ROUNDED = fmpq(1, 2**40)  # the parameters are floats, which may lose an equality in their last places
 
 
@@ -76,7 +76,7 @@ def verdict_on(label: str, c: Condition, variant: Variant) -> CheckResult:
     elif c.measured > c.bound:
         measured = max(measured, math.nextafter(bound, math.inf))
     else:
-        return inconclusive(label, f"{c.meaning}: not decided in {BITS} bits", variant=variant, part=c.part)
+        return inconclusive(label, f"{c.meaning}: not decided in {CONDITION_BITS} bits", variant=variant, part=c.part)
     return judged(label, measured, bound, evidence=c.evidence, message=c.meaning, variant=variant, part=c.part)
 
 
@@ -117,7 +117,7 @@ def escape_conditions(s: Schedule, goal: Goal, *, neon: bool = False) -> Iterato
     >>> from bilevel_sym.arithmetic.balls import precision
     >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
     >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
-    >>> with precision(BITS):
+    >>> with precision(CONDITION_BITS):
     ...     all(bool(condition.measured <= condition.bound) for condition in escape_conditions(s, goal))
     True
     """
@@ -192,7 +192,7 @@ def budget_conditions(s: Schedule, goal: Goal, *, decrease: arb, slope: Number, 
     >>> from bilevel_sym.arithmetic.balls import precision
     >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
     >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
-    >>> with precision(BITS):
+    >>> with precision(CONDITION_BITS):
     ...     half = arb(s.F_escape) / 2
     ...     (K,) = budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=False)
     >>> bool(K.measured <= K.bound)

@@ -55,8 +55,8 @@ L_PHI, RHO_PHI = Constants.L_phi(_SYMBOLS), Constants.rho_phi(_SYMBOLS)
 MINIMAX_L_PHI, MINIMAX_RHO_PHI = MinimaxConstants.L_phi(_SYMBOLS), MinimaxConstants.rho_phi(_SYMBOLS)
 Theorem = Literal["aid", "gdmax", "stocbio"]
 GRID = tuple((kappa, eps) for kappa in (1e1, 1e3, 1e5, 1e7) for eps in (1e-2, 1e-6))
-DELTA, D, GAP = 0.1, 2, 1.0
-CLOSE = 0.9  # of a formula, from the second kappa on, where the estimates of logarithms are close too
+GROWTH_DELTA, D, GAP = 0.1, 2, 1.0
+FORMULA_SHARE = 0.9  # of a formula, from the second kappa on, where the estimates of logarithms are close too
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Shipped:
     @property
     def excess(self) -> float:
         """How far the number is beyond the formula, or below nine tenths of it: 1 is the most that is allowed."""
-        below = 0.0 if self.kappa < 100 else CLOSE * self.formula / self.number
+        below = 0.0 if self.kappa < 100 else FORMULA_SHARE * self.formula / self.number
         return max(self.number / (self.formula * (1 + 1e-9)), below)
 
 
@@ -256,7 +256,7 @@ def _schedule(theorem: str, kappa: float, eps: float) -> tuple[Any, dict[sp.Symb
     )  # so that there is something to escape from
     make: Any = {"aid": perturbed_aid, "gdmax": perturbed_gdmax}.get(theorem, stocbio)
     with warnings.catch_warnings(action="ignore"):
-        schedule = make(of_phi, Goal(eps=eps, delta=DELTA, d=D, gap=GAP))
+        schedule = make(of_phi, Goal(eps=eps, delta=GROWTH_DELTA, d=D, gap=GAP))
     units = dict.fromkeys((ELL, RHO, NU, M, SIGMA), 1.0)
     values = units | {T: math.sqrt(kappa), S_EPS: 1 / math.sqrt(eps), IOTA: schedule.iota}
     return schedule, values | _logarithms(theorem, c, schedule)
@@ -289,7 +289,7 @@ def _of_stocbio(c: Constants, s: StocBiOSchedule) -> dict[sp.Symbol, float]:
     move = max(s.beta * c.hypergradient_bound, s.step)
     sigma = cast("float", c.sigma)
     far = 1.0 + 4 * (c.kappa * move) ** 2 + 4 * sigma**2 / (c.ell * c.mu * s.S)
-    share = DELTA / 3 / s.episodes
+    share = GROWTH_DELTA / 3 / s.episodes
     return {
         LOG_D: math.log(max(19 / 15 * s.beta * of_y**2 * far / budget, 4.0)),
         LOG_Q: math.log(max(5 * s.beta * (c.kappa * c.M) ** 2 / budget, 1.0)),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import arb, arb_mat, arb_series, fmpq, fmpq_mat
@@ -24,11 +24,13 @@ from bilevel_sym.arithmetic import balls
 from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.ball_ranges import over_balls
-from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["BITS", "Jet", "Numbers", "TaylorPoint", "Transcendental", "taylor_point"]
+if TYPE_CHECKING:
+    from bilevel_sym.graph.operations.record import Operation
 
-BITS = 200
+__all__ = ["JET_BITS", "Jet", "Numbers", "TaylorPoint", "Transcendental", "taylor_point"]
+
+JET_BITS = 200
 BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
 
 Numbers = NDArray[np.object_]  # entries are rationals (fmpq) or balls (arb)
@@ -108,7 +110,7 @@ def taylor_point(
     try:
         return _expanded(problem, x, y, columns, exact=True)
     except Transcendental:
-        with balls.precision(BITS):
+        with balls.precision(JET_BITS):
             return _expanded(problem, x, y, columns, exact=False)
     except ZeroDivisionError:
         return None

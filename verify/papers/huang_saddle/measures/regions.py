@@ -21,7 +21,7 @@ from bilevel_sym.typing import Bools, Floats
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict
 
-__all__ = ["Region", "decided_over", "lower_levels", "regions", "tightest_of"]
+__all__ = ["Region", "judged_over_regions", "lower_levels", "regions", "tightest_of"]
 
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
@@ -82,7 +82,7 @@ def regions(study: Study) -> Iterator[Region]:
         raise first
 
 
-def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckResult:
+def judged_over_regions(study: Study, check: Callable[[Region], CheckResult]) -> CheckResult:
     """The result of a region in which the check fails, or else of the one in which its bound is tightest.
 
     What holds comes before what is left open. A proof needs no second region.
@@ -94,7 +94,7 @@ def decided_over(study: Study, check: Callable[[Region], CheckResult]) -> CheckR
     >>> def narrow(region):
     ...     width = float((region.upper - region.lower)[0])
     ...     return judged("eq:gdrate", 1e-3, width, evidence="sampled", message="smaller boxes are tighter")
-    >>> decided_over(study, narrow).region
+    >>> judged_over_regions(study, narrow).region
     'a box of 0.005 of the width about x=-1.08'
     """
     found: list[CheckResult] = []

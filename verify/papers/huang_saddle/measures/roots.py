@@ -20,7 +20,7 @@ __all__ = ["missed", "newton_roots"]
 STARTS, STEPS = 48, 40
 FLAT = 1e-10  # of the size of Hess Phi times the box: what counts as a zero of grad Phi
 SINGULAR = 1e-5  # condition beyond which a root is not told from its neighbourhood
-NEAR = 1e-6  # of the width: how far a float may be from a certified point
+SAME_POINT = 1e-6  # of the width: how far a float may be from a certified point
 INSIDE = 1e-7  # of the width: closer to the border nothing is said
 
 
@@ -76,7 +76,7 @@ def _settled(study: Study, x: Floats) -> Floats:
 def _distinct(x: Floats, width: Floats) -> Floats:
     kept: list[Floats] = []
     for row in sorted(x.tolist()):
-        if all(np.abs((np.array(row) - other) / width).max() > NEAR for other in kept):
+        if all(np.abs((np.array(row) - other) / width).max() > SAME_POINT for other in kept):
             kept.append(np.array(row))
     return np.array(kept).reshape(-1, x.shape[1])
 
@@ -93,5 +93,5 @@ def missed(study: Study, found: StationaryPoints) -> list[Agreement]:
     items = []
     for root in roots:
         apart = float(np.abs((known - root) / width).max(axis=1).min()) if len(known) else 1.0
-        items.append(Agreement("a zero of grad Phi that Newton's method finds", apart, NEAR, study.named(root)))
+        items.append(Agreement("a zero of grad Phi that Newton's method finds", apart, SAME_POINT, study.named(root)))
     return items

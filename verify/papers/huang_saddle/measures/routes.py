@@ -30,17 +30,17 @@ from verify.verdict import CheckResult
 
 __all__ = ["against_bracket", "kernels_against_certificates", "response_solves", "terms_against_kernels"]
 
-POINTS, CERTIFIED = 24, 3
+ROUTE_POINTS, CERTIFIED = 24, 3
 ROUNDINGS = 2.0**12
-STEP, DIGITS = sp.Rational(1, 10**12), 60  # of the width, between certificates whose difference is a derivative
-MOST_VARIABLES = 60  # variables of x and y for which certificates are cheap
-NEAR = 1e-3  # of the width, between points whose Hessians are compared
+STEP, ROUTE_DIGITS = sp.Rational(1, 10**12), 60  # of the width, between certificates whose difference is a derivative
+MOST_ROUTE_VARIABLES = 60  # variables of x and y for which certificates are cheap
+NEIGHBOUR_SHARE = 1e-3  # of the width, between points whose Hessians are compared
 
 
 @lru_cache(2)
-def _sites(study: Study) -> tuple[Floats, Derivatives, Floats]:
+def _sample_points(study: Study) -> tuple[Floats, Derivatives, Floats]:
     """Points of the box with y*, the blocks there, and how far rounding carries."""
-    x = study.points(POINTS, "routes")
+    x = study.points(ROUTE_POINTS, "routes")
     y = lower_levels(study.kernels, x)
     blocks = block_values(study.kernels, x, y)
     keep = np.isfinite(y).all(axis=1)
@@ -64,7 +64,7 @@ def _points(study: Study, names: str, apart: Floats, rounding: Floats, x: Floats
 
 def response_solves(study: Study, label: str) -> CheckResult:
     """g_xy + dy_dx g_yy = 0 for the dy_dx that measures use."""
-    x, at, rounding = _sites(study)
+    x, at, rounding = _sample_points(study)
     rest = at["g_xy"] + at.dy_dx @ at["g_yy"]
     found = _points(study, "g_xy + dy_dx g_yy", rest, rounding, x)
     return agreed(label, study, found, what="the dy_dx of the measures", part="in the measures")
@@ -72,7 +72,7 @@ def response_solves(study: Study, label: str) -> CheckResult:
 
 def terms_against_kernels(study: Study, label: str) -> CheckResult:
     """The gradient and the Hessian of Phi term by term, against the kernels."""
-    x, at, rounding = _sites(study)
+    x, at, rounding = _sample_points(study)
     if not len(x):
         return agreed(label, study, [], what="term by term against the kernels", part="two routes")
     grad, hess = study.kernels.grad_phi(x), study.kernels.hess_phi(x)
@@ -87,12 +87,12 @@ def terms_against_kernels(study: Study, label: str) -> CheckResult:
 
 def kernels_against_certificates(study: Study, label: str) -> CheckResult:
     """y*, Phi, grad Phi, Hess Phi and the third derivatives of the kernels, against certified digits."""
-    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST_VARIABLES else []
+    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST_ROUTE_VARIABLES else []
     return agreed(label, study, found, what="the kernels against certified digits", part="kernels")
 
 
 def _certified(study: Study) -> Iterator[Agreement]:
-    x, _, rounding = _sites(study)
+    x, _, rounding = _sample_points(study)
     for point, noise in zip(x[:CERTIFIED], rounding, strict=False):
         try:
             exact = evaluate(study.exact, point.tolist(), digits=40)
@@ -144,11 +144,11 @@ def _third(study: Study, point: Floats) -> Floats | None:
     step = STEP * sp.Rational(float(high[0] - low[0] or 1.0))
     try:
         ahead, behind = (
-            evaluate(study.exact, [exact[0] + sign * step, *exact[1:]], digits=DIGITS).hess_phi for sign in (1, -1)
+            evaluate(study.exact, [exact[0] + s * step, *exact[1:]], digits=ROUTE_DIGITS).hess_phi for s in (1, -1)
         )
     except BilevelError:
         return None
-    with mpmath_digits(DIGITS):
+    with mpmath_digits(ROUTE_DIGITS):
         width = 2 * mpmath.mpf(int(step.p)) / int(step.q)
         rows = [
             [(p.mid - q.mid) / width for p, q in zip(r, s, strict=True)] for r, s in zip(ahead, behind, strict=True)
@@ -171,9 +171,9 @@ def _hessian(exact: PointCertificate) -> Floats:
 def _seen(study: Study) -> dict[str, tuple[Floats, Floats, Floats]]:
     """Points, and what the kernels see there of |grad Phi|, |Hess Phi| and the change of Hess Phi; with rounding."""
     low, high = study.x_ends
-    unit = np.concatenate([study.rng("brackets").random((POINTS, study.exact.d)), np.zeros((1, study.exact.d))])
+    unit = np.concatenate([study.rng("brackets").random((ROUTE_POINTS, study.exact.d)), np.zeros((1, study.exact.d))])
     unit = np.concatenate([unit, 1 - unit[-1:], np.full((1, study.exact.d), 0.5)])
-    step = NEAR * np.where(unit[:, :1] > 0.5, -1.0, 1.0) * np.eye(study.exact.d)[0]
+    step = NEIGHBOUR_SHARE * np.where(unit[:, :1] > 0.5, -1.0, 1.0) * np.eye(study.exact.d)[0]
     near, there = low + (high - low) * unit, low + (high - low) * (unit + step)
     kept = np.isfinite(lower_levels(study.kernels, near)).all(axis=1)
     kept &= np.isfinite(lower_levels(study.kernels, there)).all(axis=1)

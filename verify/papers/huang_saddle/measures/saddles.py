@@ -24,7 +24,7 @@ MOST_SADDLES = 6  # of a box, those with the most negative curvature
 PARTS = (None, 1 / 16, 1 / 200)  # of the box's width, for the half width of a smaller box about a saddle point
 FEW_STEPS = 400  # of an escape: then no smaller box is asked for
 STRICT = 0.99  # of the largest eps for which the curvature is negative enough
-STARTS, NEWTON_STEPS = 24, 12
+NEWTON_STARTS, NEWTON_STEPS = 24, 12
 SLOPED = 0.9  # of eps, at most: how steep the slopes are
 SHRINK, HALVINGS = 0.5, 24
 
@@ -80,7 +80,7 @@ class Saddles:
     total: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How many of how many, and why not all."""
         counted = f"{len(self.found)} of {self.total} saddle points"
         return f"{counted} ({self.reasons[0]})" if self.reasons else counted
@@ -123,7 +123,7 @@ def _by_newton(study: Study) -> Floats | None:
     """Where Newton's method ends well inside the box, with a vanishing gradient and clearly negative curvature."""
     low, high = study.x_ends
     kernels = study.kernels
-    x = study.points(STARTS, "saddles")
+    x = study.points(NEWTON_STARTS, "saddles")
     x[0] = (low + high) / 2
     try:
         for _ in range(NEWTON_STEPS):

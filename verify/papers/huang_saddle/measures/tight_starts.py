@@ -21,7 +21,7 @@ from verify.study import Study
 __all__ = ["Iterations", "tightest_iterations"]
 
 STARTS, KEPT, ROUNDS = 200, 10, 6
-SIZES = (0.0, 1e-3, 1.0)  # of what v is off by at first, beside the size of v*
+SIZES = (0.0, 1e-3, 1.0)  # of what v is off by at first, relative to the size of v*
 
 Bound = Callable[[Floats, Floats], Floats]
 

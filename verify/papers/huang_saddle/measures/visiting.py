@@ -34,7 +34,7 @@ __all__ = ["DELTA", "descends", "positive_constants", "visits"]
 
 RUNS = 64  # without a failure they support delta = 0.1 at 99 %, from each of several saddle points
 STEPS = 1500
-LEAST = 5  # iterations below which a run is no test
+LEAST_ITERATIONS = 5  # iterations below which a run is no test
 WORK = 1_000_000  # lower-level steps that a run may take, at default effort and below
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
@@ -157,7 +157,7 @@ def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _S
     schedule = _schedule(study, c, smooth, start, y0)
     steps = min(schedule.K, STEPS, int(WORK * max(1.0, study.effort)) // schedule.D)
     # noise of length eta r grows to the size of the saddle's surroundings in about a quarter of T
-    least = schedule.T_escape // 3 if start.what == SADDLE else LEAST
+    least = schedule.T_escape // 3 if start.what == SADDLE else LEAST_ITERATIONS
     if steps < min(least, schedule.K):
         reason = f"{steps} iterations are what can be run from {start.what}, and {least} would be a test"
         return inconclusive(label, reason, variant=study.variant, part=start.part)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.budget import Deadline, Effort, Stopwatch, scale_of
+from bilevel_sym.system.budget import Deadline, Effort, Stopwatch, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.papers.huang_saddle.trajectory.bounds import descent, error_required, gradient_errors
 from verify.papers.huang_saddle.trajectory.estimates import estimates

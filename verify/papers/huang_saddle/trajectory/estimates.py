@@ -291,10 +291,10 @@ def _first(where: Flags, count: int) -> Places:
 
 
 def _after_perturbation(record: Record) -> Flags:
-    shifted = np.zeros(record.x.shape[:2], dtype=np.bool_)
+    after_perturbation = np.zeros(record.x.shape[:2], dtype=np.bool_)
     if record.perturbed is not None:
-        shifted[:, 1:] = record.perturbed[:, :-1]
-    return shifted
+        after_perturbation[:, 1:] = record.perturbed[:, :-1]
+    return after_perturbation
 
 
 def _repeated(record: Record) -> Flags:

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from bilevel_sym import Box, Constants, Kernels, MinimaxConstants
-from bilevel_sym.budget import Budget, Deadline
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.implicit.engine import in_halves
+from bilevel_sym.system.budget import Budget, Deadline
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
 from verify.bracket import Bracket

@@ -42,15 +42,15 @@ def _transposed(at: References) -> Iterator[Suspect]:
         return hessian_terms(Derivatives({**blocks, name: value})).total
 
     turned = transposed(slope)
-    elsewhere = hessian_terms(at.at, dy_dx=turned)
-    curvature = elsewhere.total - elsewhere["curvature"] + terms["curvature"]
+    turned_terms = hessian_terms(at.at, dy_dx=turned)
+    curvature = turned_terms.total - turned_terms["curvature"] + terms["curvature"]
     with_quadratic = at.truth("hess_phi") - terms["quadratic"]
     ways = {
         "g_xy is transposed in dy_dx = -g_xy g_yy^-1": instead("g_xy", transposed(at.at["g_xy"])),
         "dy_dx is transposed": hessian_terms(at.at, dy_dx=turned).total,
         "dy_dx is transposed, but for the term with the third derivatives of g": curvature,
         "dy_dx is transposed in the cross terms": at.truth("hess_phi")
-        + sum(elsewhere[name] - terms[name] for name in ("cross", "cross_transposed")),
+        + sum(turned_terms[name] - terms[name] for name in ("cross", "cross_transposed")),
         "f_xy is transposed": instead("f_xy", transposed(at.at["f_xy"])),
         "the quadratic term is dy_dx^T f_yy dy_dx": with_quadratic + turned @ at.at["f_yy"] @ slope,
         "the first two axes of g_xyy are exchanged": instead("g_xyy", at.at["g_xyy"].swapaxes(1, 2)),

@@ -10,7 +10,7 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import Derivatives
-from verify.testkit.diagnosis import SPARE, Cause, Evidence, Suspect
+from verify.testkit.diagnosis import EXACT_FIT, SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.hessian.families import GRID, closest, flat, shows, suspect
 from verify.testkit.suspects.hessian.terms import CURVATURE, HessianTerms, hessian_at, hessian_terms, transposed
@@ -22,7 +22,6 @@ __all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inv
 TERMS = (1, 2, 3, 4, 5, 7, 10, 20, 50)  # of Neumann's series
 STEPS = 6  # of conjugate gradients
 DAMPING = np.geomspace(1e-8, 1e2, 25)  # relative to ell
-EXACT = 1e-6  # what is fitted point by point must leave no more than this share of the error
 SETTLED = 12  # steps of Gauss and Newton
 TOLD = 1e-5  # singular values of the terms, each of length one, above which their weights can be told apart
 
@@ -195,14 +194,14 @@ def _overdetermined(at: References, evidence: Evidence) -> bool:
     d, n, error = at.problem.d, at.problem.n, evidence.values - evidence.truth
     lopsided = float(np.linalg.norm(error - transposed(error)))
     spare = int(evidence.telling.sum()) * (d * (d + 1) // 2 - n)
-    return spare >= SPARE and lopsided <= EXACT * float(np.linalg.norm(error))
+    return spare >= SPARE and lopsided <= EXACT_FIT * float(np.linalg.norm(error))
 
 
 def _explains(evidence: Evidence, change: Floats) -> bool:
     telling = evidence.telling
     rest = _flat(evidence.values - evidence.truth)[telling] - change[telling]
     left = np.linalg.norm(rest, axis=1) - 10 * evidence.floor[telling]
-    return bool((left <= EXACT * evidence.errors[telling]).all())
+    return bool((left <= EXACT_FIT * evidence.errors[telling]).all())
 
 
 # ---------------------------------------------------------------------- weights of all terms

@@ -22,7 +22,7 @@ from verify.testkit.suspects.hessian.blocks import wrong_blocks
 from verify.testkit.suspects.hessian.families import shows
 from verify.testkit.suspects.hessian.fits import conjugate_inverse, free_weights, other_v, other_y, wrong_inverse
 from verify.testkit.suspects.hessian.terms import CURVATURE, HessianTerms, hessian_terms, transposed
-from verify.testkit.suspects.hessian.wrong_point import elsewhere
+from verify.testkit.suspects.hessian.wrong_point import at_other_points
 from verify.testkit.suspects.momentum import momentum
 
 __all__ = ["hessian_suspects"]
@@ -87,7 +87,7 @@ def hessian_suspects(at: References, values: Floats, previous: Floats | None = N
     yield from wrong_blocks(at)
     yield from _matrices(truth)
     yield from changed_suspects(evidence)
-    yield from elsewhere(at, evidence, previous)
+    yield from at_other_points(at, evidence, previous)
     yield from wrong_inverse(at, evidence)
     yield from conjugate_inverse(at, evidence)
     yield from momentum(at, evidence, previous)

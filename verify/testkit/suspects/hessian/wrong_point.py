@@ -16,23 +16,23 @@ from verify.testkit.suspects.hessian.unrolled import unrolled_hessians
 from verify.testkit.suspects.lower_iterates import Start, after_steps, along_points, solutions_before, starts
 from verify.testkit.suspects.one_parameter import Family
 
-__all__ = ["elsewhere"]
+__all__ = ["at_other_points"]
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)  # D, the steps of the lower level
-FEW = (1, 2, 3, 5)  # D of a warm start, which has to be followed from point to point
+WARM_STEPS = (1, 2, 3, 5)  # D of a warm start, which has to be followed from point to point
 UNROLLED = (1, 2, 3, 5, 10, 20)  # D, where each step is differentiated
 BESIDE = 2.0**-6  # for central differences of grad Phi, whose error is of second order in it
 SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule, and where it starts"
 
 
-def elsewhere(at: References, evidence: Evidence, previous: Floats | None) -> Iterator[Suspect]:
+def at_other_points(at: References, evidence: Evidence, previous: Floats | None) -> Iterator[Suspect]:
     """At a y that is not y*, at the point before, or by differences of grad Phi.
 
     >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y**2", "y**2 - x*y", "x", "y"), [[1.0], [2.0], [4.0]])
     >>> evidence = Evidence(0 * at.at["f_xx"], at.truth("hess_phi"), at.floor("hess_phi"))
-    >>> next(elsewhere(at, evidence, None)).what
+    >>> next(at_other_points(at, evidence, None)).what
     'everything is evaluated at y = 0 instead of y*'
     """
     for start in starts(at.problem, len(at)):
@@ -64,7 +64,7 @@ def _before(at: References, evidence: Evidence, previous: Floats | None) -> Iter
     yield Suspect("predecessor", "it is the Hessian at the point that was asked before", look, late)
     yield Suspect("y*", "y* is that of the point asked before: the warm start is never improved", SOLVER, stale)
     begin = np.where(known[:, None], y, at.y)
-    yield from _unconverged(at, evidence, begin, "y* of the point asked before", FEW)
+    yield from _unconverged(at, evidence, begin, "y* of the point asked before", WARM_STEPS)
 
 
 def _warm(at: References, evidence: Evidence, previous: Floats | None) -> Iterator[Suspect]:
@@ -78,9 +78,9 @@ def _warm(at: References, evidence: Evidence, previous: Floats | None) -> Iterat
         return lambda step: _hessians(at, along_points(at.problem, at.x, first, step, number))
 
     grid = GRID / float(at.eigenvalues.max())
-    tried = np.array([family(number)(grid) for number in FEW])
+    tried = np.array([family(number)(grid) for number in WARM_STEPS])
     what = "the lower level takes {} from where the point before left it, and is far from y*"
-    yield from _closest(evidence, {number: family(number) for number in FEW}, grid, tried, what)
+    yield from _closest(evidence, {number: family(number) for number in WARM_STEPS}, grid, tried, what)
 
 
 # ---------------------------------------------------------------------- a lower level that is not solved

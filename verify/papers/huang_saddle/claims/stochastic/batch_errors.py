@@ -36,9 +36,9 @@ __all__: list[str] = []
 KINDS: tuple[Kind, ...] = ("stochastic",)
 OTHERS = 24  # points beside the corners and the middle, by default
 LANES, SIZES = 6, (1, 2, 4)  # small batches, whose errors are large
-DELTA, EPS = 0.1, 0.9  # what the lemmas with probability are checked at
+PROBABILITY, EPS = 0.1, 0.9  # what the lemmas with probability are checked at
 PART = 0.05  # of half the box: the region in which large batches have their solutions
-ROUNDING, WEAKER = 1e-11, 1e-8  # floats; constants are weakened by more, so that equality in exact terms is decided
+FLOAT_ERROR, WEAKER = 1e-11, 1e-8  # floats; constants are weakened by more, so that equality in exact terms is decided
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ def _checked(study: Study, label: str, sides: Sides) -> CheckResult:
     cases = []
     for comparison in _comparisons(samples_of(study)):
         measured, bound = sides(comparison, study.variant)
-        slack = ROUNDING * (abs(measured) + abs(bound)) + 1e-13
+        slack = FLOAT_ERROR * (abs(measured) + abs(bound)) + 1e-13
         cases.append(Case(Bracket(measured - slack, measured + slack), Bracket(bound, bound), comparison.point))
     tested = [case for case in cases if case.bound.lower > 1e-8]  # both sides vanish where the data do not enter
     return tightest(label, tested, evidence="sampled", message="small batches", variant=study.variant, seed=study.seed)
@@ -287,7 +287,7 @@ def batch_sizes_for_the_hessian(study: Study) -> CheckResult:
         smoothness = Smoothness(float(c.L_phi(variant=variant)), float(c.rho_phi(variant=variant)))
         if not smoothness.rho_phi > 0:
             raise NotApplicable("rho_phi is 0, so that no Hessian but the exact one is close enough")
-        goal = Goal(eps=EPS, delta=DELTA, d=samples.problem.d, initial_error=1.0, gap=1.0, episodes=1)
+        goal = Goal(eps=EPS, delta=PROBABILITY, d=samples.problem.d, initial_error=1.0, gap=1.0, episodes=1)
         iota = neon_escape(c, smoothness, goal, variant).iota
         each = smoothness.curvature(EPS) / (880 * iota)
         return _sizes(samples, hessian_terms(c, M_g, variant), each, variant), 11 * each
@@ -297,7 +297,7 @@ def batch_sizes_for_the_hessian(study: Study) -> CheckResult:
 
 def _sizes(samples: Samples, terms: tuple[Term, ...], each: float, variant: Variant) -> tuple[int, int]:
     dimension = max(samples.problem.d, samples.problem.n)
-    return batch_sizes(terms, each=each, delta=DELTA, dimension=dimension, variant=variant)
+    return batch_sizes(terms, each=each, delta=PROBABILITY, dimension=dimension, variant=variant)
 
 
 def _with_probability(
@@ -307,7 +307,7 @@ def _with_probability(
     derivative: Callable[[Derivatives], Floats],
 ) -> CheckResult:
     """Runs at the first point at which the batches can be drawn."""
-    samples, runs = samples_of(study), runs_needed(DELTA)
+    samples, runs = samples_of(study), runs_needed(PROBABILITY)
     reason = "no region was found in which every row is strongly convex"
     for solved in solved_points(samples):
         region = samples.region(solved, 0.0, PART)
@@ -325,7 +325,9 @@ def _with_probability(
         failures = int(np.sum(~(errors <= allowed)))
         largest = float(np.nanmax(errors))
         message = f"batches of {batch[0]:.3g} and {batch[1]:.3g} rows; largest error {largest:.3g} of {allowed:.3g}"
-        return judged_probability(label, failures, runs, DELTA, message=message, seed=study.seed, variant=study.variant)
+        return judged_probability(
+            label, failures, runs, PROBABILITY, message=message, seed=study.seed, variant=study.variant
+        )
     return inconclusive(label, reason, variant=study.variant)
 
 

@@ -14,7 +14,14 @@ from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, t
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import failure_probability, second_moment
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
-from verify.papers.huang_saddle.measures.stochastic.samples import BITS, Samples, ends, samples_of, spread, squares
+from verify.papers.huang_saddle.measures.stochastic.samples import (
+    SAMPLE_BITS,
+    Samples,
+    ends,
+    samples_of,
+    spread,
+    squares,
+)
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
 from verify.places import ALL_Y, INSIDE
 from verify.registry import Kind, claim
@@ -41,7 +48,7 @@ def every_row_is_regular(study: Study) -> CheckResult:
     Assumes: the box; over all of R^n no strongly convex g has a bounded gradient.
     """
     samples = samples_of(study)
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         seen, point = _least_curvature(samples)
     if seen.upper <= 0:
         message = "a row of G is not strongly convex in y"
@@ -86,7 +93,7 @@ def variance_of_the_gradient(study: Study) -> CheckResult:
     """
     samples = samples_of(study)
     sigma, variance = samples.sigma, samples.variance
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         seen, where = _largest_deviation(samples)
     if seen.lower > sigma.upper:  # rows at points know nothing of the formula that was bounded
         return judged(
@@ -162,7 +169,7 @@ def batch_third_derivatives(study: Study) -> CheckResult:
 
 def _concentration(study: Study, label: str, names: Sequence[str]) -> CheckResult:
     samples, variant = samples_of(study), study.variant
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = list(_concentration_cases(samples, names, variant))
     exact = bool(cases) and all(case.measured.upper == 0 for case in cases)
     return tightest(

@@ -18,8 +18,8 @@ from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimat
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (
     AS_GOOD_AS_ALL,
-    BITS,
     LARGEST_BATCH,
+    SAMPLE_BITS,
     Samples,
     Solved,
     ends,
@@ -67,7 +67,7 @@ def expected_descent(study: Study) -> Iterator[CheckResult]:
     The cases have y = y*, so that this factor is not put to the test: with y elsewhere nothing is promised.
     """
     samples, variant = samples_of(study), study.variant
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         found = [_descent_cases(samples, *place, variant) for place in _descents(samples)]
     parts = ("by smoothness", "by Young's inequality", "every error explicit")
     for part, cases in zip(parts, list(zip(*found, strict=True)) or [()] * 3, strict=True):
@@ -157,7 +157,7 @@ def decrease_by_the_theorems_batches(study: Study) -> Iterator[CheckResult]:
     Deviation: the print moves x by the hypergradient itself; beta times it is meant.
     """
     samples, variant = samples_of(study), study.variant
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         tried = [_run(samples, *place, variant) for place in _descents(samples)]
     ran = [result for result in tried if isinstance(result, CheckResult)]
     if ran:

@@ -22,7 +22,7 @@ from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimat
 from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import (
     AS_GOOD_AS_ALL,
-    BITS,
+    SAMPLE_BITS,
     Balls,
     Region,
     Samples,
@@ -36,9 +36,9 @@ from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
     distance,
     error_bound,
     named,
+    near_solution,
     places,
     series_rest,
-    shifted,
     slope_in_y,
     solved_points,
 )
@@ -53,7 +53,7 @@ __all__: list[str] = []
 
 KINDS: tuple[Kind, ...] = ("stochastic",)
 DEEPEST = 60  # products of a Neumann series that are followed exactly
-VANISHING = 1e-30  # bounds that are smaller are zero beside the balls
+VANISHING = 1e-30  # bounds that are smaller are zero relative to the balls
 PATHS = 100  # sequences of rows that are followed one by one
 MOVE = 0.02  # of half the box, by which x moves at most
 SHIFTS = (0.0, 0.02, -0.02, 0.3, -0.3, -0.9)  # of y from y*, as parts of half the box
@@ -72,7 +72,7 @@ def bias_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     converges like (1 - mu/L_phi)^Q. The series has Q + 1 terms, so "sharp" is (c |y - y*| + kappa M (1 -
     mu eta)^(Q + 1))^2.
     """
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = list(_bias_cases(samples_of(study), study.variant))
     yield tightest("le:first_m", cases, evidence="certified", message="exact mean", variant=study.variant)
 
@@ -104,7 +104,7 @@ def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     2 eta^2 ell^4 M^2/(mu^2 B) + (c |y - y*| + kappa M (1 - eta mu)^(Q + 1))^2.
     """
     variant = study.variant
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = list(_error_cases(samples_of(study), variant))
     yield tightest("le:variancc", cases, evidence="certified", message="exact second moment", variant=variant)
 
@@ -130,7 +130,7 @@ def step_of_sgd(study: Study) -> Iterator[CheckResult]:
     Paper: Equation D.55 [eq:traerr]; Equation D.56 [eq:eyk]
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound], alpha <= 2/(ell + mu).
     """
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = list(_step_cases(samples_of(study)))
     for part, found in (("alpha = 1/ell", cases[::2]), ("alpha = 2/(ell + mu)", cases[1::2])):
         tested = [case for case in found if case.bound.upper > VANISHING]
@@ -160,7 +160,7 @@ def several_steps_of_sgd(study: Study) -> CheckResult:
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound].
     """
     samples = samples_of(study)
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = [
             Case(ends(_mean_square(places, solved.y)), ends(_after(c, D, distance(y, solved.y))), setting=f"D = {D}")
             for solved, y, region, levels in _walked(samples)
@@ -184,7 +184,7 @@ def warm_start_of_sgd(study: Study) -> CheckResult:
     series, for q^(2 D) <= 1/4.
     """
     samples = samples_of(study)
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         cases = [
             Case(
                 ends(_mean_square(levels[D], following.y)),
@@ -206,7 +206,7 @@ def _walked(samples: Samples, x_part: float = 0.0) -> Iterator[tuple[Solved, Bal
     steps = max(1, math.floor(math.log(PATHS) / math.log(max(2, samples.sizes["g"]))))
     for solved in solved_points(samples):
         for shift, y_part in ((0.0, 0.02), (0.0, 0.3), (0.05, 0.2), (-0.05, 0.2), (0.0, 1.0)):
-            y = shifted(samples, solved, shift)
+            y = near_solution(samples, solved, shift)
             region = samples.region(solved, x_part, y_part)
             if y is None or region is None:
                 continue
@@ -253,7 +253,7 @@ def depth_of_sgd(study: Study) -> CheckResult:
             variant="printed",
         )
     D = 1 if rate == 0 else math.floor(math.log(0.25) / (2 * math.log(rate))) + 1
-    with precision(BITS):
+    with precision(SAMPLE_BITS):
         kept = ends(_rate(c) ** (2 * D))
     message = f"D = {D} for kappa = {c.kappa:.3g}"
     return judged("unlabelled:stocbio-D", kept, 0.25, evidence="proved", message=message, variant=study.variant)

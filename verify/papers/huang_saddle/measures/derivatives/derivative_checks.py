@@ -20,7 +20,7 @@ from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived, follows
 from verify.papers.huang_saddle.measures.derivatives.responses import Responses, Seen, responses
-from verify.papers.huang_saddle.measures.regions import Region, decided_over, lower_levels
+from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions, lower_levels
 from verify.papers.huang_saddle.measures.routes import against_bracket
 from verify.places import WHOLE_X
 from verify.study import Study
@@ -29,19 +29,19 @@ from verify.verdict import CheckResult, inconclusive, judged
 __all__ = [
     "Bound",
     "Still",
+    "as_bracket",
     "bracket_of",
-    "by_bracket",
     "by_sample",
     "by_structure",
     "constant_hessian",
     "constant_response",
-    "ends_of",
     "exact",
     "is_constant",
     "is_zero",
+    "judged_by_bracket",
+    "judged_phi_derivative",
     "lipschitz",
     "no_curvature",
-    "of_phi",
     "settled",
     "u",
 ]  # fmt: skip
@@ -69,10 +69,10 @@ def exact(constants: Constants) -> Constants:
     return Constants(**values, reading=constants.reading)
 
 
-def ends_of(value: Fraction) -> Bracket:
+def as_bracket(value: Fraction) -> Bracket:
     """The floats next to a rational.
 
-    >>> ends_of(Fraction(1, 2)), ends_of(Fraction(1, 3)).lower < Fraction(1, 3) < ends_of(Fraction(1, 3)).upper
+    >>> as_bracket(Fraction(1, 2)), as_bracket(Fraction(1, 3)).lower < Fraction(1, 3) < as_bracket(Fraction(1, 3)).upper
     (Bracket(lower=0.5, upper=0.5), True)
     """
     try:
@@ -135,7 +135,7 @@ def by_sample(
 ) -> CheckResult:
     """The largest that was seen against the bound."""
     return judged(
-        label, seen.value, ends_of(bound), noise=seen.noise, evidence="sampled", part=part, variant=study.variant,
+        label, seen.value, as_bracket(bound), noise=seen.noise, evidence="sampled", part=part, variant=study.variant,
         seed=study.seed, n_points=seen.count, worst_point=study.named(seen.x, seen.y),
         message=f"{what}, over {region.name}",
     )  # fmt: skip
@@ -144,7 +144,7 @@ def by_sample(
 def by_structure(study: Study, label: str, bound: Fraction, *, part: str = "", what: str) -> CheckResult:
     """A quantity that is zero for a reason that the tape shows."""
     return judged(
-        label, 0.0, ends_of(bound), evidence="proved", part=part, variant=study.variant,
+        label, 0.0, as_bracket(bound), evidence="proved", part=part, variant=study.variant,
         message=f"{what} is zero: the derivatives that it is made of vanish or are constant",
     )  # fmt: skip
 
@@ -177,10 +177,10 @@ def lipschitz(
             study, label, sample.steepest(quantity(sample)), limit, region, part=part, what=f"change of {what}"
         )
 
-    return settled(decided_over(study, check), bound, derived()[proof].lipschitz)
+    return settled(judged_over_regions(study, check), bound, derived()[proof].lipschitz)
 
 
-def by_bracket(
+def judged_by_bracket(
     study: Study, label: str, bracket: Bracket | None, point: Mapping[str, float] | None, bound: Fraction, *,
     part: str = "", what: str,
 ) -> CheckResult | None:  # fmt: skip
@@ -188,7 +188,7 @@ def by_bracket(
     if bracket is None:
         return None
     result = judged(
-        label, bracket, ends_of(bound), evidence="certified", part=part, variant=study.variant, worst_point=point,
+        label, bracket, as_bracket(bound), evidence="certified", part=part, variant=study.variant, worst_point=point,
         region=WHOLE_X,
         message=f"{what}, enclosed over the whole box in x: {bracket}",
     )  # fmt: skip
@@ -219,7 +219,7 @@ def bracket_of(study: Study, name: str) -> tuple[Bracket | None, Mapping[str, fl
     return getattr(smooth, name), points.get(name)
 
 
-def of_phi(
+def judged_phi_derivative(
     study: Study, label: str, name: str, bound: Bound, seen: Callable[[Responses], Seen], *, part: str = "", what: str,
     proof: sp.Expr, still: Still | None = None,
 ) -> CheckResult:  # fmt: skip
@@ -244,7 +244,7 @@ def of_phi(
         wrong = "" if bracket is None else against_bracket(study, name, bracket)
         if wrong:
             return inconclusive(label, wrong, variant=study.variant, part=part)
-        found = by_bracket(study, label, bracket, point, limit, part=part, what=what)
+        found = judged_by_bracket(study, label, bracket, point, limit, part=part, what=what)
         if found is not None:
             return found
     except BilevelError:  # the whole box has no constants; a part of it may
@@ -254,4 +254,4 @@ def of_phi(
         sample = responses(study, region)
         return by_sample(study, label, seen(sample), bound(exact(region.constants)), region, part=part, what=what)
 
-    return settled(decided_over(study, check), bound, proof)
+    return settled(judged_over_regions(study, check), bound, proof)

@@ -25,8 +25,8 @@ from verify.study import Study
 __all__ = ["Responses", "Seen", "responses"]
 
 RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
-NEAR = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
-ROUNDING = 2.0**-46  # relative error of a block after a well-conditioned solve: some sixty units in the last place
+NEIGHBOUR_WIDTH = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
+SOLVED_BLOCK_ERROR = 2.0**-46  # relative error of a block after a well-conditioned solve: sixty units in the last place
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Responses(Derivatives):
     def largest(self, tensors: Floats) -> Seen:
         """The largest norm over the points."""
         values = largest_values(tensors)
-        noise = ROUNDING * self._conditioning * (values + 1e-300)
+        noise = SOLVED_BLOCK_ERROR * self._conditioning * (values + 1e-300)
         return self._seen(values, noise, np.arange(len(values)))
 
     def steepest(self, tensors: Floats) -> Seen:
@@ -73,8 +73,8 @@ class Responses(Derivatives):
         distance = np.linalg.norm(self.x[self.left] - self.x[self.right], axis=1)
         values = largest_values(tensors[self.left] - tensors[self.right]) / distance
         sizes = np.sqrt(np.square(tensors.reshape(len(tensors), -1)).sum(axis=1))
-        noise = ROUNDING * self._conditioning * np.maximum(sizes[self.left], sizes[self.right]) / distance
-        return self._seen(values, noise + ROUNDING * values, self.left)
+        noise = SOLVED_BLOCK_ERROR * self._conditioning * np.maximum(sizes[self.left], sizes[self.right]) / distance
+        return self._seen(values, noise + SOLVED_BLOCK_ERROR * values, self.left)
 
     @property
     def _conditioning(self) -> float:
@@ -122,7 +122,7 @@ def _points(low: Floats, high: Floats, rng: np.random.Generator) -> tuple[Floats
     unit = np.concatenate([np.full((1, d), 0.5), corners, rng.random((RANDOM, d))])
     origin = rng.integers(len(unit), size=NEIGHBOURS)
     step = rng.standard_normal((NEIGHBOURS, d))
-    step *= NEAR / np.linalg.norm(step, axis=1, keepdims=True)
+    step *= NEIGHBOUR_WIDTH / np.linalg.norm(step, axis=1, keepdims=True)
     # turned back where it would leave the box
     moved = np.clip(unit[origin] + np.where((unit[origin] + step < 0) | (unit[origin] + step > 1), -step, step), 0, 1)
     pairs = np.stack([origin, len(unit) + np.arange(NEIGHBOURS)], axis=1)

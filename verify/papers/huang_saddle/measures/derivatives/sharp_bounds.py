@@ -18,11 +18,11 @@ from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
     Bound,
     Still,
     bracket_of,
-    by_bracket,
     by_sample,
     by_structure,
     exact,
-    of_phi,
+    judged_by_bracket,
+    judged_phi_derivative,
     settled,
 )
 from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived, follows
@@ -31,7 +31,7 @@ from verify.papers.huang_saddle.measures.regions import regions
 from verify.study import Study
 from verify.verdict import CheckResult
 
-__all__ = ["best_reading", "of_phi_best"]
+__all__ = ["best_reading", "judged_phi_derivative_best"]
 
 WORDS: Mapping[Reading, str] = MappingProxyType({"block": "block by block", "joint": "jointly"})
 
@@ -54,16 +54,16 @@ def best_reading(study: Study, bound: Bound) -> tuple[Fraction, Reading]:
     return (joint, "joint") if joint < block else (block, "block")
 
 
-def of_phi_best(
+def judged_phi_derivative_best(
     study: Study, label: str, name: str, bound: Bound, seen: Callable[[Responses], Seen], *, part: str = "", what: str,
     proof: tuple[str, Literal["norm", "lipschitz"]], still: Still | None = None,
 ) -> CheckResult:  # fmt: skip
-    """A bound on a derivative of Phi as ``of_phi`` judges it; of the variant "sharp", under the better reading.
+    """``judged_phi_derivative``, but of the variant "sharp" under the better reading.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
     >>> study = study_of(zoo.get("minimax_nash").problem, variant="sharp")
-    >>> result = of_phi_best(study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant="sharp"),
+    >>> result = judged_phi_derivative_best(study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant="sharp"),
     ...                      lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=("hess", "norm"))
     >>> result.verdict.name, "read" in result.message
     ('HOLDS', True)
@@ -74,12 +74,12 @@ def of_phi_best(
         with suppress(BilevelError):  # where the whole box has no constants, a part of it may
             best = best_reading(study, bound)
     if best is None:
-        return of_phi(study, label, name, bound, seen, part=part, what=what, proof=block, still=still)
+        return judged_phi_derivative(study, label, name, bound, seen, part=part, what=what, proof=block, still=still)
     limit, reading = best
     if still is not None and still(study.exact.tape):
         return by_structure(study, label, limit, part=part, what=f"the {what}")
     what = f"{what} (constants read {WORDS[reading]})"
-    found = by_bracket(study, label, *bracket_of(study, name), limit, part=part, what=what)
+    found = judged_by_bracket(study, label, *bracket_of(study, name), limit, part=part, what=what)
     if found is not None:
         return found
     region = next(iter(regions(study)))

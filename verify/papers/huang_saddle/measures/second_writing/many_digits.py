@@ -1,6 +1,6 @@
 """AID in many digits: estimates whose errors are far below what float64 can tell from zero.
 
-Numbers are midpoints of Arb's balls: each operation is rounded correctly to ``BITS`` bits, and nothing is proved.
+Numbers are midpoints of Arb's balls: each operation is rounded correctly to ``LONG_BITS`` bits, and nothing is proved.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bilevel_sym.arithmetic.scalars import ScalarProgram
 from bilevel_sym.certify.krawczyk import BALL_MATRICES, BallBlocks, LowerLevel, middles, newton
 from bilevel_sym.implicit.second_order import GRADIENT, gradient_of
 
-__all__ = ["BITS", "Long", "LongEstimate", "norm"]
+__all__ = ["LONG_BITS", "Long", "LongEstimate", "norm"]
 
-BITS = 256
+LONG_BITS = 256
 Vector = list[Any]
 
 
@@ -54,11 +54,11 @@ class Long:
     @staticmethod
     def precision() -> Any:
         """The context in which all of this works."""
-        return balls.precision(BITS)
+        return balls.precision(LONG_BITS)
 
     @cached_property
     def _steps(self) -> ScalarProgram:
-        return self.problem.tape.in_balls(("g_y",), BITS)
+        return self.problem.tape.in_balls(("g_y",), LONG_BITS)
 
     @cached_property
     def operations_a_step(self) -> int:

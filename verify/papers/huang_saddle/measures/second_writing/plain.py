@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -17,9 +17,11 @@ from flint import arb, arb_mat
 from bilevel_sym import BilevelProblem
 from bilevel_sym.certify.krawczyk import BallBlocks, identity
 from bilevel_sym.implicit.second_order import GRADIENT
-from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.second_writing.many_digits import Long, Vector
+
+if TYPE_CHECKING:
+    from bilevel_sym.kernels.choice import Backend
 
 __all__ = ["Plain", "PlainEstimate", "engines", "in_ball", "long", "roundings"]
 

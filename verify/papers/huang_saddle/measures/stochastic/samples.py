@@ -23,22 +23,22 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.intervals import PROVED, enclose
 from bilevel_sym.arithmetic.scalars import ScalarProgram
-from bilevel_sym.budget import Budget
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from bilevel_sym.graph.autodiff import tangents
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
+from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.interval_matrix import Matrices
 from verify.study import Study
 
-__all__ = ["BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
+__all__ = ["SAMPLE_BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
 
-BITS = 400  # a series of hundreds of products loses many
+SAMPLE_BITS = 400  # a series of hundreds of products loses many
 AS_GOOD_AS_ALL = 10**18  # rows in a batch whose mean is as good as exact
 LARGEST_BATCH = 2**62  # rows that can be drawn
 SIGMA_WORK, SIGMA_RTOL = 1e6, 0.01  # of the search for the largest variance, by default
@@ -112,7 +112,7 @@ class Samples:
 
     @lru_cache(4)  # noqa: B019 - it lives as long as the samples, which are kept one at a time
     def _program(self, names: tuple[str, ...]) -> ScalarProgram:
-        return self._model.in_balls(names, BITS)
+        return self._model.in_balls(names, SAMPLE_BITS)
 
     def at(self, names: tuple[str, ...], x: Balls, y: Balls) -> dict[str, list[arb_mat]]:
         """Blocks of F or of G (all of one of them) at a point, one matrix a row; tensors are flattened to two axes."""
@@ -279,7 +279,7 @@ class Samples:
         """The largest E|grad G - grad g|^2 over the box; exact where it does not depend on the point."""
         objective = self._variance
         if not objective.active:
-            with precision(BITS):
+            with precision(SAMPLE_BITS):
                 return ends(objective.balls([arb(0)] * (self.problem.d + self.problem.n)))
         box = list(self.study.box)
         lower = np.array([math.nextafter(float(low), -math.inf) for low, _ in box])
@@ -332,12 +332,12 @@ class Variance:
 
     def certified_at(self, point: Floats) -> float:
         """A proved lower bound at a point."""
-        with precision(BITS):
+        with precision(SAMPLE_BITS):
             return ends(self.balls([arb(float(value)) for value in point])).lower
 
     def balls(self, point: Balls) -> Any:
         """The value at a point of balls."""
-        program = self._model.in_balls(("f",), BITS)
+        program = self._model.in_balls(("f",), SAMPLE_BITS)
         values = program.start()
         program.put(values, 0, point)
         return program.output(values, "f")[0]

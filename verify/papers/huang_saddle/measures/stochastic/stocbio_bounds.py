@@ -21,10 +21,10 @@ __all__ = [
     "inner",
     "mean_hypergradient",
     "named",
+    "near_solution",
     "phi_after",
     "places",
     "series_rest",
-    "shifted",
     "slope_in_y",
     "solved_points",
     "variance_bound",
@@ -48,20 +48,20 @@ def places(
     """Points (x, y) and the constants of the box between (x, y) and (x, y*)."""
     for solved in solved_points(samples):
         for shift in shifts:
-            y = shifted(samples, solved, shift)
+            y = near_solution(samples, solved, shift)
             if y is None:
                 continue
             lower, upper = hull(y, solved.y)
             try:
-                ends_of = (np.concatenate([solved.x, side]) for side in (lower, upper))
-                c = samples.constants(*ends_of, of_mean=of_mean)
+                both_ends = (np.concatenate([solved.x, side]) for side in (lower, upper))
+                c = samples.constants(*both_ends, of_mean=of_mean)
             except BilevelError:
                 continue
             if c.M > 0:
                 yield solved, y, c
 
 
-def shifted(samples: Samples, solved: Solved, shift: float) -> Balls | None:
+def near_solution(samples: Samples, solved: Solved, shift: float) -> Balls | None:
     """y* itself, or a point at some distance from it; None where that is outside the box."""
     if shift == 0:
         return solved.y

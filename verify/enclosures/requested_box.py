@@ -5,16 +5,16 @@ from __future__ import annotations
 from bilevel_sym import BilevelProblem, Box
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["chosen_box"]
+__all__ = ["requested_box"]
 
 
-def chosen_box(problem: BilevelProblem, box: object, what: str) -> Box:
+def requested_box(problem: BilevelProblem, box: object, what: str) -> Box:
     """The box given (a Box, or what makes one), else the problem's; ``what`` belongs to a box, for the message.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
-    >>> chosen_box(problem, {"x": (-1, 1)}, "constants belong")
+    >>> requested_box(problem, {"x": (-1, 1)}, "constants belong")
     Box({'x': (-1, 1)})
-    >>> chosen_box(problem, None, "constants belong")
+    >>> requested_box(problem, None, "constants belong")
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.InvalidProblem: the problem has no box, and constants belong to a box

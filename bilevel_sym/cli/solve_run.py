@@ -29,15 +29,15 @@ from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
 
-__all__ = ["SolveJob", "check_output", "is_interrupted", "solution_record", "write_solution"]
+__all__ = ["SolveRun", "check_output", "is_interrupted", "solution_record", "write_solution"]
 
 
 @dataclass(frozen=True)
-class SolveJob:
+class SolveRun:
     """A problem, and how to solve it; what is None is chosen.
 
     >>> from bilevel_sym import zoo
-    >>> job = SolveJob(zoo.get("saddle", d=2).problem, steps=500)
+    >>> job = SolveRun(zoo.get("saddle", d=2).problem, steps=500)
     >>> print(next(job.report(job.run())))  # doctest: +ELLIPSIS
     1 trajectory reached an eps-local minimum (checked) (... steps)
     """

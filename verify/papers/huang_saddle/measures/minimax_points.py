@@ -1,6 +1,6 @@
 """Second derivatives of a minimax problem at points of its box, in balls: what the notions of optimality are made of.
 
-A site is a pair (x, y*(x)): every stationary point of Phi that was found, and a few other points of the box.
+A sample point is a pair (x, y*(x)): every stationary point of Phi that was found, and a few other points of the box.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.implicit.engine import EXPANSION
 from verify.enclosures.interval_matrix import Matrices
-from verify.points.balls import BITS, eigenvalue_balls
+from verify.points.balls import POINT_BITS, eigenvalue_balls
 from verify.points.exact import exact_point
 from verify.points.stationary import StationaryPoint
 from verify.study import Study
 
-__all__ = ["Site", "around_nash", "sites", "strict_minimum_in_x"]
+__all__ = ["SamplePoint", "around_nash", "sample_points", "strict_minimum_in_x"]
 
 OF_F = ("f_xx", "f_xy", "f_yy")
 ORDERS = 8  # derivatives that are looked at where the second one vanishes
@@ -35,7 +35,7 @@ SHRINKS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class SamplePoint:
     """Signs at (x, y*(x)): True and False are certified, None is undecided.
 
     Eigenvalues are balls, ascending: ``hess`` those of Hess Phi by the formula through the Lagrangian, ``schur`` those
@@ -77,21 +77,21 @@ class Site:
         return None if self.point.kind == "undecided" else self.point.kind == "local minimum"
 
 
-def sites(study: Study) -> list[Site]:
+def sample_points(study: Study) -> list[SamplePoint]:
     """All stationary points that were found, then a few points drawn from the box.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
-    >>> [(site.is_nash, site.is_minimax) for site in sites(study_of(zoo.get("minimax_not_nash").problem))][:2]
+    >>> found = sample_points(study_of(zoo.get("minimax_not_nash").problem))
+    >>> [(sample.is_nash, sample.is_minimax) for sample in found][:2]
     [(False, True), (False, False)]
     """
-    found = [
-        _site(study.exact, point.x, point.y, _balls(study.exact, point), point) for point in study.stationary.points
-    ]
+    problem = study.exact
+    found = [_sample_point(problem, at.x, at.y, _balls(problem, at), at) for at in study.stationary.points]
     return [*filter(None, found), *_others(study)]
 
 
-def _others(study: Study) -> Iterator[Site]:
+def _others(study: Study) -> Iterator[SamplePoint]:
     problem = study.exact
     # short binary fractions: then y* of a quadratic problem is a short rational too
     for x in np.round(study.points(OTHERS, "minimax") * 64) / 64:
@@ -100,25 +100,25 @@ def _others(study: Study) -> Iterator[Site]:
         except BilevelError:
             continue
         y = tuple(map(float, certificate.y_star))
-        with precision(BITS):
+        with precision(POINT_BITS):
             balls = [*map(arb, x.tolist()), *(ball.value for ball in certificate.y_star)]
-        site = _site(problem, tuple(x.tolist()), y, balls, None)
-        if site is not None:
-            yield site
+        sample = _sample_point(problem, tuple(x.tolist()), y, balls, None)
+        if sample is not None:
+            yield sample
 
 
 def _balls(problem: BilevelProblem, point: StationaryPoint) -> list[Any]:
     return [ball.value for ball in point.balls[: problem.d + problem.n]]
 
 
-def _site(
+def _sample_point(
     problem: BilevelProblem,
     x: tuple[float, ...],
     y: tuple[float, ...],
     balls: Sequence[Any],
     point: StationaryPoint | None,
-) -> Site | None:
-    with precision(BITS):
+) -> SamplePoint | None:
+    with precision(POINT_BITS):
         b = _blocks(problem, balls)
         if b is None:
             return None
@@ -130,7 +130,7 @@ def _site(
         printed = b["f_xx"] - b["f_xy"] * b["f_yy"].solve(b["f_xy"]) if square else None
         vanishes = True if point is not None else _vanishes(b["f_x"])
         zero_coupling, zero_schur = _singular(problem, point, x)
-        return Site(
+        return SamplePoint(
             x=x,
             y=y,
             point=point,
@@ -212,19 +212,19 @@ def strict_minimum_in_x(problem: BilevelProblem, x: sp.Rational, y: Sequence[sp.
     return None
 
 
-def around_nash(problem: BilevelProblem, site: Site) -> float | None:
+def around_nash(problem: BilevelProblem, sample: SamplePoint) -> float | None:
     """A delta for Definition 3.1: f is convex in x and concave in y that near (x, y), proved in intervals; or None.
 
     >>> from bilevel_sym import zoo
     >>> from verify.study import study_of
     >>> problem = zoo.get("minimax_nash").problem
-    >>> around_nash(problem, sites(study_of(problem))[0]) > 0.1
+    >>> around_nash(problem, sample_points(study_of(problem))[0]) > 0.1
     True
     """
-    if site.point is None:
+    if sample.point is None:
         return None
     program = problem.tape.in_intervals(("f", "f_xx", "g_yy"), proved=True)
-    centre = np.array([*site.x, *site.y])[None]
+    centre = np.array([*sample.x, *sample.y])[None]
     rounding = 1e-12 * (1 + np.abs(centre))  # the true point is that near
     for k in range(SHRINKS):
         delta = 2.0**-k

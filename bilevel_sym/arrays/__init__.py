@@ -1,0 +1,1 @@
+"""Index notation: vectors, matrices and data. Knows nothing of bilevel problems."""

@@ -1,0 +1,157 @@
+"""The lower level of one point by products: Newton's method whose systems are solved by conjugate gradients.
+
+Nothing of size n by n is formed unless it pays: where products have cost as much as forming and factoring g_yy would,
+the factor is taken if there may be one, and conditions every further system. What is solved is solved to round-off:
+residuals are pushed down until they no longer shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bilevel_sym.typing import Floats
+
+__all__ = ["FLOOR", "Lower", "NotConvex", "System", "Systems", "newton"]
+
+Product = Callable[[Floats], Floats]
+MAX_STEPS = 100  # of Newton's method
+MAX_HALVINGS = 60
+FLOOR = 1e-15  # a residual below this, relative to the right-hand side, is round-off
+ROUND_OFF = 2.0**-50
+STALLED = 30  # products without a smaller residual after which rounding is what is left
+LOOSE = 0.1  # how precisely the first systems are solved
+CLOSE = 1e-6  # a step below this, relative to y: from here on full steps converge
+ENOUGH = 1e-9  # how precisely systems are solved near the end: each step then gains nine digits
+
+
+class NotConvex(Exception):
+    """A direction along which g_yy is not positive: ``curvature`` says how far."""
+
+    def __init__(self, curvature: float) -> None:
+        super().__init__(f"curvature {curvature}")
+        self.curvature = curvature
+
+
+@dataclass(frozen=True)
+class System:
+    """The lower level at one y.
+
+    - ``g_y``: its gradient, nan where g is not defined.
+    - ``product``: products with g_yy.
+    - ``factor``: forms g_yy and returns what solves with it; NotConvex where that is not positive definite.
+    """
+
+    g_y: Floats
+    product: Product
+    factor: Callable[[], Product]
+
+
+@dataclass
+class Systems:
+    """Linear systems with g_yy, one after the other: how many products they took, and the factor once there is one.
+
+    - ``budget``: products after which g_yy is formed and factored; infinite where it may not be.
+
+    >>> systems = Systems(np.inf)
+    >>> systems.solve(System(np.zeros(1), lambda z: 2 * z, lambda: (lambda z: z / 2)), np.array([4.0]), FLOOR)
+    array([2.])
+    """
+
+    budget: float
+    products: int = 0
+    condition: Product | None = field(default=None)
+
+    def solve(self, at: System, right: Floats, rtol: float) -> Floats:
+        """g_yy^-1 right, to ``rtol`` or to where the residual no longer shrinks."""
+        if self.condition is None and self.products >= self.budget:
+            self.condition = at.factor()
+        z = np.zeros_like(right)
+        residual, least, since, best = right.copy(), np.inf, 0, z.copy()
+        direction, square = np.zeros_like(right), 1.0
+        goal = rtol * float(np.sqrt(right @ right))
+        for _ in range(10 * len(right) + 100):
+            size = float(np.sqrt(residual @ residual))
+            since = since + 1 if size >= least else 0
+            if size < least:
+                least, best = size, z.copy()
+            if size <= goal or since > STALLED:
+                break
+            if self.condition is None and self.products >= self.budget:
+                return self.solve(at, right, rtol)
+            better = residual if self.condition is None else self.condition(residual)
+            new = float(residual @ better)
+            direction = better + (new / square) * direction
+            square = new
+            image = at.product(direction)
+            self.products += 1
+            curvature = float(direction @ image)
+            if not curvature > 0:
+                raise NotConvex(curvature / float(direction @ direction))
+            z += (square / curvature) * direction
+            residual -= (square / curvature) * image
+        return best
+
+
+@dataclass(frozen=True)
+class Lower:
+    """Where Newton's method ended.
+
+    - ``y``: the point.
+    - ``gradients``, ``products``: what it took.
+    - ``arrived``: whether steps became round-off.
+    """
+
+    y: Floats
+    gradients: int
+    products: int
+    arrived: bool
+
+
+def newton(at: Callable[[Floats], System], y0: Floats, budget: float = np.inf) -> Lower:
+    """A zero of grad_y g from y0.
+
+    Systems are solved more precisely as steps become short; the end is where steps no longer do.
+
+    >>> newton(lambda y: System(2 * y - 6, lambda v: 2 * v, lambda: (lambda v: v / 2)), np.zeros(1)).y
+    array([3.])
+    """
+    systems, y, here, gradients = Systems(budget), y0.copy(), at(y0), 1
+    rtol, before = LOOSE, np.inf
+    for _ in range(MAX_STEPS):
+        if not here.g_y.any():
+            return Lower(y, gradients, systems.products, True)
+        step = systems.solve(here, -here.g_y, rtol)
+        length = float(np.abs(step).max()) / max(float(np.abs(y).max()), 1e-300)
+        if length <= ROUND_OFF or (length < CLOSE and 2 * length > before):
+            return Lower(y, gradients, systems.products, True)
+        before = length if length < CLOSE else np.inf
+        y, here, trials = _moved(at, y, here, step, close=length < CLOSE)
+        gradients += trials
+        if trials > MAX_HALVINGS:
+            break
+        rtol = ENOUGH if length < 1e-3 else min(LOOSE, length)
+    return Lower(y, gradients, systems.products, False)
+
+
+def _moved(
+    at: Callable[[Floats], System], y: Floats, here: System, step: Floats, *, close: bool
+) -> tuple[Floats, System, int]:
+    """The first point along the step, halved again and again, at which the gradient is smaller, and the trials.
+
+    at: the lower level at a point
+    y: where the step begins
+    here: the lower level there
+    step: Newton's step
+    close: whether the step is so short that the gradient is about to be rounding: then it is taken whole
+    """
+    size, length = float(here.g_y @ here.g_y), 1.0
+    for k in range(MAX_HALVINGS):
+        new = y + length * step
+        there = at(new)
+        if float(there.g_y @ there.g_y) < size or (close and np.isfinite(there.g_y).all()):
+            return new, there, k + 1
+        length /= 2
+    return y, here, MAX_HALVINGS + 1

@@ -1,0 +1,362 @@
+"""Array problems in NumPy: dense linear algebra while that is cheaper, products alone above; nothing n by n unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.errors import LowerLevelFailure
+from bilevel_sym.implicit.array_model import ArrayModel
+from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
+from bilevel_sym.implicit.conjugate_gradients import FLOOR, Lower, NotConvex, System, Systems, newton
+from bilevel_sym.implicit.engine import EXPANSION, Expansion, keep_memory
+from bilevel_sym.implicit.lower_level import NEWTON, LowerSolution, full_steps
+from bilevel_sym.implicit.second_order import ADJOINT, GRADIENT, RESPONSE, ImplicitFormulas
+from bilevel_sym.implicit.session_engine import SessionEngine
+from bilevel_sym.implicit.structured import STRUCTURED, Structured, newton_step, solver
+from bilevel_sym.typing import Floats
+
+__all__ = ["ArrayEngine"]
+
+MAX_PROGRAMS = 64
+FACTORED = 100  # lower-level variables up to which g_yy is formed and factored at once
+DENSE = 3000  # and up to which it is, where products do not soon arrive
+PRODUCTS_A_COLUMN = 20  # columns of g_yy that cost as much as one product with it
+TABLE = 2_000_000  # numbers that all points at a time may hold
+LANES = 1024
+ALONE = 20_000  # numbers a point from which points go one by one: NumPy's price for a call no longer matters
+PRODUCTS = ("f", "f_x", "f_y", "g_yy_v", "g_xy_v")
+NEWTON_BY_PRODUCTS = ("g", "g_y", "g_yy_v")
+
+
+class ArrayEngine(SessionEngine):
+    """The blocks of an array model over its data; see ``bilevel_sym.implicit.engine.Engine``.
+
+    - ``model``: f and g in index notation.
+    - ``sizes``: the number that each dimension stands for.
+    - ``data``: arrays by name, float64 or scipy.sparse.
+    - ``batch_invariant``: each point is computed alone, so that it has the same bits in every batch.
+    """
+
+    name = "arrays"
+
+    def __init__(
+        self,
+        model: ArrayModel,
+        sizes: Mapping[str, int],
+        data: Mapping[str, Any],
+        *,
+        batch_invariant: bool = False,
+    ) -> None:
+        self._workshop = Workshop(model, sizes, data)
+        self._arguments = model, sizes, data
+        self.batch_invariant = batch_invariant
+        self.d, self.n = self._workshop.x.size, self._workshop.y.size
+        self._program = lru_cache(MAX_PROGRAMS)(self._compile)
+        keep_memory()
+
+    def invariant(self) -> ArrayEngine:
+        """The same, with each point computed alone."""
+        return self if self.batch_invariant else ArrayEngine(*self._arguments, batch_invariant=True)
+
+    def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
+        return ArrayProgram(self._workshop, names)
+
+    def session(self, names: Sequence[str], lanes: int) -> ArraySession:
+        """Points at which these blocks can be computed."""
+        program = self._program(tuple(names))
+        together = lanes > 1 and not (self.batch_invariant or self._workshop.is_sparse)
+        return ArraySession(program, lanes, together=together)
+
+    def lanes(self, names: Sequence[str]) -> int:
+        """As many as fit into the memory that is meant for them; few enough for the cache."""
+        entries = self._program(tuple(names)).entries
+        return int(max(1, min(LANES, TABLE // max(entries, 1))))
+
+    def _alone(self, names: Sequence[str], points: int) -> bool:
+        return points == 1 or self._workshop.is_sparse or self._program(tuple(names)).entries > ALONE
+
+    def _run(self, names: Sequence[str], xy: Floats) -> Run:
+        run = Run(self._program(tuple(names)), ())
+        run.perform(0, xy)
+        return run
+
+    # ---- y* ---------------------------------------------------------------------------------------------------------
+
+    def lower_level(self, x: Floats, y0: Floats) -> LowerSolution:
+        """y*(x) for each row of x, by Newton's method from the rows of y0."""
+        if self.n <= FACTORED and not self._alone(NEWTON, len(x)):
+            return super().lower_level(x, y0)
+        rows = [self._lower(k, *row) for k, row in enumerate(zip(x, y0, strict=True))]
+        y, gradients, products = zip(*rows, strict=True) if rows else ((), (), ())
+        counts = (np.array(calls, dtype=np.int64) for calls in (gradients, products))
+        return LowerSolution(np.array(y).reshape(len(x), self.n), *counts)
+
+    def _lower(self, k: int, x: Floats, y0: Floats) -> tuple[Floats, int, int]:
+        with np.errstate(all="ignore"):
+            found = self._quickly(x, y0) if self.n <= FACTORED else self._by_products(x, y0)
+        if found is not None and found.arrived:
+            return found.y, found.gradients, found.products
+        if self.n > DENSE:
+            raise _failure("is not strongly convex, or Newton's method did not converge", k, x, y0)
+        try:
+            careful = super().lower_level(x[None], y0[None])
+        except LowerLevelFailure as error:
+            raise error.renamed((k,)) from None
+        return careful.y[0], int(careful.evaluations[0]), int(careful.products[0])
+
+    def _quickly(self, x: Floats, y0: Floats) -> Lower | None:
+        """Full Newton steps with g_yy factored each time; None where one does not help, and care is needed."""
+        run = Run(self._program(("g_y", "g_yy")), ())
+        xy = np.concatenate([x, y0])
+
+        def step_at(y: Floats) -> Floats:
+            xy[self.d :] = y
+            run.perform(0, xy)
+            return newton_step(run.block("g_y"), *run.structured("g_yy"))
+
+        found = (y0 + step_at(y0), 1) if self._is_quadratic else full_steps(step_at, y0)
+        if found is None or not np.isfinite(self._run(("g",), np.concatenate([x, found[0]])).block("g")):
+            return None  # outside the domain of g its derivatives may still look fine: log(y) has one at -1
+        return Lower(found[0], found[1], self.n * found[1], True)
+
+    @cached_property
+    def _is_quadratic(self) -> bool:
+        """Whether g_yy does not depend on y: then one step of Newton's method is all."""
+        model = self._workshop.model
+        return all(block.leaves.isdisjoint(model.y) for block in model.block("g_yy").values())
+
+    def _by_products(self, x: Floats, y0: Floats) -> Lower | None:
+        run = Run(self._program(NEWTON_BY_PRODUCTS), ())
+
+        def at(y: Floats) -> System:
+            xy = np.concatenate([x, y])
+            run.perform(0, xy)
+            g_y = run.block("g_y")
+            return self._system(run, g_y if np.isfinite(run.block("g")) else np.full_like(g_y, np.nan), xy)
+
+        try:
+            return newton(at, y0, self._budget)
+        except (NotConvex, NotPositiveDefinite):
+            return None
+
+    @property
+    def _budget(self) -> float:
+        """Products that cost about as much as forming and factoring g_yy does."""
+        return self.n / PRODUCTS_A_COLUMN if self.n <= DENSE else np.inf
+
+    def _system(self, run: Run, right: Floats, xy: Floats) -> System:
+        """g_yy at a point: products by ``run``, and its factor."""
+
+        def factor() -> Callable[[Floats], Floats]:
+            solve = solver(Structured((self.n, self.n), *self._run(("g_yy",), xy).structured("g_yy")))
+            return lambda b: solve(Structured.of(b[:, None])).dense()[:, 0]
+
+        return System(right, _product(run, "g_yy_v"), factor)
+
+    # ---- formulas at (x, y) -----------------------------------------------------------------------------------------
+
+    def adjoint(self, xy: Floats) -> Floats:
+        """v at rows (x, y)."""
+        if self.n > FACTORED:
+            return self._each(xy, lambda row: self._adjoint(row)[1])
+        if not self._alone(ADJOINT, len(xy)):
+            return super().adjoint(xy)
+        return self._each(xy, lambda row: self._formulas(ADJOINT, row)[1].v.dense()[:, 0])
+
+    def response(self, xy: Floats) -> Floats:
+        """dy_dx at rows (x, y)."""
+        if self.n > DENSE:
+            return self._each(xy, self._response)
+        if not self._alone(RESPONSE, len(xy)):
+            return super().response(xy)
+        return self._each(xy, lambda row: self._formulas(RESPONSE, row)[1].response.T.dense())
+
+    def gradient(self, xy: Floats) -> tuple[Floats, Floats]:
+        """Phi and grad Phi at rows (x, y)."""
+        if self.n > FACTORED:
+            rows = [self._gradient_by_products(k, row) for k, row in enumerate(xy)]
+        elif not self._alone(GRADIENT, len(xy)):
+            return super().gradient(xy)
+        else:
+            rows = [self._gradient(k, row) for k, row in enumerate(xy)]
+        phi, grad = zip(*rows, strict=True) if rows else ((), ())
+        return np.array(phi), np.array(grad).reshape(len(xy), self.d)
+
+    def _gradient(self, k: int, row: Floats) -> tuple[Floats, Floats]:
+        run = self._run(("f", "f_x", "f_y", "g_yy", "g_xy_v"), row)
+        v = -newton_step(run.block("f_y"), *run.structured("g_yy"))
+        if np.isnan(v).any():
+            raise NotPositiveDefinite(
+                np.array([k]), smallest_eigenvalues(self._run(("g_yy",), row).block("g_yy")[None])
+            )
+        run.perform(1, v)
+        return run.block("f"), run.block("f_x") - run.block("g_xy_v")
+
+    def expansion(self, xy: Floats) -> Expansion:
+        """Phi, grad Phi and Hess Phi at rows (x, y)."""
+        if self.n > DENSE:
+            rows = [self._expansion_by_products(row) for row in xy]
+        elif not self._alone(EXPANSION, len(xy)):
+            return super().expansion(xy)
+        else:
+            rows = [self._expansion(k, row) for k, row in enumerate(xy)]
+        phi, grad, hess = zip(*rows, strict=True) if rows else ((), (), ())
+        size, d = len(xy), self.d
+        return Expansion(np.array(phi), np.array(grad).reshape(size, d), np.array(hess).reshape(size, d, d))
+
+    def _expansion(self, k: int, row: Floats) -> tuple[Floats, Floats, Floats]:
+        run, at = self._formulas(EXPANSION, row)
+        try:
+            return run.block("f"), at.grad.dense()[:, 0], at.hess.dense()
+        except NotPositiveDefinite as error:
+            raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+
+    def _formulas(self, names: Sequence[str], row: Floats) -> tuple[Run, ImplicitFormulas[Structured]]:
+        run, shapes = self._run(names, row), {"x": self.d, "y": self.n}
+
+        def take(name: str) -> Structured:
+            axes = name.partition("_")[2]
+            if len(axes) == 1:
+                return Structured.of(run.block(name)[:, None])
+            return Structured((shapes[axes[0]], shapes[axes[1]]), *run.structured(name))
+
+        return run, ImplicitFormulas(STRUCTURED, take, lambda v: run.perform(1, v.dense()[:, 0]))
+
+    @staticmethod
+    def _each(xy: Floats, formula: Callable[[Floats], Floats]) -> Floats:
+        return np.array([formula(row) for row in xy])
+
+    # ---- the same by products ----------------------------------------------------------------------------------------
+
+    def _adjoint(self, row: Floats) -> tuple[Run, Floats]:
+        run = self._run(PRODUCTS, row)
+        return run, self._solution(run, run.block("f_y"), row)
+
+    def _solution(self, run: Run, right: Floats, row: Floats) -> Floats:
+        try:
+            return Systems(self._budget).solve(self._system(run, right, row), right, FLOOR)
+        except NotConvex as error:
+            raise NotPositiveDefinite(np.array([0]), np.array([error.curvature])) from None
+
+    def _gradient_by_products(self, k: int, row: Floats) -> tuple[Floats, Floats]:
+        try:
+            run, v = self._adjoint(row)
+        except NotPositiveDefinite as error:
+            raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+        run.perform(1, v)
+        return run.block("f"), run.block("f_x") - run.block("g_xy_v")
+
+    def _response(self, row: Floats) -> Floats:
+        run = self._run(("g_yx_u", "g_yy_v"), row)
+        return np.array([self._moved(run, row, k) for k in range(self.d)])
+
+    def _moved(self, run: Run, row: Floats, k: int) -> Floats:
+        """How y* moves with one entry of x."""
+        unit = np.zeros(2 * (self.d + self.n))
+        unit[k] = 1.0
+        run.perform(2, unit)
+        return self._solution(run, -run.block("g_yx_u"), row)
+
+    def _expansion_by_products(self, row: Floats) -> tuple[Floats, Floats, Floats]:
+        run, v = self._adjoint(row)
+        run.perform(1, v)
+        phi, grad = run.block("f"), run.block("f_x") - run.block("g_xy_v")
+        ways = self._run(("g_yx_u", "g_yy_v"), row)
+        curved = self._run(("s_x", "s_y"), row)
+        curved.perform(1, v)
+        hess = np.array([self._column(run, ways, curved, row, k) for k in range(self.d)])
+        return phi, grad, 0.5 * (hess + hess.T)
+
+    def _column(self, run: Run, ways: Run, curved: Run, row: Floats, k: int) -> Floats:
+        """A column of Z^T (Hess L) Z: the response forward by one system, backward by another.
+
+        run: at the point, for products with g_yy and g_xy
+        ways: at the point, for the response
+        curved: at the point with v, for products with the Hessian of L
+        row: the point
+        k: the column
+        """
+        along = np.zeros(2 * (self.d + self.n))
+        along[k] = 1.0
+        along[self.d : self.d + self.n] = self._moved(ways, row, k)
+        curved.perform(2, along)
+        run.perform(1, self._solution(run, curved.block("s_y"), row))
+        return np.asarray(curved.block("s_x") - run.block("g_xy_v"))
+
+
+def _product(run: Run, name: str) -> Callable[[Floats], Floats]:
+    def product(v: Floats) -> Floats:
+        run.perform(1, v)
+        return run.block(name)
+
+    return product
+
+
+def _failure(what: str, k: int, x: Floats, y: Floats) -> LowerLevelFailure:
+    return LowerLevelFailure(
+        f"the lower level {what}", member=(k,), x=x.tolist(), y=y.tolist(), eigenvalue=np.nan,
+        hint="start near the solution with y0=..., or keep x where g is strongly convex in y",
+    )  # fmt: skip
+
+
+class ArraySession:
+    """Points of one program; see ``bilevel_sym.implicit.engine.Session``.
+
+    Together they are a leading axis of every value; otherwise each is a run of its own. Solvers fill blocks of lanes
+    with copies of the first: a lane with the same inputs as the first shares its run.
+    """
+
+    def __init__(self, program: ArrayProgram, lanes: int, *, together: bool) -> None:
+        self._program, self._lanes, self._together = program, lanes, together
+        self._inputs = [np.zeros((lanes, layout.size)) for layout in program.workshop.inputs]
+        self._runs: list[Run] = [Run(program, (lanes,))] if together else []
+
+    def inputs(self, stage: int) -> Floats:
+        """The inputs of one stage, (inputs, lanes)."""
+        return self._inputs[stage].T
+
+    def put(self, stage: int, values: Floats) -> None:
+        """Give the inputs of one stage, (lanes, inputs), and perform it."""
+        self._inputs[stage][...] = values
+        self.perform(stage)
+
+    def perform(self, stage: int) -> None:
+        """Perform one stage whose inputs are in their places."""
+        inputs = self._inputs[stage]
+        with np.errstate(all="ignore"):
+            if self._together:
+                self._runs[0].perform(stage, inputs)
+            else:
+                self._apart(stage, inputs)
+
+    def _apart(self, stage: int, inputs: Floats) -> None:
+        before = self._runs if stage else [Run(self._program, ())] * self._lanes
+        copies = (inputs == inputs[0]).all(axis=1).tolist()
+        runs: list[Run] = []
+        for k, row in enumerate(inputs):
+            if k and copies[k] and before[k] is before[0]:
+                runs.append(runs[0])
+            else:
+                runs.append(before[k].branched())
+                runs[-1].perform(stage, row)
+        self._runs = runs
+
+    def take(self, name: str) -> Floats:
+        """One block, (lanes, ...)."""
+        if self._together:
+            return self._runs[0].block(name)
+        if self._lanes == 1:
+            return self._runs[0].block(name)[None]
+        blocks: list[Floats] = []
+        for run in self._runs:
+            blocks.append(blocks[0] if blocks and run is self._runs[0] else run.block(name))
+        return np.array(blocks)
+
+    def rows(self, name: str) -> Floats:
+        """One block, (entries, lanes)."""
+        return self.take(name).reshape(self._lanes, -1).T

@@ -1,0 +1,195 @@
+"""Defects planted in the core of arrays: each turns a comparison with the scalar problem red."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
+from typing import Any
+
+import pytest
+import test_arrays_calculus
+import test_arrays_exact_formulas
+import test_arrays_truth
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from bilevel_sym.arrays import algebra, calculus, canonical, normal
+from bilevel_sym.arrays.normal import Raw, ones
+from bilevel_sym.arrays.tensor import Factor, Leaf, LogSumExp, Tensor, Term
+from bilevel_sym.symbolic import array_closed_form, array_formulas
+
+SEARCH = settings(
+    max_examples=400, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck), print_blob=False,
+)  # fmt: skip
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_delta_between_free_indices(patch: pytest.MonkeyPatch) -> None:
+    """The identity becomes a matrix of ones."""
+    patch.setattr(normal, "_spanning", lambda deltas, names: [])
+
+
+def one_delta_of_two(patch: pytest.MonkeyPatch) -> None:
+    """Of the deltas of a third derivative the last is lost."""
+    right = normal._spanning
+    patch.setattr(normal, "_spanning", lambda deltas, names: right(deltas, names)[: max(1, len(deltas) - 1)])
+
+
+def transposed_factor(patch: pytest.MonkeyPatch) -> None:
+    """Every square matrix is taken for symmetric, so that its transpose stands for it."""
+    square = property(lambda leaf: len(leaf.dims) == 2 and leaf.dims[0] == leaf.dims[1])
+    patch.setattr(Leaf, "symmetric", square)
+
+
+def gradient_with_axes_exchanged(patch: pytest.MonkeyPatch) -> None:
+    """The indices of a square variable come in the wrong order."""
+    right = calculus.gradient
+
+    def wrong(formula: Tensor, variable: Leaf) -> Tensor:
+        found = right(formula, variable)
+        order = [*range(formula.rank), *reversed(range(formula.rank, found.rank))]
+        return normal.rearranged(found, order) if len(set(variable.dims)) == 1 else found
+
+    patch.setattr(test_arrays_calculus, "gradient", wrong)
+    patch.setattr("bilevel_sym.implicit.array_model.gradient", wrong)
+
+
+def unequal_terms_merged(patch: pytest.MonkeyPatch) -> None:
+    """Terms are told apart by their heads, and not by how indices join them."""
+
+    def monomial(term: Term) -> str:
+        return "*".join(f"{factor.head.key}({sorted(factor.indices)})" for factor in term.factors)
+
+    patch.setattr(Term, "monomial", property(monomial))
+
+
+def greedy_renaming(patch: pytest.MonkeyPatch) -> None:
+    """Summed indices are renamed in the order in which they come."""
+
+    def smallest(factors: Sequence[Factor], rank: int, colours: Any) -> Any:
+        order = list(dict.fromkeys(i for factor in factors for i in factor.indices if i >= rank))
+        return canonical._encoding(factors, rank, {i: rank + k for k, i in enumerate(order)}), order
+
+    patch.setattr(canonical, "_smallest", smallest)
+
+
+def missed_symmetry_factor(patch: pytest.MonkeyPatch) -> None:
+    """Equal terms, K y and K' y of a symmetric K among them, are one, but count once."""
+
+    def added(operands: Iterable[Tensor], dims: Sequence[str]) -> Tensor:
+        collected: dict[str, Term] = {}
+        for operand in operands:
+            for term in operand.terms:
+                collected.setdefault(term.monomial, term)
+        return Tensor(tuple(dims), tuple(collected[key] for key in sorted(collected)))
+
+    patch.setattr(calculus, "added", added)
+
+
+def repeated_factor_differentiated_once(patch: pytest.MonkeyPatch) -> None:
+    """The derivative of y y is y."""
+    right = calculus._of_factor
+
+    def once(formula: Tensor, term: Term, place: int, *others: Any) -> Tensor:
+        again = term.factors.index(term.factors[place]) < place
+        return Tensor((*formula.dims, *others[1])) if again else right(formula, term, place, *others)
+
+    patch.setattr(calculus, "_of_factor", once)
+
+
+def sum_of_a_constant(patch: pytest.MonkeyPatch) -> None:
+    """A sum of what does not depend on its index is taken once."""
+    right = normal._normal
+
+    def wrong(rank: int, raw: Raw) -> Term:
+        term = right(rank, raw)
+        return Term(term.coefficient, tuple(raw.sizes.items()), term.factors, term.dummies)
+
+    patch.setattr(normal, "_normal", wrong)
+
+
+def log_sum_exp_without_weights(patch: pytest.MonkeyPatch) -> None:
+    """The derivative of a log-sum-exp is the sum of those of its exponents."""
+    right = calculus._pieces
+
+    def wrong(head: Any, *others: Any) -> Any:
+        found = right(head, *others)
+        return [([], piece, places) for _, piece, places in found] if isinstance(head, LogSumExp) else found
+
+    patch.setattr(calculus, "_pieces", wrong)
+
+
+def other_branch_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The second branch has no derivative."""
+    right = calculus._branches
+    patch.setattr(calculus, "_branches", lambda head: right(head)[:1])
+
+
+def content_lost(patch: pytest.MonkeyPatch) -> None:
+    """What is taken out of parentheses does not come back."""
+    right = algebra._content
+    patch.setattr(algebra, "_content", lambda operand: (ones(()), right(operand)[1]))
+
+
+def exponential_lost(patch: pytest.MonkeyPatch) -> None:
+    """exp(a) exp(b) becomes exp(a)."""
+    patch.setattr(normal, "_product_of_exponentials", lambda large, small: large)
+
+
+def response_of_the_wrong_sign(patch: pytest.MonkeyPatch) -> None:
+    """y* moves the other way."""
+    right = array_formulas.ArrayFormulas._response
+    patch.setattr(array_formulas.ArrayFormulas, "_response", lambda self, a, c: normal.scaled(right(self, a, c), -1))
+
+
+def wrong_sign_of_a_right_side(patch: pytest.MonkeyPatch) -> None:
+    """The right side of a closed form has the wrong sign."""
+    patch.setattr(array_closed_form, "scaled", lambda value, number: value)
+
+
+TESTS = (
+    test_arrays_exact_formulas.test_closed_forms_are_the_solution_of_the_scalar_problem,
+    test_arrays_exact_formulas.test_terms_are_those_of_the_scalar_derivation,
+    test_arrays_truth.test_blocks_are_those_of_the_scalar_problem,
+    test_arrays_truth.test_third_derivatives_are_those_of_the_scalar_problem,
+    test_arrays_calculus.test_gradients_are_those_of_the_scalar_graph,
+    test_arrays_calculus.test_a_tensor_is_what_loops_over_entries_say,
+    test_arrays_calculus.test_names_of_summed_indices_and_the_order_of_factors_do_not_count,
+)
+
+
+def searched(words: str, language: str) -> None:
+    """The test whose name has these words, over many examples, without making the one that fails smaller."""
+    (test,) = (test for test in TESTS if words in test.__name__)
+    inner = test.hypothesis.inner_test  # type: ignore[union-attr]
+    given_too = {"seed": st.integers(0, 2**32 - 1)} if "seed" in signature(inner).parameters else {}
+    SEARCH(given(data=st.data(), **given_too)(inner))(**({"language": language} if language else {}))
+
+
+SEEN_BY: dict[Plant, tuple[str, str]] = {
+    no_delta_between_free_indices: ("blocks_are_those", "rational"),
+    one_delta_of_two: ("third_derivatives", "rational"),
+    transposed_factor: ("tensor_is_what_loops", "rational"),
+    gradient_with_axes_exchanged: ("gradients_are_those", "rational"),
+    unequal_terms_merged: ("tensor_is_what_loops", "rational"),
+    greedy_renaming: ("names_of_summed_indices", "rational"),
+    missed_symmetry_factor: ("gradients_are_those", "rational"),
+    repeated_factor_differentiated_once: ("gradients_are_those", "rational"),
+    sum_of_a_constant: ("tensor_is_what_loops", "rational"),
+    log_sum_exp_without_weights: ("gradients_are_those", "exponential"),
+    other_branch_forgotten: ("gradients_are_those", "switches"),
+    content_lost: ("tensor_is_what_loops", "rational"),
+    response_of_the_wrong_sign: ("terms_are_those", ""),
+    wrong_sign_of_a_right_side: ("closed_forms_are_the", ""),
+    exponential_lost: ("tensor_is_what_loops", "exponential"),
+}
+
+
+@pytest.mark.parametrize("plant", SEEN_BY, ids=lambda plant: plant.__name__)
+def test_a_planted_defect_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, language = SEEN_BY[plant]
+    with monkeypatch.context() as patch:
+        plant(patch)
+        with pytest.raises((AssertionError, ExceptionGroup)):
+            searched(words, language)
