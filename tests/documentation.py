@@ -196,7 +196,16 @@ def check_tests(block: Block, folder: Path) -> None:
     """Its tests pass, in a session of pytest of their own."""
     path = folder / "test_example.py"
     path.write_text(block.text, encoding="utf-8")
-    options = ["-q", "-p", "bilevel_sym.plugins.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-W", "error"]
+    options = [
+        "-q",
+        "-p",
+        "bilevel_sym.plugins.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        "-W",
+        "error",
+    ]
     done = run_python(["-m", "pytest", *options, path.name], folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert done.returncode == 0, f"{block}:\n{done.stdout}"
 

@@ -15,7 +15,7 @@ from hostile import FILES, VALID_FILES
 from hypothesis import given
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.errors import InvalidProblem, UnsafeExpression
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.problem.file import ProblemFile, positions, problem_toml, read_problem, reading, writing
 from bilevel_sym.problem.file.reading import parse_problem
 from bilevel_sym.problem.parsing import parse_expression
@@ -175,7 +175,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(InvalidProblem, match=message):
             read_problem(path)
     for thing in (None, 3, ["x"]):
-        with pytest.raises(InvalidProblem, match="must be text"):
+        with pytest.raises(InvalidArgument, match="a path is text"):
             read_problem(thing)  # type: ignore[arg-type]
 
 

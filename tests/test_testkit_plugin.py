@@ -201,7 +201,14 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*options: str, **files: str) -> pytest.RunResult:
         pytester.makepyfile(solver=SOLVER, **files)
         return pytester.runpytest_subprocess(
-            "-p", "bilevel_sym.plugins.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-W", "error", *options
+            "-p",
+            "bilevel_sym.plugins.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+            "--strict-markers",
+            "-W",
+            "error",
+            *options,
         )
 
     return run

@@ -7,7 +7,7 @@ import argparse
 from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.records import certificate_record
 from bilevel_sym.cli.screen import Screen
-from bilevel_sym.cli.values import as_point, check_names, load_problem, whole
+from bilevel_sym.cli.values import as_point, load_problem, point_of, whole
 
 __all__ = ["COMMAND"]
 
@@ -29,8 +29,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         from bilevel_sym.certify.certificate import evaluate
 
         problem = load_problem(options.problem)
-        check_names(point, problem, "--at")
-        certificate = evaluate(problem, point, digits=options.digits)
+        certificate = evaluate(problem, point_of(point, problem, "--at"), digits=options.digits)
         if options.format == "json":
             screen.show_json(certificate_record(certificate))
         else:

@@ -9,7 +9,7 @@ from bilevel_sym.cli.command import PROBLEM, Command, add_format
 from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS, described
 from bilevel_sym.cli.screen import Screen, tell_interrupted
-from bilevel_sym.cli.values import as_point, check_names, load_problem, one_of, positive, whole
+from bilevel_sym.cli.values import as_point, load_problem, one_of, point_of, positive, whole
 from bilevel_sym.system.extensions import Registry
 
 __all__ = ["COMMAND"]
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("reading"):
         problem = load_problem(options.problem)
     if start is not None:
-        check_names(start, problem, "--x0")
+        start = point_of(start, problem, "--x0")
     job = SolveRun(
         problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
         options.checkpoint, options.checkpoint_every, options.estimator,

@@ -100,10 +100,10 @@ class SolveRun:
         return "perturbed-gdmax" if isinstance(self.problem, MinimaxProblem) else "perturbed-aid"
 
     def _x0(self) -> Floats:
-        names = [s.name for s in self.problem.x]
+        names = [s.name for s in self.problem.x_entries]
         if self.start is None:
-            ends = {} if self.problem.box is None else dict(self.problem.box.items())
-            return np.array([float(sum(ends[name])) / 2 if name in ends else 0.0 for name in names])
+            ends = self.problem.ends("x")
+            return np.zeros(len(names)) if ends is None else np.array([float(sum(pair)) / 2 for pair in ends])
         return np.array([float(rational(self.start[name], f"--x0: {name}")) for name in names])
 
     def report(self, solution: Solution) -> Iterator[str]:
@@ -115,7 +115,7 @@ class SolveRun:
         if len(phi) > 1:
             low, high = np.nanmin(phi), np.nanmax(phi)
             yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
-        yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x, x, strict=True))
+        yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x_entries, x, strict=True))
         yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
         calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
         yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
@@ -166,7 +166,7 @@ def solution_record(solution: Solution) -> dict[str, Any]:
     record = solution.to_dict()
     about = {
         "schema": record.pop("schema"), "problem": problem.name, "interrupted": is_interrupted(solution),
-        "variables": {"x": [s.name for s in problem.x], "y": [s.name for s in problem.y]},
+        "variables": {"x": [s.name for s in problem.x_entries], "y": [s.name for s in problem.y_entries]},
     }  # fmt: skip
     return about | record
 

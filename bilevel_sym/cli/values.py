@@ -18,7 +18,7 @@ from bilevel_sym.system.plain_text import named
 if TYPE_CHECKING:
     from bilevel_sym.problem.problem import BilevelProblem
 
-__all__ = ["as_point", "check_names", "effort", "load_problem", "memory", "one_of", "positive", "whole"]
+__all__ = ["as_point", "effort", "load_problem", "memory", "one_of", "point_of", "positive", "whole"]
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -127,18 +127,35 @@ def as_point(text: str, option: str) -> dict[str, str]:
     return point
 
 
-def check_names(point: Mapping[str, str], problem: BilevelProblem, option: str) -> None:
-    """Refuse a point that leaves out a variable of x, or gives something else.
+def point_of(point: Mapping[str, str], problem: BilevelProblem, option: str) -> dict[str, str]:
+    """A value for every variable of x; the name of an array stands for all of its entries.
 
-    >>> check_names({"x": "1/3"}, load_problem("zoo:scalar"), "--at")
+    A point that leaves out a variable of x, or gives something else, is refused.
+
+    >>> point_of({"x": "1/3"}, load_problem("zoo:scalar"), "--at")
+    {'x': '1/3'}
     """
-    names = [s.name for s in problem.x]
+    point = {**_spread(point, problem), **point} if problem.is_array else dict(point)
+    arrays = {array.name for array in problem.x} if problem.is_array else set()
+    names = [s.name for s in problem.x_entries]
+    point = {name: value for name, value in point.items() if name not in arrays - set(names)}
     example = ",".join(f"{name}={point.get(name, 0)}" for name in names)
     hint = f'{option} "{example}"' if len(example) < 200 else f"x is {names[0]}, ..., {names[-1]}"
     if unknown := [name for name in point if name not in names]:
         raise InvalidArgument(f"{option}: {unknown[0][:60]} is not a variable of x", hint=hint)
     if absent := [name for name in names if name not in point]:
         raise InvalidArgument(f"{option}: no value for {', '.join(absent)[:200]}", hint=hint)
+    return point
+
+
+def _spread(point: Mapping[str, str], problem: BilevelProblem) -> dict[str, str]:
+    """The entries of those arrays that have one value for all."""
+    entries = problem.x_entries
+    found: dict[str, str] = {}
+    for array, own in problem.entries_by_array("x"):
+        if array in point:
+            found |= {symbol.name: point[array] for symbol in entries[own]}
+    return found
 
 
 def load_problem(text: str) -> BilevelProblem:

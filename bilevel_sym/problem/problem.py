@@ -19,8 +19,8 @@ from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.assumptions import assumed_sign, check_interval, check_kind, check_values
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.expressions import substitute, symbols_in, tree_size
-from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.implicit.model import Model
+from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.file import ProblemFile, problem_files, problem_toml, read_problem
 from bilevel_sym.problem.parsing import check_name
@@ -244,6 +244,18 @@ class BilevelProblem:
     def y_entries(self) -> tuple[sp.Symbol, ...]:
         """The same of y."""
         return self.y if self._array is None else self._array.symbols_of_entries("y")
+
+    def entries_by_array(self, role: str) -> list[tuple[str, slice]]:
+        """The name of every array of x or of y, and where its entries stand among all.
+
+        >>> BilevelProblem("a + b @ y", "sum((y - b)**2) + a*sum(y)", "a b[2]", "y[2]").entries_by_array("x")
+        [('a', slice(0, 1, None)), ('b', slice(1, 3, None))]
+        """
+        arrays = self.x if role == "x" else self.y
+        counts = [1] * len(arrays) if self._array is None else self._array.counts(role)
+        starts = [sum(counts[:k]) for k in range(len(counts))]
+        rows = zip(arrays, starts, counts, strict=True)
+        return [(array.name, slice(start, start + count)) for array, start, count in rows]
 
     def ends(self, role: str) -> list[tuple[sp.Rational, sp.Rational]] | None:
         """The ends of the box for every entry of x or of y; None without a box, or where it does not have them.

@@ -71,7 +71,7 @@ class Saddle:
 class Saddles:
     """The saddle points that could be studied, and what kept the others from it.
 
-    >>> Saddles((), ("the smoothness about (0,) is not certified",), 1).words
+    >>> Saddles((), ("the smoothness about (0,) is not certified",), 1).description
     '0 of 1 saddle points (the smoothness about (0,) is not certified)'
     """
 
