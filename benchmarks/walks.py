@@ -2,8 +2,8 @@
 
     python -m benchmarks.walks [FOLDER]
 
-Files and lines of the two packages (in FOLDER, by default here), without the second theory and without arrays, which
-came later. Of a way: the functions of the two packages that are entered while it runs, the files that they stand in,
+Files and lines of the two packages (in FOLDER, by default here), without the second theory and without arrays and
+``interop``, which came later. Of a way: the functions of the two packages that are entered while it runs, the files that they stand in,
 and how many of them are on the stack at once. Work that is cached, or done by numba and libraries, is not seen.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from bilevel_sym import AID, BilevelProblem, Perturbed, compile_kernels, derive, solve, verify
 
 ROOT = Path(__file__).resolve().parent.parent
-ADDED = ("ji2021", "arrays/", "array_", "interop/", "structured", "conjugate_gradients", "declarations", "source_parts")
+ADDED = ("ji2021", "arrays/", "array_", "interop/", "structured", "conjugate_gradients", "declarations")
 TEXT = ("sin(x1)*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
 BOX = {"x1": (-1, 1), "x2": (-1, 1), "y1": (-2, 2)}
 

@@ -220,6 +220,7 @@ def test_a_caret_stands_in_its_line() -> None:
     assert (error.line, error.column) == (2, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

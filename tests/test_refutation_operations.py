@@ -90,7 +90,9 @@ def passes(record: Operation, rule: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("rule", WRONG)
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=pytest.mark.slow) if rule in ("habits", "bounds") else rule for rule in WRONG]
+)
 def test_a_missing_or_wrong_rule_is_seen(rule: str) -> None:
     planted = [(record, defect) for record in OPERATIONS.values() for defect in defects(record, rule)]
     assert len(planted) >= len(OPERATIONS) or DEFAULTS[rule] is None

@@ -62,7 +62,7 @@ def jax() -> Iterator[Any]:
     module.config.update("jax_enable_x64", before)
 
 
-FEW = ("logistic", "softmax with a reference", "side by side", "pieces", "implicit_cubic", "pieces in scalars")
+FEW = ("logistic", "implicit_cubic")
 REST = [pytest.param(name, marks=pytest.mark.slow) for name in (*CASES, *SCALARS) if name not in FEW]
 
 
@@ -96,6 +96,7 @@ def test_in_pytorch_with_two_derivatives_and_mapped(name: str) -> None:
     close(func.vmap(func.grad(g, 1))(*stacked), kernels.g_y(*map(np.asarray, stacked)))
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_finite_far_from_zero(jax: Any) -> None:
     problem = problem_of("softmax with a reference")
     _, g = functions_in("jax", problem)

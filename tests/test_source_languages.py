@@ -35,7 +35,7 @@ class Runs:
         return module
 
 
-@pytest.fixture(params=["numpy", "jax", "torch"])
+@pytest.fixture(params=["numpy", pytest.param("jax", marks=pytest.mark.slow), "torch"])
 def library(request: pytest.FixtureRequest) -> Iterator[Runs]:
     if request.param == "numpy":
         yield Runs("numpy", np.asarray, lambda f: lambda xs: np.array([f(x) for x in xs]))

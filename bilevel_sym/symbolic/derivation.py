@@ -23,7 +23,7 @@ from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, Array, Entries, Matrix, Variant
 from bilevel_sym.symbolic.simplify import simplified
-from bilevel_sym.symbolic.source import numpy_source
+from bilevel_sym.symbolic.source import scalar_source
 from bilevel_sym.symbolic.textbook import Equation, textbook_equations
 
 __all__ = ["Derivation", "derive", "derive_generic"]
@@ -305,10 +305,8 @@ class Derivation:
         return forms[form](self)
 
     def source(self, language: str = "numpy") -> str:
-        """Readable Python that runs alone, with NumPy and nothing of ours."""
-        if language != "numpy":
-            raise InvalidArgument(f"no source for {language!r}", hint="source('numpy')")
-        return numpy_source(self)
+        """Readable Python that runs alone, with NumPy, JAX or PyTorch and nothing of ours."""
+        return scalar_source(self, language)
 
     def _repr_latex_(self) -> str:
         return f"$$\n{display.latex_summary(self)}\n$$"
