@@ -3,8 +3,9 @@
     python -m benchmarks.walks [FOLDER]
 
 Files and lines of the two packages (in FOLDER, by default here), without the second theory and without arrays and
-``interop``, which came later. Of a way: the functions of the two packages that are entered while it runs, the files that they stand in,
-and how many of them are on the stack at once. Work that is cached, or done by numba and libraries, is not seen.
+``interop``, which came later. Of a way: the functions of the two packages that are entered while it runs, the files
+that they stand in, and how many of them are on the stack at once. Work that is cached, or done by numba and libraries,
+is not seen.
 """
 
 from __future__ import annotations

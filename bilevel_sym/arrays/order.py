@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-__all__ = ["Labels", "Product", "Tree", "places_in"]
+__all__ = ["PRODUCT", "THIN", "Labels", "Product", "Tree", "places_in"]
 
 OPTIMAL = 6  # factors up to which every order of contraction is looked at
 ONCE = 0.02  # the part of its price that a contraction of data alone counts for: it is performed once

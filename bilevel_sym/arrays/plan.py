@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from bilevel_sym.arrays.order import Labels, Product, Tree, places_in
+from bilevel_sym.arrays.order import PRODUCT, THIN, Labels, Product, Tree, places_in
 from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Factor, Head, Leaf, LogSumExp, Tensor, Term
 
 __all__ = ["DATA", "Part", "Plan", "Step"]
 
 DATA = -1  # the stage of what does not depend on a point
+CALL = 1000.0  # entries that could be read and written in the time that NumPy takes for a call
 SUMMED = -1  # the label that the summands of a shared contraction have in common
 Operand = tuple[int, Labels]  # a step, and a label for each of its axes
 Weight = tuple[int, int]  # a step whose value is a vector, and its label
@@ -95,6 +96,18 @@ class Plan:
         self._stage_of, self._nonzeros = stage_of, nonzeros
         self._known: dict[tuple[object, ...], int] = {}
         self._values: dict[str, int] = {}
+
+    def work(self, k: int) -> float:
+        """What a step costs at one point, in entries that are read and written; a call costs as much as many."""
+        step = self.steps[k]
+        if step.kind == "gram":
+            return CALL + PRODUCT * step.entries * self.steps[step.args[0]].entries / step.shape[0] / 2
+        if step.kind != "contract":
+            return 0.0 if step.kind in ("leaf", "transpose") else CALL + step.entries
+        one, two, _ = cast("tuple[Labels, Labels, Labels]", step.parameter)
+        dims = self._dims_of(list(zip(step.args, (one, two), strict=True)))
+        thin = not (set(one) - set(two)) or not (set(two) - set(one))
+        return CALL + math.prod(dims.values()) * (THIN if thin else PRODUCT)
 
     # ---- tensors --------------------------------------------------------------------------------------------------
 

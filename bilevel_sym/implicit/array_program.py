@@ -193,6 +193,11 @@ class ArrayProgram:
         self.leaves = [self._leaf_places(stage) for stage in range(len(workshop.inputs))]
         self.instructions = [list(self._instructions(moving, stage, wanted)) for stage in range(len(workshop.inputs))]
 
+    def work(self, stage: int) -> float:
+        """What a stage costs at one point; see ``Plan.work``."""
+        places = {place: k for k, place in self.numbers.items()}
+        return sum(self.workshop.plan.work(places[out]) for _, _, out, _ in self.instructions[stage])
+
     def _leaf_places(self, stage: int) -> list[tuple[int, slice, tuple[int, ...]]]:
         layout, leaves = self.workshop.inputs[stage], self.workshop.plan.leaves
         rows = zip(layout.leaves, layout.slices, layout.shapes, strict=True)

@@ -25,6 +25,7 @@ STALLED = 30  # products without a smaller residual after which rounding is what
 LOOSE = 0.1  # how precisely the first systems are solved
 CLOSE = 1e-6  # a step below this, relative to y: from here on full steps converge
 ENOUGH = 1e-9  # how precisely systems are solved near the end: each step then gains nine digits
+CURVATURE = 10.0  # how much larger than its square the error after a step may be, relative to y
 
 
 class NotConvex(Exception):
@@ -132,7 +133,9 @@ def newton(at: Callable[[Floats], System], y0: Floats, budget: float = np.inf) -
         gradients += trials
         if trials > MAX_HALVINGS:
             break
-        rtol = ENOUGH if length < 1e-3 else min(LOOSE, length)
+        if length * (rtol + CURVATURE * length) <= ROUND_OFF:  # what is left of the error
+            return Lower(y, gradients, systems.products, True)
+        rtol = min(LOOSE, max(length, ENOUGH))  # a step is as good as its square
     return Lower(y, gradients, systems.products, False)
 
 

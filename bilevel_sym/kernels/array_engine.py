@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.arrays.order import PRODUCT
 from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
@@ -23,9 +24,9 @@ from bilevel_sym.typing import Floats
 __all__ = ["ArrayEngine"]
 
 MAX_PROGRAMS = 64
-FACTORED = 100  # lower-level variables up to which g_yy is formed and factored at once
-DENSE = 3000  # and up to which it is, where products do not soon arrive
-PRODUCTS_A_COLUMN = 20  # columns of g_yy that cost as much as one product with it
+DENSE = 3000  # lower-level variables up to which g_yy may be formed and factored
+AT_ONCE = 10  # products that a system takes at least: where g_yy costs no more than these it is factored at once
+CHOLESKY = PRODUCT / 3  # the price of factoring, for each n^3
 TABLE = 2_000_000  # numbers that all points at a time may hold
 LANES = 1024
 ALONE = 20_000  # numbers a point from which points go one by one: NumPy's price for a call no longer matters
@@ -89,7 +90,7 @@ class ArrayEngine(SessionEngine):
 
     def lower_level(self, x: Floats, y0: Floats) -> LowerSolution:
         """y*(x) for each row of x, by Newton's method from the rows of y0."""
-        if self.n <= FACTORED and not self._alone(NEWTON, len(x)):
+        if self._factors and not self._alone(NEWTON, len(x)):
             return super().lower_level(x, y0)
         rows = [self._lower(k, *row) for k, row in enumerate(zip(x, y0, strict=True))]
         y, gradients, products = zip(*rows, strict=True) if rows else ((), (), ())
@@ -98,7 +99,7 @@ class ArrayEngine(SessionEngine):
 
     def _lower(self, k: int, x: Floats, y0: Floats) -> tuple[Floats, int, int]:
         with np.errstate(all="ignore"):
-            found = self._quickly(x, y0) if self.n <= FACTORED else self._by_products(x, y0)
+            found = self._quickly(x, y0) if self._factors else self._by_products(x, y0)
         if found is not None and found.arrived:
             return found.y, found.gradients, found.products
         if self.n > DENSE:
@@ -144,10 +145,18 @@ class ArrayEngine(SessionEngine):
         except (NotConvex, NotPositiveDefinite):
             return None
 
-    @property
+    @cached_property
     def _budget(self) -> float:
-        """Products that cost about as much as forming and factoring g_yy does."""
-        return self.n / PRODUCTS_A_COLUMN if self.n <= DENSE else np.inf
+        """Products that cost about as much as forming and factoring g_yy does; infinite where that may not be."""
+        if self.n > DENSE:
+            return np.inf
+        whole = self._program(("g_yy",)).work(0) + CHOLESKY * self.n**3
+        return whole / self._program(("g_yy_v",)).work(1)
+
+    @cached_property
+    def _factors(self) -> bool:
+        """Whether g_yy is formed and factored at once."""
+        return self._budget <= AT_ONCE
 
     def _system(self, run: Run, right: Floats, xy: Floats) -> System:
         """g_yy at a point: products by ``run``, and its factor."""
@@ -162,7 +171,7 @@ class ArrayEngine(SessionEngine):
 
     def adjoint(self, xy: Floats) -> Floats:
         """v at rows (x, y)."""
-        if self.n > FACTORED:
+        if not self._factors:
             return self._each(xy, lambda row: self._adjoint(row)[1])
         if not self._alone(ADJOINT, len(xy)):
             return super().adjoint(xy)
@@ -178,7 +187,7 @@ class ArrayEngine(SessionEngine):
 
     def gradient(self, xy: Floats) -> tuple[Floats, Floats]:
         """Phi and grad Phi at rows (x, y)."""
-        if self.n > FACTORED:
+        if not self._factors:
             rows = [self._gradient_by_products(k, row) for k, row in enumerate(xy)]
         elif not self._alone(GRADIENT, len(xy)):
             return super().gradient(xy)
