@@ -188,10 +188,20 @@ class ArrayProgram:
         moving = [k for k in needed if plan.steps[k].stage != DATA]
         self.numbers = {k: place for place, k in enumerate([*self.constants, *moving])}
         self.entries = sum(plan.steps[k].entries for k in moving)
+        # what is there at once at least: the blocks, and the largest array on the way to them
+        self.largest = sum(prod(block.shape) for block in self.blocks.values()) + max(
+            (plan.steps[k].entries for k in moving), default=0
+        )
         used = {k for j in moving for k in plan.steps[j].args}
         self.constants = {k: v for k, v in self.constants.items() if k in used | wanted}
         self.leaves = [self._leaf_places(stage) for stage in range(len(workshop.inputs))]
         self.instructions = [list(self._instructions(moving, stage, wanted)) for stage in range(len(workshop.inputs))]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a block at one point."""
+        if name == "q":
+            return (self.workshop.inputs[0].size,)
+        return self.blocks[name].shape
 
     def work(self, stage: int) -> float:
         """What a stage costs at one point; see ``Plan.work``."""

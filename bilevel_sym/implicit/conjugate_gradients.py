@@ -14,14 +14,15 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 
-__all__ = ["FLOOR", "Lower", "NotConvex", "System", "Systems", "newton"]
+__all__ = ["FLOOR", "Lower", "NotConvex", "NotSolved", "System", "Systems", "newton"]
 
 Product = Callable[[Floats], Floats]
 MAX_STEPS = 100  # of Newton's method
 MAX_HALVINGS = 60
 FLOOR = 1e-15  # a residual below this, relative to the right-hand side, is round-off
 ROUND_OFF = 2.0**-50
-STALLED = 30  # products without a smaller residual after which rounding is what is left
+STALLED = 30  # products without a smaller residual after which rounding is what is left, once it is small
+TRUSTED = 1e-8  # a residual above this, relative to the right-hand side, is not called a solution
 LOOSE = 0.1  # how precisely the first systems are solved
 CLOSE = 1e-6  # a step below this, relative to y: from here on full steps converge
 ENOUGH = 1e-9  # how precisely systems are solved near the end: each step then gains nine digits
@@ -34,6 +35,14 @@ class NotConvex(Exception):
     def __init__(self, curvature: float) -> None:
         super().__init__(f"curvature {curvature}")
         self.curvature = curvature
+
+
+class NotSolved(Exception):
+    """A system that products do not solve: ``residual`` is what was reached, relative to the right-hand side."""
+
+    def __init__(self, residual: float) -> None:
+        super().__init__(f"residual {residual}")
+        self.residual = residual
 
 
 @dataclass(frozen=True)
@@ -66,16 +75,21 @@ class Systems:
     condition: Product | None = field(default=None)
 
     def solve(self, at: System, right: Floats, rtol: float) -> Floats:
-        """g_yy^-1 right, to ``rtol`` or to where the residual no longer shrinks."""
+        """g_yy^-1 right, to ``rtol`` or to where the residual no longer shrinks.
+
+        Residuals may grow for long before they fall: only small ones are taken for rounding. What is not solved by as
+        many products as there are variables, and more, wants the factor, if there may be one.
+        """
         if self.condition is None and self.products >= self.budget:
             self.condition = at.factor()
         z = np.zeros_like(right)
         residual, least, since, best = right.copy(), np.inf, 0, z.copy()
         direction, square = np.zeros_like(right), 1.0
-        goal = rtol * float(np.sqrt(right @ right))
+        whole = float(np.sqrt(right @ right))
+        goal, small = rtol * whole, TRUSTED * whole
         for _ in range(10 * len(right) + 100):
             size = float(np.sqrt(residual @ residual))
-            since = since + 1 if size >= least else 0
+            since = since + 1 if least <= size <= small or (size > small >= least) else 0
             if size < least:
                 least, best = size, z.copy()
             if size <= goal or since > STALLED:
@@ -93,7 +107,12 @@ class Systems:
                 raise NotConvex(curvature / float(direction @ direction))
             z += (square / curvature) * direction
             residual -= (square / curvature) * image
-        return best
+        if least <= max(goal, small):
+            return best
+        if self.condition is None and self.budget < np.inf:
+            self.condition = at.factor()
+            return self.solve(at, right, rtol)
+        raise NotSolved(least / whole)
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.arrays.order import PRODUCT
-from bilevel_sym.errors import LowerLevelFailure
+from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
-from bilevel_sym.implicit.conjugate_gradients import FLOOR, Lower, NotConvex, System, Systems, newton
+from bilevel_sym.implicit.conjugate_gradients import FLOOR, Lower, NotConvex, NotSolved, System, Systems, newton
 from bilevel_sym.implicit.engine import EXPANSION, Expansion, keep_memory
 from bilevel_sym.implicit.lower_level import NEWTON, LowerSolution, full_steps
 from bilevel_sym.implicit.second_order import ADJOINT, GRADIENT, RESPONSE, ImplicitFormulas
 from bilevel_sym.implicit.session_engine import SessionEngine
 from bilevel_sym.implicit.structured import STRUCTURED, Structured, newton_step, solver
+from bilevel_sym.system.memory import refuse_beyond
 from bilevel_sym.typing import Floats
 
 __all__ = ["ArrayEngine"]
@@ -70,6 +71,7 @@ class ArrayEngine(SessionEngine):
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Points at which these blocks can be computed."""
         program = self._program(tuple(names))
+        self._refuse_beyond(lanes * program.largest, ", ".join(names))
         together = lanes > 1 and not (self.batch_invariant or self._workshop.is_sparse)
         return ArraySession(program, lanes, together=together)
 
@@ -82,9 +84,15 @@ class ArrayEngine(SessionEngine):
         return points == 1 or self._workshop.is_sparse or self._program(tuple(names)).entries > ALONE
 
     def _run(self, names: Sequence[str], xy: Floats) -> Run:
-        run = Run(self._program(tuple(names)), ())
+        program = self._program(tuple(names))
+        self._refuse_beyond(program.largest, ", ".join(names))
+        run = Run(program, ())
         run.perform(0, xy)
         return run
+
+    def _refuse_beyond(self, numbers: float, what: str) -> None:
+        hint = "products in the place of matrices: g_yy_v, g_xy_v, grad_phi; or fewer rows, columns or points"
+        refuse_beyond(numbers, f"{what} with d = {self.d:,} and n = {self.n:,}", hint)
 
     # ---- y* ---------------------------------------------------------------------------------------------------------
 
@@ -142,7 +150,7 @@ class ArrayEngine(SessionEngine):
 
         try:
             return newton(at, y0, self._budget)
-        except (NotConvex, NotPositiveDefinite):
+        except (NotConvex, NotPositiveDefinite, NotSolved):
             return None
 
     @cached_property
@@ -179,6 +187,7 @@ class ArrayEngine(SessionEngine):
 
     def response(self, xy: Floats) -> Floats:
         """dy_dx at rows (x, y)."""
+        self._refuse_beyond(len(xy) * self.d * self.n, "dy_dx")
         if self.n > DENSE:
             return self._each(xy, self._response)
         if not self._alone(RESPONSE, len(xy)):
@@ -208,6 +217,7 @@ class ArrayEngine(SessionEngine):
 
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""
+        self._refuse_beyond((len(xy) + 2) * self.d**2, "Hess Phi")
         if self.n > DENSE:
             rows = [self._expansion_by_products(row) for row in xy]
         elif not self._alone(EXPANSION, len(xy)):
@@ -251,6 +261,11 @@ class ArrayEngine(SessionEngine):
             return Systems(self._budget).solve(self._system(run, right, row), right, FLOOR)
         except NotConvex as error:
             raise NotPositiveDefinite(np.array([0]), np.array([error.curvature])) from None
+        except NotSolved as error:
+            raise KernelError(
+                f"a linear system with g_yy is too badly conditioned: products solve it only to {error.residual:.1e}",
+                hint="scale the variables, or a larger penalty",
+            ) from None
 
     def _gradient_by_products(self, k: int, row: Floats) -> tuple[Floats, Floats]:
         try:
@@ -345,7 +360,7 @@ class ArraySession:
 
     def _apart(self, stage: int, inputs: Floats) -> None:
         before = self._runs if stage else [Run(self._program, ())] * self._lanes
-        copies = (inputs == inputs[0]).all(axis=1).tolist()
+        copies = (inputs == inputs[:1]).all(axis=1).tolist()
         runs: list[Run] = []
         for k, row in enumerate(inputs):
             if k and copies[k] and before[k] is before[0]:
@@ -364,7 +379,7 @@ class ArraySession:
         blocks: list[Floats] = []
         for run in self._runs:
             blocks.append(blocks[0] if blocks and run is self._runs[0] else run.block(name))
-        return np.array(blocks)
+        return np.array(blocks).reshape(self._lanes, *self._program.shape(name))
 
     def rows(self, name: str) -> Floats:
         """One block, (entries, lanes)."""

@@ -7,18 +7,31 @@ against what is taken.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidArgument, TooLarge
 
-__all__ = ["DEFAULT", "FLOAT", "Memory", "bytes_of", "largest", "parts", "require", "shown"]
+__all__ = [
+    "DEFAULT",
+    "FLOAT",
+    "Memory",
+    "bytes_of",
+    "largest",
+    "parts",
+    "physical",
+    "refuse_beyond",
+    "require",
+    "shown",
+]
 
 Memory = str | int
 FLOAT = 8  # bytes
 DEFAULT = 2 * 10**9
 UNITS: Mapping[str, int] = MappingProxyType({"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12})
+UNKNOWN = 8 * 10**9  # bytes that a machine is taken to have where it does not say
 LEAST_BYTES = 10**8  # less than the libraries themselves take
 _SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?\s*", re.IGNORECASE)
 _MEMORY_HINT = "'2GB', '500 MB' or a number of bytes, at least 100 MB"
@@ -76,6 +89,37 @@ def require(needed: float, memory: int, what: str, fits: str) -> None:
             f"{what} takes about {shown(needed)}, and memory is {shown(memory)}",
             hint=f"memory='{math.ceil(1.1 * needed / 1e8) / 10:g}GB' if there is as much; "
             f"with this memory {fits} would fit",
+        )
+
+
+def physical() -> int:
+    """The memory of this machine in bytes; 8 GB where it does not say.
+
+    >>> physical() > LEAST_BYTES
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return UNKNOWN
+
+
+def refuse_beyond(numbers: float, what: str, hint: str) -> None:
+    """Refuse arrays that would take more than half of the machine's memory, before they are made.
+
+    - ``numbers``: how many float64 they hold together.
+    - ``what``: the work, for the message.
+    - ``hint``: what to try.
+
+    >>> refuse_beyond(1e18, "Hess Phi at d = 1e9", "products along directions")
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.TooLarge: Hess Phi at d = 1e9 takes about 8e+06 TB, more than half of this machine's memory
+    try: products along directions
+    """
+    if FLOAT * numbers > physical() / 2:
+        raise TooLarge(
+            f"{what} takes about {shown(FLOAT * numbers)}, more than half of this machine's memory", hint=hint
         )
 
 

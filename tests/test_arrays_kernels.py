@@ -1,0 +1,208 @@
+"""Kernels of array problems: other routes, sparse data, large sizes, refusals, counting."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as ss
+
+from bilevel_sym import AID, BilevelProblem, Descent, Exact, MinimaxProblem, compile_kernels, solve
+from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure, TooLarge
+from bilevel_sym.implicit import conjugate_gradients
+from bilevel_sym.kernels import array_engine
+from bilevel_sym.typing import Floats
+
+LOSS = "mean(softplus(-c*(B @ y)))"
+TRAINED = "mean(softplus(-b*(A @ y))) + exp(x) @ y**2/2"
+
+
+def regression(m: int = 30, n: int = 4, seed: int = 0) -> BilevelProblem:
+    rng = np.random.default_rng(seed)
+    A, B = rng.normal(size=(m, n)), rng.normal(size=(m + 1, n))
+    b, c = np.where(A[:, 0] > 0, 1.0, -1.0), np.where(B[:, 0] > 0.1, 1.0, -1.0)
+    return BilevelProblem(LOSS, TRAINED, "x[n]", "y[n]", data={"A": A, "b": b, "B": B, "c": c})
+
+
+def quantities(kernels: Any, x: Floats) -> dict[str, Floats]:
+    names = ("y_star", "v_star", "dy_dx", "phi", "grad_phi", "hess_phi", "third_phi")
+    return {name: getattr(kernels, name)(x) for name in names}
+
+
+def close(one: dict[str, Floats], two: dict[str, Floats], rtol: float = 1e-10) -> None:
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, rtol=rtol, atol=rtol * np.abs(value).max() + 1e-15, err_msg=name)
+
+
+@pytest.mark.parametrize("backend", ["tape", "lambdify"])
+def test_other_backends_are_those_of_the_problem_in_scalars(backend: Any) -> None:
+    problem = regression(8, 3)
+    x = np.array([0.1, -0.4, 0.3])
+    close(quantities(problem.kernels, x), quantities(compile_kernels(problem, backend=backend), x))
+
+
+@pytest.mark.parametrize("budget", [0.0, 5.0, np.inf])
+def test_factors_and_products_lead_to_the_same(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, x = regression(40, 6), np.linspace(-1.0, 0.5, 6)
+    expected = quantities(compile_kernels(problem, backend="tape"), x)
+    monkeypatch.setattr(array_engine, "AT_ONCE", -1.0)  # products first, whatever they cost
+    monkeypatch.setattr(array_engine.ArrayEngine, "_budget", budget)
+    if budget == np.inf:
+        monkeypatch.setattr(array_engine, "DENSE", 0)
+    fresh = BilevelProblem(LOSS, TRAINED, "x[n]", "y[n]", data=dict(problem.arrays), name=f"budget {budget}")
+    kernels = array_engine_kernels(fresh)
+    close(expected, quantities(kernels, x))
+
+
+def array_engine_kernels(problem: BilevelProblem) -> Any:
+    """Kernels that nobody has used yet."""
+    from bilevel_sym.kernels.choice import choose_engine
+    from bilevel_sym.kernels.kernels import Kernels
+
+    return Kernels(problem, "auto", choose_engine(problem, "auto"))
+
+
+def test_batches_are_their_points() -> None:
+    problem = regression(20, 3)
+    x = np.random.default_rng(1).normal(size=(2, 5, 3))
+    together = quantities(problem.kernels, x)
+    alone = [quantities(problem.kernels, point) for point in x.reshape(-1, 3)]
+    for name, value in together.items():
+        rows = np.array([one[name] for one in alone])
+        np.testing.assert_allclose(value.reshape(rows.shape), rows, rtol=1e-11, atol=1e-13)
+        assert value.shape[:2] == (2, 5)
+    assert problem.kernels.grad_phi(np.zeros((0, 3))).shape == (0, 3)
+
+
+def test_sparse_data_stay_sparse_and_give_the_same() -> None:
+    rng = np.random.default_rng(3)
+    A = np.where(rng.uniform(size=(12, 5)) < 0.4, rng.normal(size=(12, 5)), 0.0)
+    b = np.where(rng.normal(size=12) > 0, 1.0, -1.0)
+    texts = ("mean(softplus(-b*(A @ y)))", TRAINED, "x[n]", "y[n]")
+    dense = BilevelProblem(*texts, data={"A": A, "b": b})
+    sparse = BilevelProblem(*texts, data={"A": ss.csr_array(A), "b": b})
+    assert ss.issparse(sparse.arrays["A"])
+    x = rng.normal(size=5) * 0.3
+    close(quantities(dense.kernels, x), quantities(sparse.kernels, x))
+    np.testing.assert_allclose(sparse.kernels.g_yy(x, x), dense.kernels.g_yy(x, x), rtol=1e-13)
+
+
+def test_nothing_of_size_n_by_n_is_made_unasked() -> None:
+    n = 20_000
+    rng = np.random.default_rng(0)
+    A = ss.random_array((n, n), density=2e-4, rng=rng, format="csr")
+    b = np.where(rng.normal(size=n) > 0, 1.0, -1.0)
+    data = {"A": A, "b": b}
+    problem = BilevelProblem("mean(softplus(-b*(A @ y)))", TRAINED, "x[n]", "y[n]", data=data)
+    tracemalloc.start()
+    grad = problem.kernels.grad_phi(np.full(n, -5.0))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grad.shape == (n,)
+    assert most < 500 * 8 * n  # five hundred vectors, the data among them; g_yy alone would be 20 000
+
+
+def test_what_does_not_fit_is_refused_before_it_is_made() -> None:
+    problem = BilevelProblem("sum(y)", "sum((y - x)**2)", "x[300000]", "y[300000]")
+    x = np.zeros(300_000)
+    np.testing.assert_array_equal(problem.kernels.grad_phi(x)[:3], 1.0)
+    for name, points in (("hess_phi", (x,)), ("g_yy", (x, x))):
+        with pytest.raises(TooLarge, match="more than half of this machine's memory"):
+            getattr(problem.kernels, name)(*points)
+
+
+def test_nothing_overflows_at_entries_of_a_thousand() -> None:
+    Z = 1000.0 * np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, 0.0]])
+    losses = ("sum(log(sum(exp(Z @ diag(y)), axis=1)))", "sum(logsumexp(Z @ diag(y), axis=1))")
+    problems = [BilevelProblem("sum(y)", f"{g} + 50*sum((y - x)**2)", "x[n]", "y[n]", data={"Z": Z}) for g in losses]
+    x = np.ones(3)
+    values = [quantities(problem.kernels, x) for problem in problems]
+    for found in values:
+        assert all(np.isfinite(value).all() for value in found.values())
+    assert problems[0] == problems[1]
+    close(values[0], quantities(problems[0].lowered().kernels, x), rtol=1e-8)
+
+
+def test_oracle_calls_are_counted() -> None:
+    problem = regression(10, 3)
+    kernels, x, y = problem.kernels, np.zeros((4, 3)), np.ones((4, 3))
+    with kernels.counting() as counts:
+        kernels.g_yy_v(x, y, y)
+        kernels.g_xy_v(x, y, y)
+        kernels.f_y(x, y)
+        kernels.g_y(x, y)
+    assert [np.sum(calls) for calls in (counts.HV_g, counts.JV_g, counts.G_f, counts.G_g)] == [4, 4, 4, 4]
+
+
+def test_lower_levels_that_are_not_convex_are_failures() -> None:
+    concave = BilevelProblem("sum(y)", "-sum(y**2) + x @ y", "x[2]", "y[2]")
+    with pytest.raises(LowerLevelFailure, match="not strongly convex"):
+        concave.kernels.grad_phi(np.zeros(2))
+
+
+def test_kinks_are_refused() -> None:
+    problem = BilevelProblem("sum(abs(y))", "sum((y - x)**2)", "x[2]", "y[2]")
+    np.testing.assert_allclose(problem.kernels.grad_phi([1.0, -2.0]), [1.0, -1.0])
+    with pytest.raises(KernelError, match="kink"):
+        problem.kernels.grad_phi([1.0, 0.0])
+
+
+def test_numbers_want_sizes_and_data() -> None:
+    shapes = {"A": "m, n", "b": "m", "B": "k, n", "c": "k"}
+    with pytest.raises(InvalidProblem, match="whose size is not known"):
+        _ = BilevelProblem(LOSS, TRAINED, "x[n]", "y[n]", data=shapes).kernels
+    with pytest.raises(InvalidProblem, match="has no values"):
+        _ = BilevelProblem("sum(y)", "sum((y - x)**2) + a @ y", "x[2]", "y[2]", data={"a": "2"}).kernels
+
+
+@pytest.mark.parametrize("estimator", [AID(20, 3, 0.3), Exact()])
+def test_solvers_descend(estimator: Any) -> None:
+    problem = regression(30, 4)
+    start = np.zeros((2, 4))
+    start[1] = 0.5
+    both = solve(problem, Descent(estimator, eta=0.5), start, steps=5, rng=[1, 2])
+    alone = solve(problem, Descent(estimator, eta=0.5), start[1], steps=5, rng=2)
+    assert (both.trajectory.phi[:, -1] < both.trajectory.phi[:, 0]).all()
+    np.testing.assert_array_equal(both.x[1], alone.x)  # the same bits alone and among others
+
+
+def test_a_minimax_problem() -> None:
+    rng = np.random.default_rng(2)
+    A, b = rng.normal(size=(6, 3)), rng.normal(size=6)
+    problem = MinimaxProblem("mean((A @ x - b - y)**2)/2 - 3*(y @ y)/2", "x[n]", "y[m]", data={"A": A, "b": b})
+    x = rng.normal(size=3)
+    close(quantities(problem.kernels, x), quantities(problem.lowered().kernels, x))
+
+
+def test_conjugate_gradients_end_where_the_residual_does() -> None:
+    rng = np.random.default_rng(0)
+    Q, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    H = (Q * np.logspace(-3, 3, 30)) @ Q.T
+    right = rng.normal(size=30)
+    at = conjugate_gradients.System(right, lambda v: H @ v, lambda: lambda v: np.linalg.solve(H, v))
+    for budget in (np.inf, 10.0):
+        found = conjugate_gradients.Systems(budget).solve(at, right, 1e-15)
+        assert np.linalg.norm(H @ found - right) < 1e-9 * np.linalg.norm(right)
+    with pytest.raises(conjugate_gradients.NotConvex):
+        conjugate_gradients.Systems(np.inf).solve(
+            conjugate_gradients.System(right, lambda v: -v, lambda: lambda v: -v), right, 1e-15
+        )
+
+
+@pytest.mark.slow
+def test_against_jax_at_two_hundred_features() -> None:
+    jax = pytest.importorskip("jax")
+    from jax import numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    problem = regression(400, 200)
+    f, g = problem.to_jax()
+    x = np.full(200, -1.0)
+    y = jnp.asarray(problem.kernels.y_star(x))
+    assert float(jnp.abs(jax.grad(g, 1)(x, y)).max()) < 1e-12
+    v = jnp.linalg.solve(jax.hessian(g, 1)(x, y), jax.grad(f, 1)(x, y))
+    implicit = jax.jvp(lambda z: jax.grad(g, 0)(x, z), (y,), (v,))[1]
+    expected = np.asarray(jax.grad(f, 0)(x, y) - implicit)
+    np.testing.assert_allclose(problem.kernels.grad_phi(x), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
