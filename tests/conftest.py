@@ -2,7 +2,10 @@
 
 import gc
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs; and to explain a failure
@@ -23,3 +26,12 @@ def pytest_collection_finish() -> None:
     """What was collected stays to the end: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _jax_as_it_was() -> Iterator[None]:
+    """JAX's precision is a setting of the process: no test leaves it changed for the next."""
+    before = sys.modules["jax"].config.jax_enable_x64 if "jax" in sys.modules else False
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", before)

@@ -869,9 +869,11 @@ def test_lambdify_never_uses_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the second route went through the first")
 
-    monkeypatch.setattr(Model, "__init__", refuse)
+    monkeypatch.setattr(Model, "block", refuse)  # every derivative on the tape
     kernels = compile_kernels(problem, backend="lambdify")
     point, v = np.zeros(3), np.ones(3)
+    with pytest.raises(AssertionError, match="second route"):
+        compile_kernels(problem, backend="tape").g_y(point, point)
     for name in ("f", "g_y", "g_xy", "g_yy"):
         getattr(kernels, name)(point, point)
     kernels.g_yy_v(point, point, v)

@@ -325,6 +325,17 @@ def changed_blocks(**changes: Callable[[Any], Any]) -> Plant:
     return number(minimax_points, "_blocks", blocks)
 
 
+def flipped_coupling(patch: Patch) -> None:
+    """f_xx + f_xy f_yy^-1 f_yx in place of Hess Phi."""
+    old = minimax_points._blocks
+
+    def blocks(problem: Any, point: Any) -> Any:
+        found = old(problem, point)
+        return None if found is None else found | {"hess": 2 * found["f_xx"] - found["hess"]}
+
+    patch.setattr(minimax_points, "_blocks", blocks)
+
+
 def weaker(terms: Any, factor: float) -> Any:
     return tuple(dataclasses.replace(term, coefficient=term.coefficient * factor) for term in terms)
 
@@ -474,7 +485,7 @@ MINIMAX = [
     Case("flipped f_xx", twisted, "unlabelled:definition-strict-local-minimax", "", changed_blocks(f_xx=lambda b: -b)),
     Case("transposed f_xy", twisted, "unlabelled:definition-strict-local-minimax", "",
          changed_blocks(f_xy=lambda b: b.transpose())),
-    Case("Hess Phi without its coupling", twisted, "pro:minimax", "(i)", changed_blocks(L_xy=lambda b: -b)),
+    Case("the coupling of Hess Phi flipped", twisted, "pro:minimax", "(i)", flipped_coupling),
     Case("flipped f_yy", twisted, "unlabelled:section-proof-nash", "", changed_blocks(f_yy=lambda b: -b), says="INCONCLUSIVE"),
 ]  # fmt: skip
 STOCHASTIC = [

@@ -159,7 +159,7 @@ class ArrayEngine(SessionEngine):
         if self.n > DENSE:
             return np.inf
         whole = self._program(("g_yy",)).work(0) + CHOLESKY * self.n**3
-        return whole / self._program(("g_yy_v",)).work(1)
+        return whole / max(self._program(("g_yy_v",)).work(1), self.n)
 
     @cached_property
     def _factors(self) -> bool:
