@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.array_cases import CLASSES, ArrayCase
+from benchmarks.array_cases import CLASSES, SHORT, ArrayCase
 from bilevel_sym.typing import Floats
 
 __all__ = ["jax_kernels"]
@@ -75,7 +75,7 @@ def jax_kernels(case: ArrayCase, style: str) -> tuple[Kernel, Kernel]:
             return y + step, jnp.max(jnp.abs(step)) / jnp.max(jnp.abs(y + step)), k + 1
 
         def going(state: Any) -> Any:
-            return (state[1] > 1e-13) & (state[2] < 50)
+            return (state[1] > SHORT) & (state[2] < 50)
 
         return jax.lax.while_loop(going, move, (jnp.zeros(case.n), 1.0, 0))[0]
 

@@ -17,7 +17,7 @@ TOLERANCE = 1e-9  # of agreement, relative to the largest entry
 PEERS = ("NumPy by hand", "JAX dense", "JAX cg")
 HEAD = (
     "| problem | m, n | first ∇²Φ: ours, s | of JAX | ∇Φ: ours, ms | of the best | ∇²Φ: ours, ms | of the best "
-    "| memory, of by hand | deriving, s |"
+    "| memory, of by hand | deriving, s | operations of a system | ∇Φ: ns an operation |"
 )
 Result = dict[str, Any]
 
@@ -30,6 +30,7 @@ def row(result: Result) -> str:
         result["case"], f"{result['m']}, {result['n']}", f"{first['ours']:.3g}", f"{first['ours'] / jax:.2f}",
         *_against(later, "grad"), *_against(later, "hess"),
         f"{result['memory']['ours'] / result['memory']['NumPy by hand']:.2f}", f"{result['derivation']:.3f}",
+        f"{result['operations']:.1e}", f"{1e9 * later['ours']['grad'] / result['operations']:.2g}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -44,6 +45,10 @@ def _against(later: dict[str, Any], what: str) -> tuple[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Measure all cases, or those that are named; exit code 1 where two disagree."""
+    unknown = [word for word in arguments if word not in (*CASES, "--quick")]
+    if unknown:
+        print(f"{__doc__}\nCASE: {', '.join(CASES)}" + ("" if unknown == ["--help"] else f"; not {unknown[0]}"))
+        return int(unknown != ["--help"])
     quick = ["--quick"] if "--quick" in arguments else []
     names = [name for name in arguments if not name.startswith("-")] or list(CASES)
     print(launch.pin(), file=sys.stderr)

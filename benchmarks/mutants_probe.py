@@ -13,7 +13,7 @@ from pathlib import Path
 
 import verify
 from bilevel_sym import zoo
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 
 __all__ = ["PROBLEMS", "main", "noticed"]
 

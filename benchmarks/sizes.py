@@ -20,7 +20,7 @@ import verify
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
 from bilevel_sym.system.memory import bytes_of, shown
-from verify.enclosures.phi_memory import PhiMemory
+from verify.enclosures.memory import PhiMemory
 from verify.testkit.reference import bytes_at
 
 SIZES = ((3, 2), (8, 8), (20, 5), (30, 10), (60, 13), (280, 30))

@@ -22,7 +22,10 @@ import numpy as np
 from bilevel_sym import AID, BilevelProblem, Perturbed, compile_kernels, derive, solve, verify
 
 ROOT = Path(__file__).resolve().parent.parent
-ADDED = ("ji2021", "arrays/", "array_", "interop/", "structured", "conjugate_gradients", "declarations")
+ADDED = (
+    "ji2021", "arrays/", "array_", "named_arrays", "interop/", "structured", "conjugate_gradients", "enclosed/",
+    "regularity/structure",
+)  # fmt: skip
 TEXT = ("sin(x1)*y1 + x2**2*y1", "(2 + cos(x2))*y1**2/2 - x1*y1", "x1 x2", "y1")
 BOX = {"x1": (-1, 1), "x2": (-1, 1), "y1": (-2, 2)}
 

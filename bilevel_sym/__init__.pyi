@@ -1,11 +1,11 @@
 import verify as verify
 
 from . import errors, zoo
-from .arithmetic.ball import Ball
+from .arithmetic.balls import Ball
 from .certify.certificate import Agreement, PointCertificate, evaluate
 from .estimators.hypergradient import AID, ITD, Exact, GDmax, Hypergradient, Neumann
 from .estimators.status import Status
-from .graph.functions import sigmoid, softplus
+from .graph.operations.logistic import sigmoid, softplus
 from .kernels import Counts, Kernels, compile_kernels
 from .problem.box import Box
 from .problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem

@@ -1,6 +1,6 @@
 """Where the packages write files, or change folders: what ``test_architecture`` looks for.
 
-``writing`` alone does; ``plotting/picture`` draws into memory, ``cli/screen`` sends what nobody reads any more to the
+``writing`` alone does; ``plotting/style`` draws into memory, ``cli/screen`` sends what nobody reads any more to the
 null device, and numba's cache is written by numba, into a folder and under permissions that ``arithmetic/compiled/cache`` chooses.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 DOOR = "bilevel_sym/system/writing.py"
 EXCEPTIONS = {
-    ("bilevel_sym/plotting/picture.py", "savefig"), ("bilevel_sym/cli/screen.py", "os.open(os.devnull)"),
+    ("bilevel_sym/plotting/style.py", "savefig"), ("bilevel_sym/cli/screen.py", "os.open(os.devnull)"),
     ("bilevel_sym/arithmetic/compiled/cache.py", "chmod"), ("bilevel_sym/arithmetic/compiled/cache.py", "mkdir"),
 }  # fmt: skip
 MODULES = {"tempfile", "fileinput", "mmap"}

@@ -25,25 +25,25 @@ from import_flow import (
     violations,
 )
 
-from bilevel_sym.theories import statements
-from bilevel_sym.theories.statement import cite
+from bilevel_sym.theories import cite, statements
 
 # Every module of ``bilevel_sym`` that ``verify`` takes something from, beyond the names of the package itself.
 VERIFY_TAKES = {
     # what the reference documents
     "errors", "estimators", "plotting", "solvers", "zoo",
     # to certify: formulas as programs, and the arithmetics that run them with proved errors
-    "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.definiteness", "arithmetic.intervals",
-    "arithmetic.pieces.patterns", "arithmetic.scalars", "arithmetic.ties", "certify.krawczyk",
+    "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.intervals", "arithmetic.linear_algebra",
+    "arithmetic.pieces.patterns", "arithmetic.scalars", "arithmetic.ties", "arrays.algebra", "arrays.calculus",
+    "arrays.tensor", "certify.krawczyk",
     "certify.saved_certificate", "graph.autodiff", "graph.exact", "graph.expressions", "graph.nodes",
-    "graph.operations", "graph.operations.ball_ranges", "graph.precision", "graph.program", "graph.rewriting",
+    "graph.operations", "graph.operations.record", "graph.precision", "graph.program", "graph.rewriting",
     "implicit.engine", "implicit.model", "implicit.second_order", "problem.scope",
     # to check the parts of an algorithm one by one, which users meet as a whole
     "estimators.batches", "estimators.linear_system", "estimators.oracle", "solvers.local_minimum", "solvers.noise",
-    "symbolic.blocks", "symbolic.formulas", "symbolic.textbook", "zoo.tube_shape",
+    "symbolic.blocks", "symbolic.formulas", "zoo.tube_shape",
     # to speak with users as ``bilevel_sym`` does: kinds of arrays, budgets, bytes, progress, text, tables, pictures; what papers share
     "plotting.style", "plotting.values", "system.budget", "system.extensions", "system.frames", "system.memory",
-    "system.notice", "system.plain_text", "system.progress", "theories", "typing",
+    "system.plain_text", "system.progress", "theories", "typing",
     # a paper's claims, from its own folder
     "theories.huang_saddle.schedules", "theories.huang_saddle.schedules.aid",
     "theories.huang_saddle.schedules.batches", "theories.huang_saddle.schedules.escape",

@@ -15,7 +15,7 @@ import pytest
 from flint import arb
 from helpers import THOROUGH
 
-from bilevel_sym.arithmetic import balls, intervals, multiprecision
+from bilevel_sym.arithmetic import balls, intervals, scalars
 from bilevel_sym.arithmetic.intervals import Pair
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations import OPERATIONS as RECORDS
@@ -143,7 +143,7 @@ def check_case(name: str, parameter: tuple[int, ...], count: int, rng: np.random
     arguments = [[(float(lo), float(hi)) for lo, hi in zip(*pair, strict=True)] for pair in pairs]
     for i in range(count):
         point, box = [float(place[i]) for place in places], [argument[i] for argument in arguments]
-        value = multiprecision.OPERATIONS[name](*map(mpmath.mpf, point), *parameter)
+        value = scalars.DIGITS.operations[name](*map(mpmath.mpf, point), *parameter)
         story = f"{name}{parameter}: box {box}, point {point}, value {value}"
         assert isinstance(value, mpmath.mpf), story
         lo, hi = ends[0][i], ends[1][i]
@@ -164,12 +164,13 @@ def containment_checks(count: int, seed: int) -> int:
 
 
 def test_the_three_arithmetics_have_the_same_operations() -> None:
-    assert set(intervals.OPERATIONS) == set(balls.OPERATIONS) == set(multiprecision.OPERATIONS)
-    for operations in (intervals.OPERATIONS, balls.OPERATIONS, multiprecision.OPERATIONS):
+    assert set(intervals.OPERATIONS) == set(balls.OPERATIONS) == set(scalars.DIGITS.operations)
+    for operations in (intervals.OPERATIONS, balls.OPERATIONS, scalars.DIGITS.operations):
         with pytest.raises(TypeError):
             operations["exp"] = abs  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_results_contain_the_true_values() -> None:
     assert containment_checks(5_000, seed=0) >= 5_000
 
@@ -267,6 +268,7 @@ def test_points_give_balls_of_200_bits(sign: int) -> None:
             assert ball.is_exact() or ball.rel_accuracy_bits() > 185, (name, parameter, point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softplus", "sigmoid", "bell"])
 @pytest.mark.parametrize("z", [0.0, 1e-30, 0.5, -0.5, 40.0, -40.0, 1e4, -1e4, 1e8, -1e8])
 def test_stable_functions_keep_their_relative_digits(name: str, z: float) -> None:
@@ -280,7 +282,7 @@ def test_stable_functions_keep_their_relative_digits(name: str, z: float) -> Non
         if name == "softplus" and z == -1e8:
             exact = e - e**2 / 2  # exp(-1e8) has 1.4e8 bits after the point
     with mpmath.workprec(200):
-        assert abs(multiprecision.OPERATIONS[name](mpmath.mpf(z)) / exact - 1) < mpmath.mpf(2) ** -195
+        assert abs(scalars.DIGITS.operations[name](mpmath.mpf(z)) / exact - 1) < mpmath.mpf(2) ** -195
     with balls.precision(200):
         ball = balls.OPERATIONS[name](arb(z))
         assert ball.rel_accuracy_bits() > 190
@@ -292,7 +294,7 @@ def test_stable_functions_keep_their_relative_digits(name: str, z: float) -> Non
 @pytest.mark.parametrize("z", [1e300, -1e300])
 def test_far_away_nothing_overflows(name: str, z: float) -> None:
     limit = {"softplus": 1e300, "tanh": z / 1e300, "sigmoid": 1.0}.get(name, 0.0) if z > 0 or name == "tanh" else 0.0
-    value, ball = multiprecision.OPERATIONS[name](mpmath.mpf(z)), balls.OPERATIONS[name](arb(z))
+    value, ball = scalars.DIGITS.operations[name](mpmath.mpf(z)), balls.OPERATIONS[name](arb(z))
     if (name, z) == ("exp", 1e300):
         assert not ball.is_finite()
         return
@@ -537,7 +539,7 @@ def test_precision_comes_back() -> None:
 )
 def test_multiprecision_outside_the_domain_is_nan(name: str, arguments: tuple[Any, ...]) -> None:
     count = ARITY[name]
-    value = multiprecision.OPERATIONS[name](*map(mpmath.mpf, arguments[:count]), *arguments[count:])
+    value = scalars.DIGITS.operations[name](*map(mpmath.mpf, arguments[:count]), *arguments[count:])
     assert isinstance(value, mpmath.mpf)
     assert mpmath.isnan(value)
 
@@ -546,7 +548,7 @@ def test_constants_are_rounded_once() -> None:
     p, q = 3**200 + 1, 7**150
     for bits in (53, 100, 300):
         with mpmath.workprec(bits), balls.precision(bits):
-            man, exp = multiprecision.constant(p, q).man_exp
+            man, exp = scalars.DIGITS.constant(p, q).man_exp
             assert abs(Fraction(int(man)) * Fraction(2) ** int(exp) * q / p - 1) <= Fraction(1, 2**bits)
             assert (balls.constant(p, q) * q).contains(arb(flint.fmpz(p)))
     assert balls.OPERATIONS["pi"]().rel_accuracy_bits() > 50
@@ -614,6 +616,7 @@ def exact_range(c: Pair, k: Pair, x: Pair, row: int, column: int) -> tuple[Fract
     return lower, upper, size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("c_kind", ["plain", "huge", "tiny", "mixed", "all"])
 @pytest.mark.parametrize("x_kind", ["plain", "huge", "tiny", "mixed", "all"])
 def test_linear_contains_the_exact_range(c_kind: str, x_kind: str) -> None:

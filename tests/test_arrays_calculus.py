@@ -58,6 +58,7 @@ def lowered(point: Point, graph: Any, formula: Tensor) -> dict[Any, LinearForm]:
         raise
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data())
 def test_a_tensor_is_what_loops_over_entries_say(language: str, data: st.DataObject) -> None:
@@ -74,6 +75,7 @@ def test_a_tensor_is_what_loops_over_entries_say(language: str, data: st.DataObj
     assert all(checks)
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data())
 def test_gradients_are_those_of_the_scalar_graph(language: str, data: st.DataObject) -> None:
@@ -92,6 +94,7 @@ def test_gradients_are_those_of_the_scalar_graph(language: str, data: st.DataObj
     agree(graph, mine, theirs, point)
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data())
 def test_derivatives_along_a_direction_are_those_of_the_scalar_graph(language: str, data: st.DataObject) -> None:
@@ -112,6 +115,7 @@ def test_derivatives_along_a_direction_are_those_of_the_scalar_graph(language: s
     agree(graph, mine, {place: directional(graph, form, direction) for place, form in whole.items()}, point)
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data())
 def test_a_tensor_in_the_place_of_a_variable_is_its_value_there(language: str, data: st.DataObject) -> None:
@@ -152,6 +156,7 @@ def shuffled(formula: Tensor, chance: random.Random) -> Tensor:
     return tensor(formula.dims, raws)
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_names_of_summed_indices_and_the_order_of_factors_do_not_count(
@@ -191,6 +196,7 @@ def value_by_loops(factors: list[tuple[Leaf, tuple[int, int]]], arrays: dict[str
     return total
 
 
+@pytest.mark.slow
 @given(one=products(), two=products(), seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_products_are_one_exactly_where_they_are_equal(
@@ -205,6 +211,7 @@ def test_products_are_one_exactly_where_they_are_equal(
         assert (as_tensor(left) == as_tensor(right)) == equal
 
 
+@pytest.mark.slow
 def test_all_patterns_of_three_equal_factors_are_told_apart() -> None:
     """Every product of A, A and A over at most three summed indices, by its tensor and by its value."""
     rng = np.random.default_rng(7)

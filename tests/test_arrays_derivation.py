@@ -259,6 +259,7 @@ def differences(function: Callable[[Any], Any], x: Any, step: float = 1e-4) -> A
     return np.array(columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda make: make.__name__)
 def test_derivations_against_differences(problem: Callable[[], BilevelProblem]) -> None:
     at = Numbers(problem())

@@ -36,6 +36,7 @@ def close(one: dict[str, Floats], two: dict[str, Floats], rtol: float = 1e-10) -
         np.testing.assert_allclose(two[name], value, rtol=rtol, atol=rtol * np.abs(value).max() + 1e-15, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tape", "lambdify"])
 def test_other_backends_are_those_of_the_problem_in_scalars(backend: Any) -> None:
     problem = regression(8, 3)
@@ -47,8 +48,9 @@ def test_other_backends_are_those_of_the_problem_in_scalars(backend: Any) -> Non
 def test_factors_and_products_lead_to_the_same(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, x = regression(40, 6), np.linspace(-1.0, 0.5, 6)
     expected = quantities(compile_kernels(problem, backend="tape"), x)
-    monkeypatch.setattr(array_engine, "AT_ONCE", -1.0)  # products first, whatever they cost
+    monkeypatch.setattr(array_engine, "EACH", -1.0)  # products first, whatever they cost
     monkeypatch.setattr(array_engine.ArrayEngine, "_budget", budget)
+    monkeypatch.setattr(conjugate_gradients, "TRIED", 2)
     if budget == np.inf:
         monkeypatch.setattr(array_engine, "DENSE", 0)
     fresh = BilevelProblem(LOSS, TRAINED, "x[n]", "y[n]", data=dict(problem.arrays), name=f"budget {budget}")
@@ -89,6 +91,7 @@ def test_sparse_data_stay_sparse_and_give_the_same() -> None:
     np.testing.assert_allclose(sparse.kernels.g_yy(x, x), dense.kernels.g_yy(x, x), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_nothing_of_size_n_by_n_is_made_unasked() -> None:
     n = 20_000
     rng = np.random.default_rng(0)
@@ -104,6 +107,7 @@ def test_nothing_of_size_n_by_n_is_made_unasked() -> None:
     assert most < 500 * 8 * n  # five hundred vectors, the data among them; g_yy alone would be 20 000
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused_before_it_is_made() -> None:
     problem = BilevelProblem("sum(y)", "sum((y - x)**2)", "x[300000]", "y[300000]")
     x = np.zeros(300_000)
@@ -206,3 +210,40 @@ def test_against_jax_at_two_hundred_features() -> None:
     implicit = jax.jvp(lambda z: jax.grad(g, 0)(x, z), (y,), (v,))[1]
     expected = np.asarray(jax.grad(f, 0)(x, y) - implicit)
     np.testing.assert_allclose(problem.kernels.grad_phi(x), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+
+
+def curved(m: int, n: int) -> BilevelProblem:
+    """A logistic regression whose curvature is far from what it is at zero."""
+    rng = np.random.default_rng(1)
+    A = 6 * rng.normal(size=(m, n))
+    data = {"A": A, "b": np.sign(A[:, 0] + rng.normal(size=m))}
+    return BilevelProblem("y @ y", "mean(softplus(-b*(A @ y))) + exp(x)*(y @ y)/2", "x", "y[n]", data=data)
+
+
+WAYS = {"products": (-1.0, np.inf), "one factor": (-1.0, 0.0), "a factor each": (np.inf, np.inf)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_solve_agree(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """By products, with a factor that conditions later systems until it is renewed, with a factor each step."""
+    expected = curved(80, 30).lowered().kernels
+    each, factored = WAYS[way]
+    monkeypatch.setattr(array_engine, "EACH", each)
+    monkeypatch.setattr(conjugate_gradients, "TRIED", 0 if factored == 0 else 10**9)
+    monkeypatch.setattr(conjugate_gradients, "FRESH", 4)
+    got, x = curved(80, 30).kernels, [-6.0]
+    assert isinstance(got._engine, array_engine.ArrayEngine)
+    fresh = type(got)(got.problem, got.backend, got._engine._twin("together"))
+    for name in ("y_star", "v_star", "grad_phi", "hess_phi"):
+        np.testing.assert_allclose(getattr(fresh, name)(x), getattr(expected, name)(x), rtol=1e-9, atol=1e-12)
+
+
+def test_a_quadratic_lower_level_forgets_the_factor_of_another_x() -> None:
+    problem = BilevelProblem(
+        "sum(y**3)", "y @ (H @ y)/2 + exp(x)*(y @ y)/2 - sum(y)", "x", "y[n]", data={"H": np.eye(3)}
+    )
+    expected, there = problem.lowered().kernels, [[0.3], [-0.7], [0.3]]
+    for x in there:
+        np.testing.assert_allclose(problem.kernels.hess_phi(x), expected.hess_phi(x), rtol=1e-12)
+        np.testing.assert_allclose(problem.kernels.grad_phi(x), expected.grad_phi(x), rtol=1e-12)
+    np.testing.assert_allclose(problem.kernels.grad_phi(there), expected.grad_phi(there), rtol=1e-12)

@@ -87,6 +87,7 @@ def _exactly(array: Any) -> Any:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_blocks_are_right_to_round_off(language: str, data: st.DataObject, seed: int) -> None:
@@ -103,6 +104,7 @@ def test_blocks_are_right_to_round_off(language: str, data: st.DataObject, seed:
         assert np.abs(computed[name][0] - values_of_one).max(initial=0) <= ROUND_OFF * MANY * scale, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_points_together_are_points_alone(language: str, data: st.DataObject, seed: int) -> None:

@@ -32,6 +32,7 @@ def stated(text: str, sizes: Mapping[str, int], rng: np.random.Generator) -> tup
     return BilevelProblem(text, g, "x[n], w", "y[n] W[p, n]", data=data), arrays
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     text=st.sampled_from([1, 2, 3, 3]).flatmap(lambda depth: texts((), depth)),

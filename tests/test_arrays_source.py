@@ -28,7 +28,7 @@ from bilevel_sym.graph.operations.record import Source
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import Workshop
 from bilevel_sym.symbolic.array_source import array_source
-from bilevel_sym.symbolic.source_parts.scope import ModuleScope
+from bilevel_sym.symbolic.source_parts.array_scope import ModuleScope
 from bilevel_sym.symbolic.source_parts.templates import joined
 
 QUANTITIES = ("y_star", "phi", "grad_phi", "hess_phi")
@@ -298,6 +298,7 @@ def test_the_derivation_offers_it() -> None:
 SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in FEW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FEW, *SLOWLY])
 def test_in_jax_compiled_and_mapped(name: str) -> None:
     jax = pytest.importorskip("jax")

@@ -27,8 +27,8 @@ from bilevel_sym.arrays.lowering import lower_form
 from bilevel_sym.arrays.sympy_door import arrays_in, declare, read
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.nodes import Graph
+from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.problem.parsing.array_grammar import array_tree
 
 m, n, i, j, k = sp.symbols("m n i j k")

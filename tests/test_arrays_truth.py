@@ -151,6 +151,7 @@ def drawn_problem(data: st.DataObject, language: str, depth: int = 3) -> DrawnPr
         raise
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_blocks_are_those_of_the_scalar_problem(language: str, data: st.DataObject, seed: int) -> None:
@@ -158,6 +159,7 @@ def test_blocks_are_those_of_the_scalar_problem(language: str, data: st.DataObje
     assert compare(problem, point, (*FIRST_AND_SECOND, "g_yx_u", "s_x", "s_y"), seed) == []
 
 
+@pytest.mark.slow
 @languages
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_third_derivatives_are_those_of_the_scalar_problem(language: str, data: st.DataObject, seed: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,17 +109,18 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drawn: list[tuple[str, Batch]] = []
         self.frozen: list[tuple[int, Batch, Batch]] = []
-        draw, make = Data.draw, BatchOracle.__init__
+        draws, make = Data.draws, BatchOracle.__init__
 
-        def drawing(data: Data, function: str, streams: Any, size: int) -> Batch:
-            self.drawn.append((function, draw(data, function, streams, size)))
-            return self.drawn[-1][1]
+        def drawing(data: Data, function: str, streams: Any, sizes: Sequence[int], **options: Any) -> Iterator[Batch]:
+            for batch in draws(data, function, streams, sizes, **options):
+                self.drawn.append((function, batch))
+                yield batch
 
         def freezing(oracle: BatchOracle, data: Data, batch_f: Batch, batch_g: Batch) -> None:
             self.frozen.append((len(self.drawn), batch_f, batch_g))
             make(oracle, data, batch_f, batch_g)
 
-        monkeypatch.setattr(Data, "draw", drawing)
+        monkeypatch.setattr(Data, "draws", drawing)
         monkeypatch.setattr(BatchOracle, "__init__", freezing)
 
 
@@ -138,7 +139,7 @@ def test_the_batches_of_the_step_serve_again_as_printed(monkeypatch: pytest.Monk
     assert len(seen.frozen) == steps - 1  # none at x_0, and none where the run ends
     for k, (_, batch_f, batch_g) in enumerate(seen.frozen):
         for batch, place in ((batch_f, 1), (batch_g, 2)):
-            np.testing.assert_array_equal(batch.rows, seen.drawn[5 * k + place][1].rows)
+            np.testing.assert_array_equal(batch.picked, seen.drawn[5 * k + place][1].picked)
             np.testing.assert_array_equal(batch.weights, seen.drawn[5 * k + place][1].weights)
 
 
@@ -155,8 +156,8 @@ def own_mean(batch_f: Batch, batch_g: Batch, sizes: tuple[int, int]) -> BilevelP
     """f_D and g_D as a problem, from the rows."""
     p = noisy()
     rows = [
-        np.repeat(b.rows[0], np.round(b.weights[0] * size).astype(int), axis=0).tolist()
-        for b, size in zip((batch_f, batch_g), sizes, strict=True)
+        np.repeat(np.array(data)[b.picked[0]], np.round(b.weights[0] * size).astype(int), axis=0).tolist()
+        for data, b, size in zip((p.xi_data, p.zeta_data), (batch_f, batch_g), sizes, strict=True)
     ]
     return StochasticProblem(p.F, p.G, p.x, p.y, p.xi, p.zeta, *rows).mean
 
@@ -197,6 +198,7 @@ def test_a_printed_trajectory_has_the_same_bits_in_any_company() -> None:
         assert part.status == tuple(whole.status[row] for row in rows)
 
 
+@pytest.mark.slow
 def test_the_reused_batch_is_biased_and_the_new_one_is_not() -> None:
     """What the erratum on the batches says, in the algorithm itself: Phi_D' - Phi' at the next point, averaged.
 

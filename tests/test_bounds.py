@@ -39,6 +39,7 @@ def sampled(expression: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> tuple[np.nda
     return values[0], values[1 : 1 + n], values[1 + n :].reshape(n, n, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 def test_samples_lie_inside_and_reach_the_ends(expression: sp.Expr) -> None:
     found = bounds(expression, BOX)
@@ -114,6 +115,7 @@ def test_the_end_of_a_domain_belongs_to_it() -> None:
     assert math.isinf(found.gradient[0].upper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "box", "place"),
     [

@@ -16,7 +16,7 @@ import pytest
 from full_disk import files_of_at_most
 
 from bilevel_sym.graph.operations import OPERATIONS
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 
 pytest.importorskip("numba")
 from numba.core import config
@@ -81,6 +81,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 def test_a_damaged_file_is_as_none_and_is_mended(place: Path, suffix: str, damage: str) -> None:

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from test_lower_level import points_in_box
 
 from bilevel_sym import BilevelProblem, compile_kernels, evaluate, zoo
-from bilevel_sym.arithmetic.ball import Ball
-from bilevel_sym.arithmetic.balls import precision
+from bilevel_sym.arithmetic.balls import Ball, precision
 from bilevel_sym.certify import krawczyk
 from bilevel_sym.certify.certificate import PointCertificate
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem
@@ -471,6 +470,7 @@ def test_the_hessian_ball_is_symmetric() -> None:
 # ---- floats ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.names())
 def test_float_kernels_agree_with_the_certificate_to_twelve_digits(name: str) -> None:
     problem = zoo.get(name).problem

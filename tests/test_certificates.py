@@ -100,6 +100,7 @@ def run_alone(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_it_runs_where_nothing_else_is_installed(tmp_path: Path) -> None:
     path, mine, other = saved(TOY, "constants", tmp_path / "toy.json"), tmp_path / "mine.toml", tmp_path / "other.toml"
     mine.write_text('x = "x"\ny = "y"\nf = "y*x"\ng = "-y*sin(x) + y*y"\n')
@@ -113,6 +114,7 @@ def test_it_runs_where_nothing_else_is_installed(tmp_path: Path) -> None:
     assert run_alone().returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -186,6 +188,7 @@ def test_norms_of_tensors_are_bounded_and_not_by_much() -> None:
 # ---- the round trip ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["constants", "joint", "smoothness", "stationary", "point"])
 def test_all_kinds_are_proved_again(tmp_path: Path, kind: str) -> None:
     path = saved(TOY, kind, tmp_path / "toy.json")
@@ -294,6 +297,7 @@ def test_pieces_that_agree_are_proved_again(tmp_path: Path, name: str, kind: str
     assert verify.recheck(saved(problem, kind, tmp_path / "x.json"), problem).sentences
 
 
+@pytest.mark.slow
 def test_a_third_derivative_that_vanishes_is_claimed_to_what_can_be_proved(tmp_path: Path) -> None:
     """Phi = x y* with x - 2 y* constant, so that Phi''' = 0: what the search says of it, 6e-27, is rounding."""
     found = verify.smoothness(problem_of(*CORPUS["clip of a linear form"]), effort="quick")
@@ -553,6 +557,7 @@ NAMED: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", NAMED)
 def test_what_is_wrong_is_named_before_anything_is_built(tmp_path: Path, told: str) -> None:
     path = changed(saved(TOY, "constants", tmp_path / "toy.json"), NAMED[told])
@@ -602,6 +607,7 @@ def test_another_problem_is_refused_even_if_what_is_claimed_is_true_of_it(tmp_pa
     assert verify.recheck(path, otherwise).own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_entries_are_one_typed_error(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = changed(saved(TOY, "constants", tmp_path / "toy.json"), change)

@@ -178,6 +178,7 @@ def ended_at_step(k: int, error: type[BaseException], monkeypatch: pytest.Monkey
 # ---- going on ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", ["all", pytest.param("last", marks=pytest.mark.slow)])
 def test_a_run_in_pieces_is_the_run_in_one(setting: Setting, tmp_path: Path, record: Any) -> None:
     """Each piece makes a few steps more, from the file that the one before has left."""
@@ -218,6 +219,7 @@ def numba_found() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_the_last_state(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +279,7 @@ OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, case: str) -> None:
     path = tmp_path / "run.checkpoint"
@@ -503,6 +506,7 @@ def test_an_algorithm_of_ones_own_says_what_it_remembers(tmp_path: Path) -> None
 # ---- the command line, and kill -9 ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_from_its_file(tmp_path: Path) -> None:
     path, out = str(tmp_path / "run.checkpoint"), tmp_path / "run.csv"
     start = ("solve", "zoo:saddle", "--algorithm", "perturbed-exact", "--seeds", "2", "--eps", "1e-9")

@@ -15,10 +15,10 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Constants, paper, schedules, zoo
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.solvers import ineon
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import escape, neon
 from verify.papers.huang_saddle.claims.escape import descended
@@ -83,6 +83,7 @@ def test_the_escape_lemma_holds_at_a_known_saddle(d: int) -> None:
     assert (found["stuck width"].tightness or 0) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["corrected", "sharp"])
 @pytest.mark.parametrize("d", [2, 4])
 def test_neon_finds_the_curvature(d: int, variant: Variant) -> None:

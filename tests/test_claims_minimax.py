@@ -10,7 +10,7 @@ from helpers import random_problem
 
 from bilevel_sym import MinimaxProblem, zoo
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.claims import minimax
 from verify.papers.huang_saddle.measures.minimax_points import SamplePoint, sample_points, strict_minimum_in_x
 from verify.registry import Claim
@@ -42,6 +42,7 @@ def verdicts(problem: BilevelProblem, variant: Variant = "corrected") -> dict[st
     return {item.label: {result.verdict for result in item(study)} for item in CLAIMS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corrected_statements_hold_on_the_zoo(name: str) -> None:
     said = verdicts(zoo.get(name).problem)
@@ -50,6 +51,7 @@ def test_the_corrected_statements_hold_on_the_zoo(name: str) -> None:
     assert sum(found == {Verdict.HOLDS} for found in said.values()) >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_printed_ones_fail_where_they_should_and_nowhere_else(name: str) -> None:
     said = verdicts(zoo.get(name).problem, "printed")

@@ -17,15 +17,16 @@ from bilevel_sym import BilevelProblem, StochasticProblem, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import CertificateFailure, InvalidArgument
 from bilevel_sym.graph.expressions import substitute
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.theories.huang_saddle.schedules.batches import term_delta
-from bilevel_sym.theories.statement import Variant
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
-from verify.papers.huang_saddle.claims.stochastic import batch_errors, stocbio_descent, stocbio_lemmas
-from verify.papers.huang_saddle.claims.stochastic import moments as stochastic
+from verify.papers.huang_saddle.claims import batch_errors, stocbio, stochastic
+from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic import batch_moments
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import (
+    Batches,
     Estimator,
     compositions,
     failure_probability,
@@ -33,8 +34,6 @@ from verify.papers.huang_saddle.measures.stochastic.batch_moments import (
     sgd_step,
     walks,
 )
-from verify.papers.huang_saddle.measures.stochastic.batch_solutions import Batches
-from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, Samples, ends, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
     mean_hypergradient,
@@ -46,7 +45,7 @@ from verify.registry import Claim
 from verify.study import study_of
 from verify.verdict import CheckResult, Verdict
 
-MODULES = (stochastic, batch_errors, stocbio_lemmas, stocbio_descent)
+MODULES = (stochastic, batch_errors, stocbio)
 CLAIMS = {item.label: item for module in MODULES for item in vars(module).values() if isinstance(item, Claim)}
 ZOO = ("stochastic_noise", "stochastic_rows")
 
@@ -249,7 +248,7 @@ def test_derivatives_of_phi_of_a_batch_against_the_batch_as_a_problem(problem: S
     batches = Batches(problem, x, [np.random.default_rng(3)], 1, 1)
     y = batches.solutions(np.zeros(2))
     here = batches.at(y)
-    f_row, g_row = (batches._batches[level].rows[0, 0] for level in ("f", "g"))
+    f_row, g_row = (batches._data.tables[level][batches._batches[level].picked[0, 0]] for level in ("f", "g"))
     chosen = [
         next(row for row in table if np.allclose([float(v) for v in row], picked))
         for table, picked in ((problem.xi_data, f_row), (problem.zeta_data, g_row))
@@ -359,16 +358,18 @@ def test_nothing_true_is_violated(problem: StochasticProblem) -> None:
 
 def test_a_series_that_is_cut_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = series_rest
-    monkeypatch.setattr(stocbio_lemmas, "series_rest", lambda c, eta, Q: true(c, eta, Q + 40))
+    monkeypatch.setattr(stocbio, "series_rest", lambda c, eta, Q: true(c, eta, Q + 40))
     assert verdicts(WITNESS, "le:first_m") == {"VIOLATED"}
 
 
+@pytest.mark.slow
 def test_a_bound_without_the_error_of_y_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stocbio_lemmas, "slope_in_y", lambda c: arb(0))
+    monkeypatch.setattr(stocbio, "slope_in_y", lambda c: arb(0))
     assert verdicts(zoo.get("stochastic_noise").problem, "le:first_m") == {"VIOLATED"}
     assert verdicts(zoo.get("stochastic_noise").problem, "le:variancc", variant="sharp") == {"VIOLATED"}
 
 
+@pytest.mark.slow
 def test_a_sigma_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     these = type(samples(LINES))
     true = these.sigma_over
@@ -400,8 +401,8 @@ def test_batches_that_are_too_small_are_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_promise_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = stocbio_descent._promised
-    monkeypatch.setattr(stocbio_descent, "_promised", lambda *args: tuple(5 * value for value in true(*args)))
+    true = stocbio._promised
+    monkeypatch.setattr(stocbio, "_promised", lambda *args: tuple(5 * value for value in true(*args)))
     assert verdicts(zoo.get("stochastic_noise").problem, "eq:expect-phi") == {"VIOLATED"}
 
 

@@ -14,9 +14,8 @@ from bilevel_sym import BilevelProblem, Box, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.zoo.tube_shape import TAU
 from verify.papers.huang_saddle.claims import definitions, tube
-from verify.papers.huang_saddle.measures.tube import curvature as tube_curvature
-from verify.papers.huang_saddle.measures.tube.curvature import curvature
-from verify.papers.huang_saddle.measures.tube.pieces import HIGH, LOW, MIDDLE, Tube, branch, tube_of
+from verify.papers.huang_saddle.measures import tube as tube_measures
+from verify.papers.huang_saddle.measures.tube import HIGH, LOW, MIDDLE, Tube, branch, curvature, tube_of
 from verify.registry import Claim, NotApplicable
 from verify.study import study_of
 from verify.verdict import CheckResult, Verdict
@@ -153,6 +152,7 @@ def test_the_domain_is_the_printed_one() -> None:
         assert tube._defined(read, point) == tube._in_domain(point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tube", "tube_printed", "tube_coupled"])
 def test_there_are_d_saddle_points_and_one_minimum(name: str) -> None:
     for label in ("unlabelled:tube-saddle-points", "unlabelled:tube-minimum"):
@@ -184,6 +184,7 @@ def test_a_tilted_tube_has_other_stationary_points() -> None:
     assert tube._falls(read, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("L", "gamma", "d"), [(1, 1, 2), (3, 1, 2), ("1/2", 4, 2), (1, 1, 1), (5, 2, 1)])
 def test_the_curvature_is_bracketed(L: Any, gamma: Any, d: int) -> None:
     example = zoo.get("tube", d=d, L=L, gamma=gamma)
@@ -203,9 +204,9 @@ def test_the_step_of_the_paper_is_too_long_for_all_but_the_flattest_tubes() -> N
 
 def test_a_search_that_stops_early_is_still_true() -> None:
     read = tube_of(zoo.get("tube_printed", d=2).problem)
-    block = tube_curvature._connecting_block(read, 0)
+    block = tube_measures._connecting_block(read, 0)
     with precision(64):
-        rough, fine = (tube_curvature._largest_norm(block, most=cells) for cells in (20, 4000))
+        rough, fine = (tube_measures._largest_norm(block, most=cells) for cells in (20, 4000))
     assert rough.lower <= fine.lower <= fine.upper <= rough.upper
 
 

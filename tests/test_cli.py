@@ -21,9 +21,9 @@ import bilevel_sym
 from bilevel_sym import zoo
 from bilevel_sym.cli import main
 from bilevel_sym.cli.command import Command
-from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS
-from bilevel_sym.cli.parser import COMMANDS, parse
-from bilevel_sym.cli.reproduce import EXPERIMENTS
+from bilevel_sym.cli.making import EXPERIMENTS
+from bilevel_sym.cli.session import COMMANDS, parse
+from bilevel_sym.cli.solve import ALGORITHMS, ESTIMATORS
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle import experiments
 from verify import CertifiedConstants, Study, constants
@@ -53,6 +53,7 @@ def test_either_module_is_the_program(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"bilevel-sym {bilevel_sym.__version__}\n", "")
 
 
+@pytest.mark.slow
 def test_derive_prints_the_formulas_term_by_term() -> None:
     done = process("derive", "zoo:scalar")
     assert done.returncode == 0
@@ -567,6 +568,7 @@ def write(path: Path, f: str, g: str, *, box: str = "", x: str = "x", y: str = "
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("algorithm", [[], ["--algorithm", "perturbed-exact"], ["--algorithm", "descent"]])
 def test_a_phi_without_a_lower_bound_diverges_without_a_word_from_numpy(tmp_path: Path, algorithm: list[str]) -> None:

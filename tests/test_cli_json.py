@@ -84,6 +84,7 @@ def undocumented(record: Any, known: Any, root: Any) -> list[str]:
     return inside + [name for name in record if name not in named and not free]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_printed_follows_its_schema(case: str) -> None:
     record = printed(*(FAST | SLOW)[case])

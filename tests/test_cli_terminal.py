@@ -71,6 +71,7 @@ def test_what_is_to_be_copied_has_no_colour() -> None:
 # ---- width ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_help_fits_the_terminal(columns: int) -> None:
     for command in ("", "derive", "solve", "verify", "certify", "zoo", "errata", "reproduce"):

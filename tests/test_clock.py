@@ -80,6 +80,7 @@ SOLVED: dict[str, Callable[[], Solution]] = {
 }
 
 
+@pytest.mark.slow
 @each_jump
 @pytest.mark.parametrize("run", SOLVED)
 def test_no_solver_looks_at_the_clock(run: str, jumps: str) -> None:

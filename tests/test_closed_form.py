@@ -15,7 +15,7 @@ from hypothesis import assume, given
 
 from bilevel_sym.errors import AssumptionViolated
 from bilevel_sym.graph.expressions import substitute, symbols_in
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.problem.box import Box
 from bilevel_sym.symbolic import closed_form
 from bilevel_sym.symbolic.algebra import linear
@@ -111,6 +111,7 @@ def test_unknowns_that_only_seem_to_hang_together() -> None:
     assert solved(g, [y1, y2])[1] == x2 / 4
 
 
+@pytest.mark.slow
 def test_twenty_unknowns() -> None:
     rng = random.Random(5)
     weights = [[R(rng.randint(-5, 5), rng.randint(1, 3)) for _ in Y] for _ in Y]

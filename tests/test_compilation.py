@@ -89,6 +89,7 @@ def run(*words: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_an_empty_cache_is_seen(tmp_path: Path) -> None:
     assert run("-c", ASKS, NUMBA_CACHE_DIR=str(tmp_path)) == "False"
 

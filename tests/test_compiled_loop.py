@@ -251,6 +251,7 @@ def assert_lanes_do_not_matter(name: str, count: int) -> LoopState:
     return together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITWISE)
 def test_alone_and_in_an_ensemble_bit_for_bit(name: str) -> None:
     ended = assert_lanes_do_not_matter(name, 2 * WIDTH + 7)
@@ -322,6 +323,7 @@ def one_estimate(name: str, N: int, v: Any = None) -> LoopState:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spectrum", "steps"),
     [("2,2,2", 1), ("5", 1), ("1,4,4,1", 2), ("3,3,7,7,7", 2), ("1,2,3", 3), ("1,2,3", 9), ("5", 4), ("2,2,2,2,2", 12)],

@@ -13,8 +13,7 @@ from bilevel_sym.graph.convert import to_sympy
 from bilevel_sym.graph.nodes import ONE_FORM, Graph, LinearForm
 from bilevel_sym.implicit.model import Model
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.enclosures.condensed import condensed
-from verify.enclosures.ridges import ridges_of
+from verify.enclosures.ridges import condensed, ridges_of
 from verify.regularity.certified import constants
 
 x = sp.Symbol("x", real=True)

@@ -26,8 +26,8 @@ from verify.papers.huang_saddle.coverage import (
     record,
     sources,
 )
-from verify.papers.huang_saddle.coverage.account import FURTHER
 from verify.papers.huang_saddle.coverage.judgement import REFERENCES
+from verify.papers.huang_saddle.coverage.link import FURTHER
 from verify.registry import claim
 from verify.theory import theory_of
 from verify.verdict import Verdict
@@ -50,6 +50,7 @@ def computed(rows: tuple[Row, ...] = ROWS) -> Iterator[Row]:
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_label_is_accounted_for_and_three_are_open() -> None:
     found = coverage()
     assert list(found) == list(STATEMENTS)
@@ -152,6 +153,7 @@ def test_rows_without_claims_are_computed_and_stand() -> None:
         assert item.evidence in ("proved", "certified", "sampled", "by definition")
 
 
+@pytest.mark.slow
 def test_every_row_whose_verdict_is_another_than_the_audits_says_who_is_right() -> None:
     for item in judge(computed()):
         assert item.agrees == (not item.row.why), item.row.number

@@ -15,7 +15,7 @@ from bilevel_sym import BilevelProblem, MinimaxProblem, derive, derive_generic, 
 from bilevel_sym.errors import AssumptionViolated, InvalidArgument, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.graph.expressions import substitute, symbols_in
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
-from bilevel_sym.symbolic.textbook import textbook_equations
+from bilevel_sym.symbolic.formulas import textbook_equations
 
 x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
 
@@ -68,6 +68,7 @@ def test_closed_and_implicit_formulas_agree_exactly(d: int, n: int, data: st.Dat
     assert at(closed.hessian(form="lagrangian"), solved.point) == at(closed.hess_phi, solved.point)
 
 
+@pytest.mark.slow
 @FEW
 @given(shape=st.sampled_from(SHAPES[:5]), closed=st.booleans(), data=st.data())
 def test_each_group_of_terms_sums_to_the_whole(shape: tuple[int, int], closed: bool, data: st.DataObject) -> None:
@@ -181,6 +182,7 @@ def test_every_block_has_its_shape_and_is_symmetric_where_it_should_be() -> None
         derivation.blocks["g_xy", 0]
 
 
+@pytest.mark.slow
 def test_the_auxiliaries_evaluate_to_the_written_out_formulas() -> None:
     problem = BilevelProblem(
         "x1*y1 + x2*y2**2 + sin(x1)",

@@ -92,6 +92,7 @@ def test_latex_compiles(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout[-1500:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["logistic", "hyper_cleaning"])
 def test_what_would_fill_books_is_shown_in_matrix_notation(name: str) -> None:
     derivation = zoo.get(name).problem.derivation
@@ -165,6 +166,7 @@ def test_source_blocks_give_the_numbers_of_the_formulas(solved: Solved) -> None:
         np.testing.assert_allclose(got.reshape(exact.shape), exact, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["scalar", "saddle", "implicit_cubic", "quadratic", "logistic", "minimax_not_nash", "ridge"],

@@ -29,6 +29,7 @@ SHELL = (
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[bench]"',
     ".venv/bin/python -m benchmarks.kernels",
     ".venv/bin/python -m benchmarks.certificates",
+    ".venv/bin/python -m benchmarks.array_certificates",
     ".venv/bin/python -m benchmarks.certify",
     ".venv/bin/python -m benchmarks.solvers",
     ".venv/bin/python -m benchmarks.gallery",
@@ -84,6 +85,7 @@ def no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", pages_with_examples())
 def test_the_examples_of_a_page_print_what_they_show(blocks: list[Block], tmp_path: Path) -> None:
     check_examples(blocks, tmp_path)
@@ -152,6 +154,7 @@ def test_an_unknown_language_and_an_empty_console_fail(language: str, tmp_path: 
         checked(language, "", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shown", "complaint"),
     [

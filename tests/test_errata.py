@@ -18,8 +18,8 @@ from bilevel_sym.symbolic import formulas
 from bilevel_sym.zoo.tube_shape import TubeShape
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import SUBJECTS, batches, derivatives, errata, errata_table, inner_loops
-from verify.papers.huang_saddle.errata.notation import NOTATIONAL
 from verify.papers.huang_saddle.errata.right import Finding, found_right
+from verify.papers.huang_saddle.errata.table import NOTATIONAL
 from verify.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / ".github" / "ERRATA.md"
@@ -113,6 +113,7 @@ def test_a_wrong_hessian_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ALL[0].check().verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finding", found_right(), ids=lambda finding: finding.holds.__name__)
 def test_what_was_found_right_is_right(finding: Finding) -> None:
     assert finding.holds()
@@ -124,6 +125,7 @@ def test_the_notational_list_names_places_that_exist() -> None:
     assert all(misprint.where and misprint.text.strip() == misprint.text for misprint in NOTATIONAL)
 
 
+@pytest.mark.slow
 def test_the_page_is_current() -> None:
     written = "\n".join(errata_table("markdown")) + "\n"
     assert PAGE.read_text(encoding="utf-8") == written, "run: bilevel-sym errata --format markdown > .github/ERRATA.md"

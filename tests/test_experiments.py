@@ -23,9 +23,7 @@ from bilevel_sym.theories.huang_saddle.experiments import (
     coupled,
     figure1,
     reporting,
-    sensitivity,
     staircase,
-    tube_panels,
 )
 
 SMALL1 = figure1.Settings(dimensions=(5,), curvatures=(1.0, 3.0), steps=300, seeds=3)
@@ -199,6 +197,7 @@ def test_a_slope_is_no_staircase_and_a_run_that_stays_arrives_nowhere() -> None:
     assert np.isnan(stuck.growth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "pbo", "bo"),
     [
@@ -221,14 +220,14 @@ def test_the_claim_can_fail(right: bool, pbo: Any, bo: Any) -> None:
 
 def test_the_parameters_of_the_panels_are_read_from_labels() -> None:
     labels = [label for label in paper.STATEMENTS if label.startswith("figure: ")]
-    found = [tube_panels.read_label(label) for label in labels]
+    found = [figure1.read_label(label) for label in labels]
     usual = figure1.Settings()
     assert len(found) == 12
     assert {name.gamma for name in found} == {usual.gamma}
     assert {(name.d, name.L) for name in found} == {(d, L) for d in usual.dimensions for L in usual.curvatures}
     for bad in ("figure: 115a", "figure: 4110", "Figure: exp", "figure: 1130"):
         with pytest.raises(InvalidArgument, match="not the label of a panel"):
-            tube_panels.read_label(bad)
+            figure1.read_label(bad)
 
 
 def test_each_setting_is_varied_alone() -> None:
@@ -239,7 +238,7 @@ def test_each_setting_is_varied_alone() -> None:
         return np.zeros((2, 4)), np.zeros((2, 3), dtype=bool)
 
     usual = figure1.Settings()
-    found = list(sensitivity.vary(usual, tuple(sensitivity.FACTORS), run, 1.0, 2))
+    found = list(staircase.vary(usual, tuple(staircase.FACTORS), run, 1.0, 2))
     assert len(found) == len(seen) == 13
     for varied, settings in zip(found, seen, strict=True):
         assert getattr(settings, varied.name) == varied.value

@@ -81,6 +81,7 @@ def test_there_is_one_for_each_kind() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_is_short_and_public_and_prints_what_it_says(name: str, ran: Any) -> None:
     source = EXAMPLES[name]
@@ -258,6 +259,7 @@ def test_compiled_code_leaves_children_of_known_classes_alone() -> None:
 # ---- a claim, an erratum, a defect ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_own_claims_stand_beside_registered_ones(ran: Any) -> None:
     own = ran("A claim")
     report = verify.run(own["problem"], claims=["eq:bilevel-grad", own["gradient_bound"], own["gradient_bound"]])
@@ -303,6 +305,7 @@ def test_the_erratum_fails_with_its_forms_exchanged(ran: Any) -> None:
     assert other.check().verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_the_defect_is_one_line(ran: Any, tmp_path: Path) -> None:
     assert ran("A defect")["implicit_term_tripled"].wrong_line.endswith("# defect: 3")
     assert changed("A defect", tmp_path, ("- 3 *", "-"))["result"].verdict is Verdict.HOLDS

@@ -17,9 +17,9 @@ from documentation import ROOT, blocks_of
 
 from bilevel_sym import errors, verify, zoo
 from bilevel_sym.cli import main
-from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS
+from bilevel_sym.cli.solve import ALGORITHMS, ESTIMATORS
 from bilevel_sym.cli.solve_run import SolveRun
-from bilevel_sym.system import extensions, notice
+from bilevel_sym.system import extensions, progress
 from verify import theory
 
 CHAPTER = "## A package that adds to the toolkit"
@@ -56,7 +56,7 @@ def install_the_page(folder: Path) -> None:
 def forget() -> None:
     extensions._entries.cache_clear()
     theory._loaded.cache_clear()
-    notice.tell_once.cache_clear()
+    progress.tell_once.cache_clear()
 
 
 @pytest.fixture
@@ -94,6 +94,7 @@ def test_one_of_each_is_found_after_the_built_in_ones(site: Path) -> None:
     assert "bilevel_more" not in sys.modules, "names are read without an import"
 
 
+@pytest.mark.slow
 def test_each_of_them_works_in_python(site: Path) -> None:
     install_the_page(site)
     forget()
@@ -111,6 +112,7 @@ def test_each_of_them_works_in_python(site: Path) -> None:
     assert [r.label for r in verify.run(problem, claims=["smith2030:lem-1"], effort="quick").results] == [result.label]
 
 
+@pytest.mark.slow
 def test_each_of_them_works_on_the_command_line(site: Path) -> None:
     install_the_page(site)
     forget()
@@ -156,6 +158,7 @@ def ask(group: str, name: str) -> None:
         SolveRun(problem, "descent", steps=1, estimator=name).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize(
     ("module", "reference", "fault"),
@@ -180,6 +183,7 @@ def test_a_broken_one_gets_one_line_that_names_the_distribution(
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS[1:3])
 @pytest.mark.parametrize(
     ("module", "fault"),

@@ -1,7 +1,7 @@
 """The shipped formulas against a second writing of them: they agree, and one that is off is noticed.
 
 The doors to what is compared are ``verify.papers.huang_saddle.measures.second_writing.transcripts`` (constants, escapes, inner loops, batches),
-``bound_transcripts`` (what claims compare with) and ``schedule_transcripts`` (how schedules put these together).
+``schedule_transcripts`` (how schedules put these together, and what claims compare with).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConsta
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify.papers.huang_saddle.claims.formulas import formulas
 from verify.papers.huang_saddle.measures.agreement import Agreement
-from verify.papers.huang_saddle.measures.second_writing import bound_transcripts, schedule_transcripts, transcripts
-from verify.papers.huang_saddle.measures.second_writing.bound_transcripts import of_bounds
-from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_schedules
+from verify.papers.huang_saddle.measures.second_writing import schedule_transcripts, transcripts
+from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
 from verify.papers.huang_saddle.measures.second_writing.transcripts import (
     of_batches,
     of_constants,
@@ -36,6 +35,7 @@ CASE = Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0)
 GAME = MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0)
 
 
+@pytest.mark.slow
 def test_the_formulas_that_ship_are_those_of_the_theory() -> None:
     found = {result.part: result.verdict for result in formulas(study_of(zoo.get("scalar").problem))}
     assert set(found) == {"constants", "escapes", "inner loops", "batches", "bounds", "schedules"}
@@ -56,7 +56,7 @@ def larger(value: Any, field: str = "") -> Any:
 
 
 OFF = [  # what is compared by which part, and of a record which field is wrong
-    *((of_bounds, bound_transcripts, name, "") for name in (
+    *((of_bounds, schedule_transcripts, name, "") for name in (
         "slope_in_y", "series_rest", "variance_bound", "error_bound", "distance", "inner", "rate_y", "rate_v",
         "log_rate_y",
     )),

@@ -80,6 +80,7 @@ def test_right_candidates_agree_with_certificates_on_the_zoo(name: str) -> None:
         compare(example.problem, x)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 10_000), st.integers(0, 100))
 def test_right_candidates_agree_with_certificates_on_random_problems(seed: int, where: int) -> None:
@@ -88,6 +89,7 @@ def test_right_candidates_agree_with_certificates_on_random_problems(seed: int, 
     compare(exact, points(exact, 1, where)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [coupled, isotropic, saddle])
 def test_right_candidates_agree_with_certificates_where_defects_are_shown(make: Any) -> None:
     for x in points(make(), 3):
@@ -141,6 +143,7 @@ def test_the_number_of_terms_and_of_steps_is_what_was_asked_for(count: int) -> N
     np.testing.assert_allclose(conjugate_gradients(A, b, count), once if count == 1 else dense_solve(A, b), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_terms_of_the_hessian_are_those_of_the_derivation() -> None:
     problem = coupled()
     x = points(problem, 1)[0]
@@ -272,6 +275,7 @@ def test_what_is_right_raises_no_alarm(make: Any) -> None:
     assert check_trajectory(run, make()).ok
 
 
+@pytest.mark.slow
 def test_the_solver_that_rarely_fails_does_so_rarely_and_is_named_where_it_does() -> None:
     problem, item = coupled(), BY_NAME[RARE]
     candidate, x = item.candidate(problem), np.random.default_rng(2).uniform(-1, 1, (1000, 2))
@@ -303,6 +307,7 @@ def test_a_wrong_run_is_caught_and_its_cause_is_named(item: gallery.Defect) -> N
 # ---- how it looks from outside ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_descent_is_gradient_descent_on_exact_values() -> None:
     problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     (x,) = gallery.descent(gallery.right(problem)["dense solve"], problem, [1.0], steps=0)

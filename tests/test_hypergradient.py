@@ -87,6 +87,7 @@ def points(name: str, *shape: int, seed: int = 0) -> Floats:
 # ---- against the exact hypergradient ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_many_steps_are_exact(name: str) -> None:
     p, x, tau = problem(name), points(name, 5), steps_of(name)
@@ -150,6 +151,7 @@ def krylov(a: Floats, b: Floats, start: Floats, steps: int) -> Floats:
         return np.array([float(e) for e in v + k * weights])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["waves", "narrow", "logistic", "saddle", "quadratic:2,3,two", "quadratic:1,4,3", "quadratic:4,1,2"]
 )

@@ -89,6 +89,7 @@ def test_the_last_step_counts_and_as_printed_there_is_one_more() -> None:
         assert neon.direction(saddle(), point, rng=0).any() == found, (T, printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [AID(40, 3, 0.5), Exact(), Neumann(60, 0.5, 40)])
 def test_the_direction_is_a_unit_vector_of_negative_curvature(estimator: Any) -> None:
     H = np.array(SADDLE, dtype=np.float64)
@@ -99,6 +100,7 @@ def test_the_direction_is_a_unit_vector_of_negative_curvature(estimator: Any) ->
         np.testing.assert_allclose(abs(u @ np.array(ROTATION[:, 0], dtype=np.float64).ravel()), 1.0, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_minimum_has_no_direction() -> None:
     for seed in range(5):
         assert not NEON.direction(minimum(), np.zeros(3), rng=seed).any()

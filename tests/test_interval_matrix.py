@@ -18,10 +18,10 @@ from hypothesis.extra.numpy import arrays
 from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.elementary import ARB, NUMPY
+from bilevel_sym.arithmetic.linear_algebra import definiteness
 from bilevel_sym.graph import operations
 from bilevel_sym.typing import Floats
-from verify.enclosures.interval_matrix import Matrices, neumann_bound, radius_norm
-from verify.enclosures.pencil import Pencil, definiteness
+from verify.enclosures.interval_matrix import Matrices, Pencil, neumann_bound, radius_norm
 
 SIZES = [(1, 1), (2, 2), (3, 3), (2, 3), (3, 1), (1, 4)]
 SCALES = [1.0, 1e-160, 1e150, 5e-324]

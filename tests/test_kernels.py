@@ -158,6 +158,7 @@ def test_zoo_problems_against_fifty_digits_and_balls(name: str, backend: Backend
     check_against_digits_and_balls(problem, points_in_box(problem, 2, seed=7), backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_problems_of_every_shape_against_fifty_digits_and_balls(name: str, backend: Backend) -> None:
@@ -191,6 +192,7 @@ def test_random_problems_with_a_known_solution(data: st.DataObject, d: int, n: i
             assert difference <= 1e-9 * size, (backend, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_backends_agree_on_every_block(name: str) -> None:
     problem = PROBLEMS[name]
@@ -233,6 +235,7 @@ def closed_form_agrees(problem: BilevelProblem, phi: sp.Expr, point: Sequence[fl
     return {name for name, entries in truth.items() if is_close(getattr(kernels, name)(point).ravel(), entries, 1e-11)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "backend"), [(name, backend) for name in CLOSED for backend in BACKENDS if (name, backend) != ("tube,d=3", "lambdify")]
 )  # fmt: skip
@@ -746,6 +749,7 @@ def test_cached_kernels_stay_without_state(counted: Kernels) -> None:
 # ---- pitfalls of SymPy and lambdify ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_pitfall_float_coefficients_are_exact_to_the_last_bit(backend: Backend) -> None:
     rng = np.random.default_rng(0)
@@ -758,6 +762,7 @@ def test_pitfall_float_coefficients_are_exact_to_the_last_bit(backend: Backend) 
     assert (kernels.f(np.eye(200), np.zeros((200, 1))) == coefficients).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["pi", "sin", "exp", "lambda", "array", "numpy", "__import__('os')", "x y", "1", ""])
 def test_pitfall_symbols_of_any_name(backend: Backend, name: str) -> None:
@@ -818,6 +823,7 @@ def test_pitfall_deep_nesting(symbol: sp.Symbol) -> None:
         assert_close(compiled(problem, backend).f([1.0], [0.0]), value)
 
 
+@pytest.mark.slow
 def test_pitfall_lambdify_says_when_it_is_too_deep() -> None:
     symbol = sp.Symbol("x")
     expression: sp.Expr = symbol

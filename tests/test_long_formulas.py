@@ -31,6 +31,7 @@ def written(derivation: Derivation, form: str) -> str:
     return derivation.source("numpy") if form == "source" else derivation.latex()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["source", pytest.param("latex", marks=pytest.mark.slow)])
 def test_twice_as_many_variables_cost_about_twice_as_much(form: str) -> None:
     # DEFECT: 2**4 times as much, for entries that vanish were differentiated, each by going through all of g
@@ -49,6 +50,7 @@ def test_a_hundred_variables_are_written(form: str) -> None:
     assert calls_of(lambda: written(derive(diagonal(100, closed=False)), "source")) < 2 * SECOND
 
 
+@pytest.mark.slow
 def test_more_entries_than_anybody_prints_are_refused_at_once() -> None:
     derivation = derive(diagonal(174))
     with pytest.raises(TooLarge, match=r"(?s)hess_phi .* about 30,276 .*form='blocks'"):
@@ -102,6 +104,7 @@ def test_what_would_fill_books_is_refused_before_it_is_found(name: str, form: st
         assert calls_of(refused) < SECOND
 
 
+@pytest.mark.slow
 def test_a_power_inside_a_quotient_is_not_multiplied_out() -> None:
     # DEFECT: the bound on the terms stopped at a negative power, and SymPy does not
     for text in ("((x + y)**20 + (x - y)**20 + 1)**10", "1/(x*y + 1)**500"):

@@ -42,6 +42,7 @@ def solve(problem: BilevelProblem, x: Any, y0: Any = None) -> Any:
 # ---- y* --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLOSED)
 def test_y_star_is_the_closed_form_to_round_off(name: str) -> None:
     example = zoo.get(name)
@@ -414,6 +415,7 @@ def test_steps_are_stretched_only_where_the_plain_ones_do_not_arrive(monkeypatch
         solve(problem, [[0.5]], [[700.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y0", [-1e30, 1e12, 1e100, 1e300])
 @pytest.mark.parametrize("g", ["y**4 + y**2 - x*y", "y**2/2 + exp(y) - x*y", "cosh(y) - x*y", "(y - x)**6 + y**2"])
 def test_however_far_it_begins_it_ends_at_the_same_point(g: str, y0: float) -> None:

@@ -22,22 +22,21 @@ import sympy as sp
 from flint import arb, fmpq
 
 from bilevel_sym import BilevelProblem, compile_kernels, derive, evaluate
-from bilevel_sym.arithmetic import intervals, multiprecision
+from bilevel_sym.arithmetic import intervals
 from bilevel_sym.arithmetic.arrays import ArrayProgram
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.compiled import elementwise
 from bilevel_sym.arithmetic.compiled.instructions import Encoded
 from bilevel_sym.arithmetic.elementary import ARB, _proved, library
-from bilevel_sym.arithmetic.scalars import DIGITS, ScalarProgram
+from bilevel_sym.arithmetic.scalars import DIGITS, ScalarProgram, digits_rule
 from bilevel_sym.graph.expressions import SUPPORTED_FUNCTIONS
 from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.operations import FUNCTIONS, IN_TEXT, OPERATIONS
-from bilevel_sym.graph.operations.ball_ranges import over_balls
-from bilevel_sym.graph.operations.record import Operation, Shape
+from bilevel_sym.graph.operations.record import Operation, Shape, over_balls
 from bilevel_sym.graph.program import build
 from bilevel_sym.problem.parsing import parse_expression
-from bilevel_sym.problem.parsing.estimates import _estimate
 from bilevel_sym.problem.parsing.grammar import FUNCTIONS as GRAMMAR
+from bilevel_sym.problem.parsing.guarded import _estimate
 from bilevel_sym.problem.parsing.names import RESERVED, suggestion
 from bilevel_sym.problem.text import to_text
 from bilevel_sym.symbolic.source_parts.printer import SOURCES
@@ -226,7 +225,7 @@ def check_domain(record: Operation) -> None:
         arguments = [point] * record.arity
         inside = point > record.domain
         with np.errstate(all="ignore"), precision(BITS):
-            assert mpmath.isfinite(multiprecision.rule(record)(*map(mpmath.mpf, arguments), *parameter)) == inside
+            assert mpmath.isfinite(digits_rule(record)(*map(mpmath.mpf, arguments), *parameter)) == inside
             assert (
                 np.isfinite(record.numpy(*map(np.float64, arguments), *parameter)) == inside if record.numpy else True
             )
@@ -334,15 +333,15 @@ def check_compiled(record: Operation) -> None:
 def check_mpmath(record: Operation) -> None:
     with mpmath.workdps(50):
         for arguments, parameter in cases(record):
-            value = multiprecision.rule(record)(*map(number, arguments), *parameter)
+            value = digits_rule(record)(*map(number, arguments), *parameter)
             with mpmath.workdps(80):
                 true = truth(record, *map(number, arguments), *parameter)
-                exact = multiprecision.rule(record)(*map(number, arguments), *parameter)
+                exact = digits_rule(record)(*map(number, arguments), *parameter)
             assert close(value, true, 46), (arguments, parameter)
             if record.name == "rpow":  # a root and a power: rounded once, not several times
                 assert abs(value - exact) <= abs(exact) * mpmath.mpf(2) ** -mpmath.mp.prec, (arguments, parameter)
         for arguments in at_switch(record):
-            assert multiprecision.rule(record)(*map(number, arguments)) == truth(record, *map(number, arguments))
+            assert digits_rule(record)(*map(number, arguments)) == truth(record, *map(number, arguments))
 
 
 def check_ball(record: Operation) -> None:
@@ -494,6 +493,7 @@ CHECKS: dict[str, Callable[[Operation], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", CHECKS)
 def test_every_record(rule: str) -> None:
     for record in OPERATIONS.values():
@@ -510,7 +510,7 @@ def test_every_rule_is_checked() -> None:
 def test_every_arithmetic_has_every_operation() -> None:
     from verify.papers.huang_saddle.measures import jets
 
-    tables = (intervals.OPERATIONS, intervals.PROVED, multiprecision.OPERATIONS, jets.BALL.operations)
+    tables = (intervals.OPERATIONS, intervals.PROVED, DIGITS.operations, jets.BALL.operations)
     assert all(set(table) == set(OPERATIONS) for table in tables)
     assert set(elementwise.CODES) - {"lin", "plain", "sum", "dense"} == set(OPERATIONS) - {"pi"}
     assert {name for name, r in OPERATIONS.items() if r.shape.kind == "switch"} >= {"select", "abs"}
@@ -559,6 +559,7 @@ def problem_with(name: str) -> BilevelProblem:
     return BilevelProblem(f"{name}(1 + x*y/3) + y", f"y**2 + {name}(1 + y/4)/8 - x*y", "x", "y")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, record in IN_TEXT.items() if record.is_function])
 def test_compiled_functions(name: str) -> None:
     """The three engines agree with certified digits; one point has the bits of that point among others."""

@@ -161,7 +161,7 @@ def test_the_command_runs_from_elsewhere(installed: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_tests_of_the_sdist_run(unpacked: Path) -> None:
-    chosen = ["tests/test_paper.py", "bilevel_sym/arithmetic/ball.py", "-n", "0"]
+    chosen = ["tests/test_paper.py", "bilevel_sym/arithmetic/balls.py", "-n", "0"]
     shown = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, where=unpacked)
     assert re.search(r"\d+ passed", shown)
 

@@ -17,8 +17,8 @@ from hypothesis import assume, given
 
 from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.expressions import postorder
-from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.operations import IN_TEXT
+from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.problem.parsing import FUNCTIONS, check_name, grammar, parse_expression
 from bilevel_sym.problem.parsing.guarded import BUDGET
 from bilevel_sym.problem.text import to_text

@@ -83,6 +83,7 @@ def check_against_kernels(problem: BilevelProblem, found: PhiEnclosure, x: Float
     assert_inside(kernels.third_phi(x).reshape(len(x), d, d * d), found.third, found.ok)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", problems())
 @pytest.mark.parametrize("proved", [False, True])
 def test_enclosures_contain_values_at_random_points(name: str, proved: bool) -> None:
@@ -181,6 +182,7 @@ def test_planted_errors_are_caught(planted: str, monkeypatch: pytest.MonkeyPatch
 # ---------------------------------------------------------------------- affine forms and the table
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1e-3, 0.05, 0.4]))
 def test_affine_forms_contain_what_they_compute(seed: int, size: float) -> None:

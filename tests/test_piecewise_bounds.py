@@ -240,6 +240,7 @@ def test_a_third_value_on_the_edge_counts() -> None:
     assert _order(sp.Piecewise((x**4, x < 0), (0, x > 0), (x * y, True))) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_orders_against_numbers(seed: int) -> None:
     """Random splines: what is proved to agree agrees in 60 digits, and the order after it does not."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import verify
 from bilevel_sym import BilevelProblem, zoo
-from verify.enclosures.y_coverage import coverage
+from verify.enclosures.y_enclosure import coverage
 from verify.places import INSIDE, WHOLE_X, placed
 from verify.study import study_of
 from verify.verdict import judged
@@ -48,6 +48,7 @@ def test_what_is_claimed_where_y_star_leaves(evidence: Any, measured: float, reg
     assert staying.message == "m"
 
 
+@pytest.mark.slow
 def test_where_it_is_open_whether_y_star_stays_the_region_says_so() -> None:
     result = judged("grad-Lipschitz", 1.0, 2.0, evidence="sampled", message="m")
     study = study_of(zoo.get("logistic").problem)
@@ -111,6 +112,7 @@ def test_the_region_stands_in_every_format() -> None:
 # ---- where y* stays in the box ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scalar", "saddle", "implicit_cubic", "minimax_nash", "ridge", "block_extremal"])
 def test_y_star_stays_in_the_boxes_of_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem

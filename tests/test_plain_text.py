@@ -102,6 +102,7 @@ def test_a_run_of_a_hostile_problem_is_shown_safely() -> None:
     assert repr(RUNS) in repr(hostile())
 
 
+@pytest.mark.slow
 def test_titles_of_plots_are_no_formulas() -> None:
     figures = pytest.importorskip("matplotlib.figure")
     from bilevel_sym.plotting import plot_landscape
@@ -129,6 +130,7 @@ def test_files_nearby_are_named_safely(tmp_path: Path, capsys: pytest.CaptureFix
     assert r"to\x1b[2J\ny.toml" in shown
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_nothing_to_obey(tmp_path: Path) -> None:
     """As the issue was seen: a name in a file that clears the screen and prints a verdict."""
     path = tmp_path / "toy.toml"

@@ -169,6 +169,7 @@ def test_colours_are_distinct() -> None:
     assert len(set(COLOURS)) == len(COLOURS) == 7
 
 
+@pytest.mark.slow
 def test_matplotlib_is_not_imported_before_something_is_drawn() -> None:
     code = "import sys, bilevel_sym.plotting, verify.plotting; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -108,6 +108,7 @@ def test_a_step_out_of_the_domain_is_a_gap() -> None:
     assert np.isnan(central).tolist() == (h >= 0.5).tolist()
 
 
+@pytest.mark.slow
 def test_curvature_of_one_variable_stays_below_its_bracket() -> None:
     found = verify.smoothness(zoo.get("scalar").problem)
     ax = plot_curvature(found)
@@ -118,6 +119,7 @@ def test_curvature_of_one_variable_stays_below_its_bracket() -> None:
     assert (low, high) == pytest.approx((found.L_phi.lower, found.L_phi.upper))
 
 
+@pytest.mark.slow
 def test_curvature_of_two_variables_marks_where_the_worst_was_seen() -> None:
     problem = BilevelProblem("sin(x1)*y + x2**2*y", "y**2/2 - x1*y", "x1 x2", "y", box={"x1": (-1, 1), "x2": (-1, 1)})
     found = verify.smoothness(problem, rtol=0.1)
@@ -151,6 +153,7 @@ def test_a_minimax_problem_has_no_implicit_term() -> None:
     assert "implicit" not in curves(plot_terms(problem))
 
 
+@pytest.mark.slow
 def test_what_is_drawn_in_the_colour_of_letters_is_seen_on_a_dark_background() -> None:
     report = verify.run(PENCIL, claims=["grad-Lipschitz"])
     with matplotlib.style.context("dark_background"):

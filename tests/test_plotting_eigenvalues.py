@@ -40,6 +40,7 @@ def by_hand(x: Any) -> Any:
     return np.array([np.linalg.eigvalsh(np.array(hessian(*row), dtype=float)) for row in rows]).reshape(np.shape(x))
 
 
+@pytest.mark.slow
 def test_one_run_shows_every_eigenvalue() -> None:
     ax: Any = axes()
     solution = run([0.3, 1.0])

@@ -129,6 +129,7 @@ def marked(ax: Any) -> dict[str, list[list[float]]]:
     return {kind: places(ax, kind) for kind in KINDS if kind in lines(ax)}
 
 
+@pytest.mark.slow
 def test_stationary_points_stand_where_they_are() -> None:
     expected = {"local minimum": [[-2.0, 0.0], [2.0, 0.0]], "saddle": [[0.0, 0.0]]}
     for points in (SADDLE.stationary_points, verify.stationary_points(SADDLE.problem)):

@@ -140,6 +140,7 @@ def test_minimax_is_the_bilevel_problem_with_g_minus_f() -> None:
     assert isinstance(problem, BilevelProblem)
 
 
+@pytest.mark.slow
 def test_building_five_hundred_terms_takes_little_work() -> None:
     f = sp.Add(*(sp.sin(k * x) * softplus(y + k) for k in range(1, 501)))
     assert calls_of(lambda: BilevelProblem(f, f + y**2, [x], [y])) < 1_500_000
@@ -399,6 +400,7 @@ def pasted(problem: BilevelProblem) -> BilevelProblem:
     return again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.names())
 def test_a_problem_of_the_zoo_prints_as_code_that_makes_it(name: str) -> None:
     problem = zoo.get(name).problem
@@ -427,6 +429,7 @@ def _chain(function: Callable[..., Any], times: int) -> Any:
     return nested
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [

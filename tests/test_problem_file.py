@@ -16,7 +16,7 @@ from hypothesis import given
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
-from bilevel_sym.problem.file import ProblemFile, positions, problem_toml, read_problem, reading, writing
+from bilevel_sym.problem.file import ProblemFile, fields, problem_toml, read_problem, reading, writing
 from bilevel_sym.problem.file.reading import parse_problem
 from bilevel_sym.problem.parsing import parse_expression
 
@@ -236,7 +236,7 @@ def test_errors_from_elsewhere_are_left_alone() -> None:
 @given(st.text(alphabet='ab"\\\n\t \u00e9+', max_size=12))
 def test_each_character_of_a_written_string_is_found(value: str) -> None:
     text = f"f = {writing._quoted(value)}\n"
-    offsets = positions.string_offsets(text, "f", value)
+    offsets = fields.string_offsets(text, "f", value)
     assert offsets is not None
     assert len(offsets) == len(value) + 1
     assert all(text[at] in (character, "\\") for character, at in zip(value, offsets, strict=False))

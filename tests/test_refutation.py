@@ -21,7 +21,7 @@ from test_tape import ARITHMETICS, BLOCKS, GRAMMAR, POINTS, grammar_case
 from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, derive, derive_generic, evaluate, solve, zoo
 from bilevel_sym.arithmetic import balls, intervals
 from bilevel_sym.arithmetic.arrays import ArraySession
-from bilevel_sym.arithmetic.ball import Ball
+from bilevel_sym.arithmetic.balls import Ball
 from bilevel_sym.estimators import hypergradient, linear_system
 from bilevel_sym.graph import autodiff
 from bilevel_sym.graph.operations import OPERATIONS
@@ -33,7 +33,7 @@ from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.symbolic import formulas
-from bilevel_sym.symbolic.textbook import Equation
+from bilevel_sym.symbolic.formulas import Equation
 from verify import check_hypergradient, gallery
 from verify.gallery.showcases import coupled
 from verify.papers.huang_saddle.trajectory import bounds
@@ -83,6 +83,7 @@ RESPONSE, SECOND_RESPONSE, HESSIAN_TERMS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "defect"),
     [
@@ -153,8 +154,8 @@ def _f_for_lagrangian(model: Model, name: str) -> Any:
     return BLOCK(model, name.replace("L", "f", 1) if name.startswith("L_") else name)
 
 
-def _plus(session: Any, xy: Any) -> Any:
-    phi, grad = GRADIENT(session, xy)
+def _plus(session: Any, xy: Any, **options: Any) -> Any:
+    phi, grad = GRADIENT(session, xy, **options)
     return phi, 2 * session.take("f_x") - grad
 
 
@@ -433,7 +434,7 @@ def _truth_of_the_kernels_at_zero(self: References, name: Any) -> Any:
         ("verify.testkit.examination", "explain", _first_suspect),
         ("verify.testkit.diagnosis", "FITS", 1e9),
         ("verify.testkit.diagnosis", "PRICE", -50.0),
-        ("verify.testkit.screening", "MOST_CALLS", 0),
+        ("verify.testkit.sample_points", "MOST_CALLS", 0),
     ],
 )
 def test_a_planted_defect_in_the_kit_is_seen(

@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import pytest
 import test_arrays_calculus
+import test_arrays_certificates
 import test_arrays_exact_formulas
 import test_arrays_truth
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from bilevel_sym.arithmetic.enclosed import arithmetics, inverse, midrad, slices
+from bilevel_sym.arithmetic.enclosed.inverse import Inverse
+from bilevel_sym.arithmetic.enclosed.midrad import MidRad
 from bilevel_sym.arrays import algebra, calculus, canonical, normal
 from bilevel_sym.arrays.normal import Raw, ones
+from bilevel_sym.arrays.plan import ExactPlan
 from bilevel_sym.arrays.tensor import Factor, Leaf, LogSumExp, Tensor, Term
+from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.symbolic import array_closed_form, array_formulas
 
 SEARCH = settings(
@@ -148,11 +155,112 @@ def wrong_sign_of_a_right_side(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(array_closed_form, "scaled", lambda value, number: value)
 
 
+# ---- enclosures -----------------------------------------------------------------------------------------------------
+
+
+def radius_without_rounding_errors(patch: pytest.MonkeyPatch) -> None:
+    """Middles are taken to be exact."""
+    patch.setattr(midrad, "ROUND_OFF", 0.0)
+    patch.setattr(midrad, "TINY", 0.0)
+
+
+def product_without_radius_times_radius(patch: pytest.MonkeyPatch) -> None:
+    """|a| r_b + r_a |b|, as if errors were small."""
+
+    def wrong(one: MidRad, two: MidRad) -> MidRad:
+        mid = np.asarray(one.mid * two.mid)
+        rad = np.abs(one.mid) * two.radius + one.radius * np.abs(two.mid)
+        return MidRad(mid, midrad.upward(rad + midrad.ROUND_OFF * np.abs(mid), 10))
+
+    patch.setattr(MidRad, "__mul__", wrong)
+
+
+def matrix_product_without_radius_times_radius(patch: pytest.MonkeyPatch) -> None:
+    """The same in products of matrices."""
+    patch.setattr(MidRad, "magnitude", lambda self: np.abs(self.mid))
+
+
+def sum_without_its_length(patch: pytest.MonkeyPatch) -> None:
+    """A long sum errs no more than a short one."""
+    right = midrad._radius
+    patch.setattr(midrad, "_radius", lambda one, two, rounding, length: right(one, two, midrad.ROUND_OFF / 8, length))
+
+
+def solve_without_its_residual(patch: pytest.MonkeyPatch) -> None:
+    """R r is taken for the solution, and |I - R H| for nothing."""
+    right = inverse.proved_inverse
+
+    def wrong(enclosure: MidRad) -> Inverse | str:
+        found = right(enclosure)
+        return found if isinstance(found, str) else Inverse(found.matrix, 0.0 * found.defects, found.units)
+
+    patch.setattr(test_arrays_certificates, "proved_inverse", wrong)
+
+
+def slice_lost(patch: pytest.MonkeyPatch) -> None:
+    """The last bits of a vector do not take part."""
+    right = slices._cut
+
+    def wrong(*args: Any) -> Any:
+        table, top = right(*args)
+        table[:, -1] = 0.0
+        return table, top
+
+    patch.setattr(slices, "_cut", wrong)
+
+
+def radii_lost_by_slices(patch: pytest.MonkeyPatch) -> None:
+    """A product of balls has no radius."""
+    patch.setattr(slices.Slices, "_radii", lambda self, balls: [[slices.ZERO] * len(self.matrix)] * balls.shape[1])
+
+
+def coefficient_rounded(patch: pytest.MonkeyPatch) -> None:
+    """1/3 is a float."""
+    patch.setattr(ExactPlan, "_number", staticmethod(float))
+
+
+def library_trusted(patch: pytest.MonkeyPatch) -> None:
+    """NumPy's functions of the middle, and no radius."""
+
+    def wrong(op: str, parameter: Sequence[int], arguments: Sequence[MidRad]) -> MidRad:
+        value = np.pi if op == "pi" else OPERATIONS[op].rule("numpy")(*(a.mid for a in arguments), *parameter)
+        return MidRad(np.asarray(value, dtype=float))
+
+    patch.setattr(arithmetics, "applied", wrong)
+
+
+CASES = 3000  # random ones, until a defect shows
+SEEN_IN: dict[Plant, Callable[[np.random.Generator], None]] = {
+    radius_without_rounding_errors: test_arrays_certificates.check_operations,
+    product_without_radius_times_radius: test_arrays_certificates.check_operations,
+    matrix_product_without_radius_times_radius: test_arrays_certificates.check_operations,
+    sum_without_its_length: test_arrays_certificates.check_operations,
+    solve_without_its_residual: test_arrays_certificates.check_systems,
+    slice_lost: test_arrays_certificates.check_slices,
+    radii_lost_by_slices: test_arrays_certificates.check_slices,
+}
+
+
+def many(check: Callable[[np.random.Generator], None]) -> None:
+    """A check of many random cases."""
+    for seed in range(CASES):
+        check(np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("plant", SEEN_IN, ids=lambda plant: plant.__name__)
+def test_a_defect_of_enclosures_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        plant(patch)
+        with pytest.raises(AssertionError):
+            many(SEEN_IN[plant])
+
+
 TESTS = (
     test_arrays_exact_formulas.test_closed_forms_are_the_solution_of_the_scalar_problem,
     test_arrays_exact_formulas.test_terms_are_those_of_the_scalar_derivation,
     test_arrays_truth.test_blocks_are_those_of_the_scalar_problem,
     test_arrays_truth.test_third_derivatives_are_those_of_the_scalar_problem,
+    test_arrays_certificates.test_blocks_hold_the_exact_values_of_the_scalar_problem,
     test_arrays_calculus.test_gradients_are_those_of_the_scalar_graph,
     test_arrays_calculus.test_a_tensor_is_what_loops_over_entries_say,
     test_arrays_calculus.test_names_of_summed_indices_and_the_order_of_factors_do_not_count,
@@ -183,9 +291,12 @@ SEEN_BY: dict[Plant, tuple[str, str]] = {
     response_of_the_wrong_sign: ("terms_are_those", ""),
     wrong_sign_of_a_right_side: ("closed_forms_are_the", ""),
     exponential_lost: ("tensor_is_what_loops", "exponential"),
+    coefficient_rounded: ("blocks_hold_the_exact", "rational"),
+    library_trusted: ("blocks_hold_the_exact", "smooth"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", SEEN_BY, ids=lambda plant: plant.__name__)
 def test_a_planted_defect_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     words, language = SEEN_BY[plant]

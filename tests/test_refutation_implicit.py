@@ -21,7 +21,7 @@ from bilevel_sym.symbolic import display, formulas
 from bilevel_sym.typing import Floats
 from verify.enclosures import phi_formulas
 from verify.enclosures.phi_boxes import PhiBoxes
-from verify.papers.huang_saddle.measures.second_writing.many_digits import Long
+from verify.papers.huang_saddle.measures.second_writing.plain import Long
 from verify.points import balls
 from verify.points.boxes import Boxes
 from verify.points.exact import exact_point
@@ -91,10 +91,12 @@ CHECKS: dict[str, dict[str, Callable[[], bool]]] = {
 }
 
 
+@pytest.mark.slow
 def test_the_formula_is_right_in_every_arithmetic() -> None:
     assert all(check() for group in CHECKS.values() for check in group.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [*FIRST, *SECOND])
 def test_a_doubled_term_is_seen_in_every_arithmetic(monkeypatch: pytest.MonkeyPatch, block: str) -> None:
     name, quantity = ("gradient_of", "grad_phi") if block in FIRST else ("hessian_of", "hess_phi")

@@ -10,11 +10,11 @@ import pytest
 from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
 
 from verify.testkit import examination
-from verify.testkit.asked import Asked
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
 from verify.testkit.examination import Examination
-from verify.testkit.knobs.sweep import Sweep
+from verify.testkit.reference import Asked
+from verify.testkit.sweep import Sweep
 from verify.verdict import Verdict
 
 Change = Callable[[pytest.MonkeyPatch], None]
@@ -86,6 +86,7 @@ DEFECTS: list[tuple[Change, Callable[[], bool]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defect", "passes"), DEFECTS, ids=[defect.__name__ for defect, _ in DEFECTS])
 def test_a_planted_defect_of_the_kit_is_noticed(
     defect: Change, passes: Callable[[], bool], monkeypatch: pytest.MonkeyPatch

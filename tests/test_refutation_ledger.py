@@ -13,8 +13,7 @@ import sympy as sp
 
 from bilevel_sym import Constants, MinimaxConstants, zoo
 from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_sizes, concentration, tensor_concentration
-from verify.papers.huang_saddle.claims import corollaries
-from verify.papers.huang_saddle.claims.stochastic import moments as stochastic
+from verify.papers.huang_saddle.claims import corollaries, stochastic
 from verify.papers.huang_saddle.errata import concentration as lemmas
 from verify.papers.huang_saddle.errata import errata, readings, steps
 from verify.papers.huang_saddle.errata import stochastic as moments

@@ -90,6 +90,7 @@ def passes(record: Operation, rule: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", [pytest.param(rule, marks=pytest.mark.slow) if rule in ("habits", "bounds") else rule for rule in WRONG]
 )

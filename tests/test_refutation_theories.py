@@ -18,9 +18,9 @@ import verify
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.estimators import hypergradient
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.ji2021.constants import RateConstants
 from bilevel_sym.theories.ji2021.schedules import RateSchedule
-from bilevel_sym.theories.statement import Variant
 from verify import Verdict
 from verify.papers.ji2021 import errata, lemmas, rates, regions
 from verify.verdict import CheckResult
@@ -202,6 +202,7 @@ def without(label: str, problem: str) -> CheckResult:
     return judged(label, problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_defect_is_refuted(name: str, monkeypatch: Patch) -> None:
     label, problem, plant = PLANTS[name]

@@ -19,8 +19,8 @@ import verify
 from bilevel_sym import BilevelProblem, Constants, MinimaxProblem, zoo
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.compiled import run as compiled
-from bilevel_sym.theories.huang_saddle.schedules import aid, escape, gdmax, inner, stochastic
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
+from bilevel_sym.theories.huang_saddle.schedules import aid, escape, inner, stochastic
 from verify.papers.huang_saddle.claims import escape as escape_claims
 from verify.papers.huang_saddle.claims import theorems
 from verify.papers.huang_saddle.measures import saddles, visiting
@@ -127,6 +127,7 @@ def test_without_a_saddle_point_visits_does_not_speak() -> None:
     assert result.part == "visits"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["lem:escapesaddle", "lem:neon", "lem:saddle-decrease"])
 def test_saddle_points_that_the_search_drops_are_missed(label: str) -> None:
     study = known(zoo.get("saddle").problem, 1.2, 4.0, ((2.0, 0.0), "local minimum"), ((-2.0, 0.0), "local minimum"))
@@ -154,6 +155,7 @@ def one_escape(patch: Patch) -> None:
     patch.setattr(escape.Count, "of", classmethod(lambda cls, *args, **options: escape.Count(1.0, 0.0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "name"), [("thm:aid", "scalar"), ("thm:minimax", "minimax_nash"), ("thm:stocneon", "stochastic_noise")]
 )
@@ -199,6 +201,7 @@ def test_a_negative_bound_is_never_taken_for_room() -> None:
     assert (result.verdict, result.message) == (Verdict.VIOLATED, "broken")
 
 
+@pytest.mark.slow
 def test_the_printed_d_is_compared_with_the_printed_bound(monkeypatch: Patch) -> None:
     """698 against 688.3 was a false violation: the printed D comes from M_x (1 + kappa), the bound came from M_x."""
     without_runs(monkeypatch)
@@ -208,7 +211,7 @@ def test_the_printed_d_is_compared_with_the_printed_bound(monkeypatch: Patch) ->
         result = by_part("thm:minimax", study)["order of D"]
         assert result.verdict is Verdict.HOLDS, result
         assert (result.tightness or 0) > 0.9
-    fields(gdmax.perturbed_gdmax, D=lambda D: 2 * D)(monkeypatch)
+    fields(aid.perturbed_gdmax, D=lambda D: 2 * D)(monkeypatch)
     assert by_part("thm:minimax", study_of(problem))["order of D"].verdict is Verdict.VIOLATED
 
 
@@ -225,6 +228,7 @@ def two_saddles() -> Study:
     return known(problem, 1.0, 1.0, ((0.0, 0.0), "saddle"), (top, "local maximum"), (second, "saddle"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["lem:escapesaddle", "lem:neon"])
 def test_a_saddle_point_that_is_not_the_first_counts(monkeypatch: Patch, label: str) -> None:
     found = by_part(label, two_saddles())
@@ -260,6 +264,7 @@ def test_starts_on_a_slope_count(monkeypatch: Patch, label: str) -> None:
     assert by_part(label, waves(2))["probability"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tried_at_one_saddle_point_is_not_called_decided(monkeypatch: Patch) -> None:
     make = saddles._saddle
 
@@ -276,6 +281,7 @@ def test_what_cannot_be_tried_at_one_saddle_point_is_not_called_decided(monkeypa
 # ---- no clock ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_clock_that_races_changes_nothing(monkeypatch: Patch) -> None:
     study = waves(2)
     well = study_of(WELL)
@@ -310,8 +316,8 @@ def test_the_claims_on_escapes_read_no_clock() -> None:
         ("unlabelled:corollary-aid", "K", fields(aid.perturbed_aid, K=lambda K: K // 2)),
         ("unlabelled:corollary-aid", "D", result_of(inner.aid_steps, lambda r: (2 * r[0], r[1]))),
         ("unlabelled:corollary-aid", "N", result_of(inner.aid_steps, lambda r: (r[0], 2 * r[1]))),
-        ("cor:minimax", "K", fields(gdmax.perturbed_gdmax, K=lambda K: 2 * K)),
-        ("cor:minimax", "D", fields(gdmax.perturbed_gdmax, D=lambda D: 2 * D)),
+        ("cor:minimax", "K", fields(aid.perturbed_gdmax, K=lambda K: 2 * K)),
+        ("cor:minimax", "D", fields(aid.perturbed_gdmax, D=lambda D: 2 * D)),
         ("eq:stocneon-batch2", "S", fields(stochastic.stocbio_steps, S=lambda S: 2 * S)),
         ("eq:stocneon-batch2", "B", fields(stochastic.stocbio_steps, B=lambda B: B // 2)),
         ("eq:stocneon-batch2", "batch_f", fields(stochastic.stocbio, batch_f=lambda f: 2 * f)),

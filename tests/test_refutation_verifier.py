@@ -40,15 +40,14 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers import Perturbed, StocBiO, ineon
 from bilevel_sym.solvers.compiled import run as compiled
-from bilevel_sym.theories.huang_saddle.schedules import aid, escape, gdmax, inner, stochastic
+from bilevel_sym.theories import Variant
+from bilevel_sym.theories.huang_saddle.schedules import aid, escape, inner, stochastic
 from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, gradient_terms, hessian_terms
-from bilevel_sym.theories.statement import Variant
 from verify.bracket import Bracket
 from verify.papers.huang_saddle import claims as statements
 from verify.papers.huang_saddle.claims import escape as escape_claims
 from verify.papers.huang_saddle.claims import neon, tube
-from verify.papers.huang_saddle.measures import minimax_points, rates, visiting
-from verify.papers.huang_saddle.measures.derivatives import derivative_checks
+from verify.papers.huang_saddle.measures import derivative_checks, minimax_points, rates, visiting
 from verify.papers.huang_saddle.measures.stochastic import samples, stocbio_bounds
 from verify.points import balls
 from verify.regularity import certified as regularity
@@ -435,7 +434,7 @@ THEOREMS = [
     Case("K/2", scalar, "thm:aid", "iterations", result_of(aid.descent_iterations, lambda K: K // 2)),
     Case("a step too long", witness, "thm:aid", "step", times(Constants, "L_phi", 0.5)),
     Case("20 runs", saddle, "thm:aid", "visits", number(visiting, "RUNS", 20), says="INCONCLUSIVE"),
-    Case("D - 1 for GDmax", scalar_minimax, "thm:minimax", "accuracy", fields(gdmax.perturbed_gdmax, D=lambda D: D - 1)),
+    Case("D - 1 for GDmax", scalar_minimax, "thm:minimax", "accuracy", fields(aid.perturbed_gdmax, D=lambda D: D - 1)),
     Case("iNEON's D - 2, N - 1", saddle, "eq:aid-ND-neon", "accuracy",
          result_of(inner.aid_steps, lambda r: (r[0] - 2, r[1] - 1))),
     Case("2 D", saddle, "eq:aid-ND", "D", result_of(inner.aid_steps, lambda r: (2 * r[0], r[1]))),
@@ -593,6 +592,7 @@ def _lower_end_out_of_thin_air(content: dict[str, Any]) -> None:
     content["claims"]["M"]["lower"] = content["claims"]["M"]["upper"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [_smaller_upper_end, _larger_mu, _missing_claim, _other_problem, _wider_box, _lower_end_out_of_thin_air],
@@ -651,6 +651,7 @@ def test_nothing_is_proved_of_a_lower_level_without_a_minimum(g: str, label: str
     assert [result.verdict for result in report.results] == [Verdict.INCONCLUSIVE] * len(report.results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", ["x*y + y**2", "x + y**2"])
 def test_nothing_is_proved_of_a_maximum_that_does_not_exist(f: str) -> None:
     problem = MinimaxProblem(f, "x", "y", box={"x": (-1, 1), "y": (-2, 2)})

@@ -143,6 +143,7 @@ def curved() -> CertifiedConstants:
 # --- truth ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_the_zoos_exact_constants_lie_in_the_brackets(name: str) -> None:
     example = zoo.get(name)
@@ -214,6 +215,7 @@ def test_joint_constants_by_hand() -> None:
     assert (joint["nu"].upper, block["nu"].upper) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_with_more_effort_the_bracket_does_not_grow() -> None:
     problem = zoo.get("logistic").problem
     short, long = (constants(problem, reading="joint", effort=e, rtol=1e-3).brackets for e in (0.0, 0.1))
@@ -275,6 +277,7 @@ def test_a_box_in_x_alone_gets_the_range_of_the_solution() -> None:
     """g_y = y + y^3/3 - x, so that x = 4/3 at y = 1."""
     problem = BilevelProblem("x*y", "y**2/2 + y**4/12 - x*y", "x", "y")
     certified = constants(problem, Box({"x": (0, "4/3")}))
+    assert certified.box is not None
     low, high = certified.box["y"]
     assert -0.1 < low <= 0
     assert 1 <= high < 1.1
@@ -298,6 +301,7 @@ def test_constants_do_not_depend_on_what_was_asked_before() -> None:
 # --- objectives ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", ["f_x", "f_zz", "g_xy", "g_yy", "g_xyy", "g_yyy", "g_zzy", "g_xxyy", "g_zzzy"])
 @pytest.mark.parametrize("proved", [False, True])
 def test_bounds_over_boxes_hold_the_values_in_them(block: str, proved: bool) -> None:
@@ -422,6 +426,7 @@ def test_symbolic_parameters_are_refused() -> None:
         constants("x*y")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_true_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = itertools.count()
     plain = BlockNorm.over
@@ -520,6 +525,7 @@ LIES: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_files_with_false_claims_are_refused(saved: Path, tmp_path: Path, lie: str) -> None:
     with pytest.raises(CertificateFailure):

@@ -132,6 +132,7 @@ def test_a_claim_that_was_cut_on_its_way_is_not_decided(monkeypatch: pytest.Monk
 FAST = ["grad-Lipschitz", "hess-Lipschitz", "lem:descent", "lem:grad-err-aid", "eq:gdrate", "assu:bilevel"]
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_moves_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = verify.run(TOY, claims=FAST, effort="quick", rng=1).results
     ticks = itertools.count(step=1000.0)

@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 
 from bilevel_sym import BilevelProblem, compile_kernels, zoo
 from bilevel_sym.arithmetic.pieces import crossing
-from bilevel_sym.arithmetic.pieces.composition import composed
 from bilevel_sym.arithmetic.pieces.contact import LIMIT, contact, has_poles
-from bilevel_sym.arithmetic.pieces.crossing import Parallels
+from bilevel_sym.arithmetic.pieces.crossing import Parallels, composed
 from bilevel_sym.arithmetic.pieces.patterns import PARTS, needed_by, order_needed
-from bilevel_sym.arithmetic.pieces.polynomials import is_zero
+from bilevel_sym.arithmetic.pieces.polynomials import is_zero, sign_of
 from bilevel_sym.arithmetic.pieces.seams import find_seams
-from bilevel_sym.arithmetic.pieces.signs import sign_of
 from bilevel_sym.errors import KernelError
 from bilevel_sym.graph.convert import from_sympy, to_sympy
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
@@ -71,6 +69,7 @@ class Spline:
         return self.pieces[knot], self.pieces[knot + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_splines_with_irrational_knots(seed: int) -> None:
     """The order that was made, which the derivatives of both pieces confirm."""
@@ -82,6 +81,7 @@ def test_splines_with_irrational_knots(seed: int) -> None:
         assert [jump(left, right, x, knot, j) < 1e-40 for j in range(order + 2)] == [True] * (order + 1) + [False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_nested_products(seed: int) -> None:
     """U_i = A_i + S_i U_{i+1}, six deep: 3**5 ways to set the other switches, and a polynomial that nobody expands."""
@@ -97,6 +97,7 @@ def test_nested_products(seed: int) -> None:
             assert found[sp.expand(spline.s - knot)] == order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_functions_of_splines(seed: int) -> None:
     """A smooth function of them is as smooth; a factor that vanishes on the edge adds one."""
@@ -111,6 +112,7 @@ def test_functions_of_splines(seed: int) -> None:
     assert alone[sp.expand(X[0] - one.knots[0])] == one.orders[0] + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tube", "tube_coupled"])
 def test_the_tubes_are_twice_continuously_differentiable(name: str) -> None:
     problem = zoo.get(name).problem

@@ -16,8 +16,8 @@ from hypothesis import given
 import verify
 from bilevel_sym import BilevelProblem, Constants, MinimaxConstants, MinimaxProblem, schedules, zoo
 from bilevel_sym.errors import InvalidArgument
-from verify.papers.huang_saddle.measures.derivatives import norm_calculus
-from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived, follows
+from verify.papers.huang_saddle.measures import norm_calculus
+from verify.papers.huang_saddle.measures.norm_calculus import derived, follows
 from verify.verdict import CheckResult, Verdict
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10), max_value=10)
@@ -213,6 +213,7 @@ def certified_ratios(problem: BilevelProblem) -> tuple[float, float]:
     return smooth.L_phi.lower / L, smooth.rho_phi.lower / rho
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 14))])
 def test_certified_suprema_stay_below_the_sharp_constants(seed: int) -> None:
     ratios = certified_ratios(random_problem(seed))
@@ -236,6 +237,7 @@ def minimax_extremal(t: int) -> MinimaxProblem:
     return MinimaxProblem(f, X, Y, box={"x": (-TINY, TINY), "y": (-2 * kappa * TINY, 2 * kappa * TINY)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", [2, 10])
 def test_the_joint_constants_are_approached(t: int) -> None:
     """L_phi up to what a small box costs; rho_phi but for the factor sqrt(1 - 1/kappa^2) in one of its terms."""
@@ -248,6 +250,7 @@ def test_the_joint_constants_are_approached(t: int) -> None:
     np.testing.assert_allclose([c.mu, c.ell, c.rho, c.nu, c.M], [1, kappa, 2, 5, 3], rtol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", [2, 10])
 def test_the_minimax_constants_are_approached(t: int) -> None:
     of_l, of_rho = certified_ratios(minimax_extremal(t))
@@ -289,6 +292,7 @@ def test_the_block_constants_are_attained_in_the_corner(parameters: dict[str, An
     assert (example.notes["second_derivative"], example.notes["third_derivative"]) == (second, third)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", PARAMETERS)
 def test_the_constants_of_the_extremal_problem_are_certified(parameters: dict[str, Any]) -> None:
     """By search over the whole box: the constants hold, no larger ones are needed, and Phi reaches their formulas."""

@@ -67,11 +67,12 @@ def signalled(module: str, numbers: str, *arguments: str) -> subprocess.Complete
 
 
 def test_all_commands_are_here() -> None:
-    from bilevel_sym.cli.parser import COMMANDS as KNOWN
+    from bilevel_sym.cli.session import COMMANDS as KNOWN
 
     assert set(COMMANDS) == {command.name for command in KNOWN}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_answers_with_its_code(command: str) -> None:
     if command == "compile":

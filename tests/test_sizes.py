@@ -18,9 +18,8 @@ from benchmarks.sizes import example
 from bilevel_sym import BilevelProblem, Constants, Descent, Exact, solve, zoo
 from bilevel_sym.errors import InvalidArgument, TooLarge
 from bilevel_sym.system.memory import bytes_of, largest, parts, require, shown
-from verify.enclosures.block_size import LIBRARY_BYTES, require_size
+from verify.enclosures.memory import LIBRARY_BYTES, PhiMemory, require_size
 from verify.enclosures.phi_boxes import PhiBoxes
-from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import ThirdNorm
 from verify.testkit.reference import bytes_at, references
 from verify.verdict import Verdict
@@ -91,6 +90,7 @@ def one_more_box(problem: BilevelProblem, *, third: bool) -> float:
     return (held(24) - held(8)) / 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("third", [False, True])
 @pytest.mark.parametrize("make", [example, bent])
 @pytest.mark.parametrize(("d", "n"), [(4, 3), (8, 3), pytest.param(14, 4, marks=pytest.mark.slow)])
@@ -102,9 +102,10 @@ def test_a_box_takes_less_than_was_estimated_and_not_much_less(
     assert taken <= estimated <= 8 * taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("third", [False, True])
 def test_an_estimate_that_is_too_small_is_noticed(third: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verify.enclosures.phi_memory.FLOAT", 4)
+    monkeypatch.setattr("verify.enclosures.memory.FLOAT", 4)
     problem = bent(8, 3)
     assert one_more_box(problem, third=third) > PhiMemory.of(problem).one_box(third=third)
 
@@ -119,6 +120,7 @@ def test_a_search_stays_below_its_estimate(d: int, n: int) -> None:
     assert taken <= sizes.whole(third=True, lanes=sizes.lanes(10**9, third=True)) - LIBRARY_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n"), [(10, 3), (30, 5), pytest.param(80, 12, marks=pytest.mark.slow)])
 def test_the_truth_takes_less_than_was_estimated(d: int, n: int) -> None:
     # DEFECT: all Hessians beside all points were held at a time: 2.3 GB for d = 280, n = 30
@@ -181,6 +183,7 @@ REFUSED: dict[str, tuple[int, int, Callable[[BilevelProblem], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_size_that_does_not_fit_is_refused_before_anything_is_taken(name: str) -> None:
     d, n, action = REFUSED[name]
@@ -223,6 +226,7 @@ def test_the_memory_that_is_asked_for_suffices() -> None:
         PhiMemory.of(example(60, 13)).require(10**12, 1e7, 1e7, third=True)
 
 
+@pytest.mark.slow
 def test_claims_that_do_not_fit_are_inconclusive_and_say_so() -> None:
     report = verify.run(
         example(24, 4), claims=["hess-Lipschitz", "eq:bilevel-grad"], rng=0, effort="quick", memory="1GB"

@@ -18,8 +18,8 @@ from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.interop import functions as functions_module
 from bilevel_sym.interop import functions_in
-from bilevel_sym.interop.libraries import LIBRARIES, library
-from bilevel_sym.interop.steps import perform
+from bilevel_sym.interop.functions import perform
+from bilevel_sym.interop.library import LIBRARIES, library
 
 SCALARS = ("scalar", "quadratic", "implicit_cubic", "logistic", "minimax_not_nash", "stochastic_rows")
 PIECES = BilevelProblem(
@@ -66,6 +66,7 @@ FEW = ("logistic", "implicit_cubic")
 REST = [pytest.param(name, marks=pytest.mark.slow) for name in (*CASES, *SCALARS) if name not in FEW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FEW, *REST])
 def test_in_jax_with_two_derivatives_compiled_and_mapped(name: str, jax: Any) -> None:
     problem = every_problem(name)
@@ -200,6 +201,7 @@ STEPS: dict[str, tuple[Step, list[tuple[int, ...]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_each_step_is_that_of_the_kernels(name: str, jax: Any) -> None:
     step, shapes = STEPS[name]

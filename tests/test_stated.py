@@ -157,6 +157,7 @@ def dense(rows: int, columns: int) -> tuple[sp.Expr, sp.Expr, tuple[sp.Symbol, .
     return f, g * ys[0] + sum(t**2 for t in ys), xs, ys
 
 
+@pytest.mark.slow
 def test_dense_floats_take_little_work() -> None:
     # DEFECT: every tanh was rebuilt by SymPy with rational coefficients, 15 s for what takes a tenth of a second
     f, g, xs, ys = dense(25, 20)

@@ -145,6 +145,7 @@ def test_newton_in_float64_finds_nothing_else(seed: int) -> None:
 # ---- borders ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lower", "upper", "count"),
     [
@@ -203,6 +204,7 @@ def test_an_irrational_singular_point_stays_undecided() -> None:
     assert float(points[0].box.lower[0]) < 2**0.5 < float(points[0].box.upper[0])
 
 
+@pytest.mark.slow
 def test_a_curve_of_stationary_points_does_not_take_for_ever() -> None:
     problem = BilevelProblem("(x1 - x2)**2 + y**2", "y**2/2", "x1 x2", "y")
     result = search(problem, Box([-1, -1], [1, 1]), effort=0.4)
@@ -265,6 +267,7 @@ def test_out_of_effort_or_time_nothing_is_lost(spec: str, limit: dict[str, float
         assert at_point or in_box
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "f"),
     [(search, "x*y - y"), (smoothness, "x*y - 2*y"), (partial(run, claims=["grad-Lipschitz"]), "x*y + y")],
@@ -433,7 +436,7 @@ def test_kinds_from_signs() -> None:
 
 def test_brackets_of_balls_are_outward() -> None:
     with precision(200):
-        from bilevel_sym.arithmetic.ball import Ball
+        from bilevel_sym.arithmetic.balls import Ball
 
         for value in (arb(1) / 3, arb(-2) / 7, arb(1, 1e-30), arb(0)):
             bracket = bracket_of(Ball(value))

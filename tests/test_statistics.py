@@ -130,6 +130,7 @@ def stepped(alive: dict[int, float], p: float) -> dict[int, float]:
     return following
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "confidence"), [(0.1, 0.95), (0.3, 0.9)])
 def test_the_sequential_test_keeps_its_level_at_every_stopping_time(delta: float, confidence: float) -> None:
     alpha = 1 - confidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -101,13 +101,11 @@ def means(batch: Batch, function: str, names: tuple[str, ...], x: Floats, y: Flo
 def test_the_mean_over_all_batches_is_the_mean_problem(function: str, names: tuple[str, ...], size: int) -> None:
     """All index tuples of a batch, with equal weight: the exact expectation."""
     p, x, y, v = noisy(), np.array([0.3, -0.4]), np.array([0.2, 0.7]), np.array([1.0, -2.0])
-    table = np.array(p.xi_data if function == "f" else p.zeta_data, dtype=np.float64)
-    tuples = list(product(range(len(table)), repeat=size))
-    total = {
-        name: 0.0 * means(Batch(table[None, :1], np.ones((1, 1))), function, (name,), x, y, v)[name] for name in names
-    }
+    tuples = list(product(range(len(p.xi_data if function == "f" else p.zeta_data)), repeat=size))
+    first = Batch(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1)))
+    total = {name: 0.0 * means(first, function, (name,), x, y, v)[name] for name in names}
     for chosen in tuples:
-        batch = Batch(table[list(chosen)][None], np.full((1, size), 1 / size))
+        batch = Batch(np.array([chosen]), np.full((1, size), 1 / size))
         for name, value in means(batch, function, names, x, y, v).items():
             total[name] = total[name] + value / len(tuples)
     k = p.mean.kernels
@@ -120,13 +118,15 @@ def test_the_mean_over_all_batches_is_the_mean_problem(function: str, names: tup
 def test_rows_are_drawn_with_equal_probability_and_replacement(size: int) -> None:
     """Both ways to draw: indices (fewer than the rows) and counts (as many, or more)."""
     streams = [np.random.default_rng(seed) for seed in range(3000)]
-    batch = Data(noisy()).draw("f", streams, size)
+    data = Data(noisy())
+    batch = data.draw("f", streams, size)
+    rows = data.tables["f"][batch.picked]
     np.testing.assert_allclose(batch.weights.sum(axis=1), 1.0, rtol=1e-14)
-    counts = [(batch.weights * size * (batch.rows[:, :, 0] == value)).sum() for value in (1, 3, -1)]
+    counts = [(batch.weights * size * (rows[:, :, 0] == value)).sum() for value in (1, 3, -1)]
     # the rows of one batch are independent: 3000 * size draws from three
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
     if size == 2:
-        doubles = (batch.rows[:, 0, 0] == batch.rows[:, 1, 0]).sum()
+        doubles = (rows[:, 0, 0] == rows[:, 1, 0]).sum()
         assert scipy.stats.binomtest(int(doubles), 3000, 1 / 3).pvalue > 1e-3
 
 
@@ -154,14 +154,14 @@ def test_the_estimate_is_unbiased_where_the_lower_level_is_not_random() -> None:
 def test_the_estimate_is_what_its_batches_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replay the drawn batches in plain NumPy: order, sizes and formula of (est-vq) and (estG)."""
     drawn: list[tuple[str, int, Batch]] = []
-    original = Data.draw
+    original = Data.draws
 
-    def draw(self: Data, function: str, streams: Any, size: int) -> Batch:
-        batch = original(self, function, streams, size)
-        drawn.append((function, size, batch))
-        return batch
+    def draws(self: Data, function: str, streams: Any, sizes: Any, **options: Any) -> Iterator[Batch]:
+        for size, batch in zip(sizes, original(self, function, streams, sizes, **options), strict=True):
+            drawn.append((function, size, batch))
+            yield batch
 
-    monkeypatch.setattr(Data, "draw", draw)
+    monkeypatch.setattr(Data, "draws", draws)
     p = noisy()
     a = StocBiO(D=2, Q=3, S=2, alpha=0.1, beta=0.05, eta_neumann=0.15, batch_f=2, batch_g=5, neumann_batches=(6, 3, 1))
     x = np.array([0.3, -0.4])
@@ -172,7 +172,8 @@ def test_the_estimate_is_what_its_batches_say(monkeypatch: pytest.MonkeyPatch) -
     def mean(expressions: list[sp.Expr], batch: Batch, y: Floats) -> Floats:
         columns = len(p.xi) if batch is drawn[2][2] else len(p.zeta)
         values = []
-        for row, weight in zip(batch.rows[0], batch.weights[0], strict=True):
+        table = Data(p).tables["f" if batch is drawn[2][2] else "g"]
+        for row, weight in zip(table[batch.picked[0]], batch.weights[0], strict=True):
             data = [*row, *np.zeros(2)] if batch is drawn[2][2] else [*np.zeros(2), *row]
             assert len(row) == columns
             values.append(
@@ -258,8 +259,8 @@ def test_a_frozen_batch_is_one_function() -> None:
     assert np.array_equal(first.phi, again.phi)
     p = noisy()
     rows = [
-        np.repeat(b.rows[0], np.round(b.weights[0] * n).astype(int), axis=0).tolist()
-        for b, n in zip(drawn, (2, 7), strict=True)
+        np.repeat(data.tables[name][b.picked[0]], np.round(b.weights[0] * n).astype(int), axis=0).tolist()
+        for name, b, n in zip("fg", drawn, (2, 7), strict=True)
     ]
     own = StochasticProblem(p.F, p.G, p.x, p.y, p.xi, p.zeta, *rows).mean
     np.testing.assert_allclose(first.grad[:, 0], own.kernels.grad_phi([0.3, -0.4]), rtol=1e-11)
@@ -268,13 +269,14 @@ def test_a_frozen_batch_is_one_function() -> None:
 
 def test_a_search_draws_its_batches_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[str, int]] = []
-    original = Data.draw
+    original = Data.draws
 
-    def draw(self: Data, function: str, streams: Any, size: int) -> Batch:
-        sizes.append((function, size))
-        return original(self, function, streams, size)
+    def draws(self: Data, function: str, streams: Any, asked: Any, **options: Any) -> Iterator[Batch]:
+        for size, batch in zip(asked, original(self, function, streams, asked, **options), strict=True):
+            sizes.append((function, size))
+            yield batch
 
-    monkeypatch.setattr(Data, "draw", draw)
+    monkeypatch.setattr(Data, "draws", draws)
     p = zoo.get("stochastic_noise", d=2).problem
     a = StocBiO(1, 1, 2, 0.2, 0.05, 0.2, 300, 500, escape=INeon(AID(20, 2, 0.2), 0.1, 0.5, 0.5, 60, 1e-3))
     s = solve(p, a, [0.0, 0.0], steps=1, rng=0)
@@ -301,6 +303,7 @@ def ensemble(record: Any) -> Solution:
     return solve(stochastic_saddle(), ESCAPING, x, steps=10, rng=5, record=record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", ["all", "last"])
 @pytest.mark.parametrize("rows", [[0], [19, 3, 5, 5], list(range(1, 18))])
 def test_a_trajectory_has_the_same_bits_in_any_company(rows: list[int], record: Any) -> None:

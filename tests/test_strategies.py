@@ -35,9 +35,8 @@ from verify.strategies import (
     recipes,
     stochastic_problems,
 )
-from verify.strategies.frame import dot, frame, symmetric
 from verify.strategies.kinds import KINDS
-from verify.strategies.terms import Ridge, norm, root
+from verify.strategies.terms import Ridge, dot, frame, norm, root, symmetric
 
 ALL = st.sampled_from(tuple(KINDS)).flatmap(recipes)
 STRATEGIES = {
@@ -136,6 +135,7 @@ def test_the_eigenvalues_of_g_yy_lie_between_the_constants(recipe: Recipe, seed:
         assert eigenvalues.max() <= float(recipe.constants.ell) + slack
 
 
+@pytest.mark.slow
 @FEW
 @given(ALL)
 def test_the_constants_agree_with_the_certified_ones(recipe: Recipe) -> None:
@@ -331,6 +331,7 @@ SHRUNK: dict[str, Callable[[BilevelProblem], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", SHRUNK)
 def test_problems_shrink_to_what_a_person_can_read(condition: str) -> None:
     strategy = quadratics() if condition == "g_yy not diagonal" else problems()
@@ -359,6 +360,7 @@ def test_a_problem_prints_as_code_that_makes_it(recipe: Recipe) -> None:
     assert repr(again) == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [problems(), degenerate(), st.from_type(StochasticProblem)], ids=range(3))
 def test_a_failing_example_is_that_code(strategy: st.SearchStrategy[BilevelProblem]) -> None:
     @settings(database=None, phases=[Phase.generate, Phase.shrink], max_examples=200, print_blob=False)
@@ -482,6 +484,7 @@ def test_roots_are_exact_or_from_above(square: Fraction) -> None:
 ORDERS = [(i, j) for i in range(4) for j in range(5 - i) if i + j]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "weight"),
     [*((name, None) for name, record in FUNCTIONS.items() if record.bounds), ("cube", None), ("square", 1), ("sin", 1)],

@@ -229,6 +229,7 @@ ARITHMETICS: dict[str, Check] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ARITHMETICS)
 @pytest.mark.parametrize("name", GRAMMAR)
 def test_every_function_in_every_arithmetic(name: str, arithmetic: str) -> None:
@@ -498,6 +499,7 @@ def logistic_truth(name: str, z: sp.Rational) -> list[Any]:
         return [mpmath.make_mpf(mpmath.libmp.mpf_pos(mpmath.mpf(value)._mpf_, 250, "n")) for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOGISTIC)
 def test_logistic_functions_are_recognised_and_stable(name: str) -> None:
     program = BilevelProblem(LOGISTIC[name][0] + 0 * y, y**2, [x], [y]).tape.program(("f", "f_x", "f_xx", "q"))

@@ -19,8 +19,8 @@ from bilevel_sym import BilevelProblem, derive, zoo
 from bilevel_sym.typing import Floats
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import References, references
-from verify.testkit.suspects.hessian.terms import CURVATURE, PARTS, hessian_at, hessian_terms
-from verify.testkit.suspects.hessian.whole import hessian_suspects
+from verify.testkit.suspects.hessian import hessian_suspects
+from verify.testkit.suspects.hessian_terms import CURVATURE, PARTS, hessian_at, hessian_terms
 
 EQUAL: Mapping[str, float] = {}
 
@@ -162,6 +162,7 @@ def test_terms_are_those_of_the_derivation(name: str) -> None:
             np.testing.assert_allclose(terms[term][k], exact, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHAPES, *map(slow, ["d=n=3", "seed 6", "seed 16"])])
 def test_terms_sum_to_the_certified_hessian(name: str) -> None:
     at, terms = case(name).at, hessian_terms(case(name).at.at)
@@ -342,6 +343,7 @@ def test_planted_defect_is_named(name: str, defect: str) -> None:
     named(name, EVERYWHERE[defect])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "defect"), crossed(LOPSIDED, ("d=2,n=1", "d=n=2", "d=3,n=2")))
 def test_planted_asymmetry_is_named(name: str, defect: str) -> None:
     named(name, LOPSIDED[defect])
@@ -361,6 +363,7 @@ def test_the_words(defect: str, said: str) -> None:
     assert case("d=n=2").diagnosis(plant(case("d=n=2"))).what == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "defect"), crossed(SQUARE, ("d=n=2", "d=n=3")))
 def test_planted_transpose_is_named(name: str, defect: str) -> None:
     named(name, SQUARE[defect])
@@ -473,6 +476,7 @@ def test_no_suspect_for_what_is_right(name: str) -> None:
     assert list(hessian_suspects(found.at, found.each(hessian))) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.sampled_from([*SHAPES, "seed 6", "seed 16"]), st.sampled_from([1e-8, 1e-4, 1.0]))
 @settings(max_examples=8, deadline=None)
 def test_smooth_symmetric_error_without_a_cause(seed: int, name: str, size: float) -> None:

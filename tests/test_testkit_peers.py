@@ -102,6 +102,7 @@ def estimators(problem: BilevelProblem) -> dict[str, Callable[..., Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "estimator"),
     [

@@ -19,9 +19,9 @@ from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import InvalidArgument
 from verify.reporting import Report
 from verify.strategies import DEGENERATE
-from verify.testkit.assertion import assert_ok
 from verify.testkit.problem_cases import GeneratedCase, ZooCase, generated_cases, zoo_cases
 from verify.testkit.reference import QUANTITIES, references
+from verify.testkit.result import assert_ok
 from verify.testkit.sample_points import sample_points
 from verify.verdict import CheckResult, Verdict, inconclusive, judged, not_applicable
 
@@ -131,6 +131,7 @@ def test_generated_problems_differ_by_number_and_seed_and_are_of_their_kind() ->
     assert all(problem.d > problem.n for problem in problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [*generated_cases(20)[::3], ZooCase("ridge"), ZooCase("quadratic,d=3"), GeneratedCase("stochastic", 0)],
@@ -166,7 +167,7 @@ def test_a_generated_problem_depends_on_nothing_but_its_id() -> None:
 SOLVER = """
     import numpy as np
     import pytest
-    from verify.testkit.assertion import assert_ok
+    from verify.testkit.result import assert_ok
     from verify.verdict import inconclusive, judged
 
     def hypergradient(problem, x, sign=1.0):
@@ -309,6 +310,7 @@ USAGE = {
 }
 
 
+@pytest.mark.slow
 def test_a_wrong_marker_is_one_clear_error(inner: Run) -> None:
     text = "import pytest\n@pytest.mark.bilevel({})\ndef test_it({}):\n    pass\n"
     files = {f"test_{k}": text.format(arguments, "bilevel_problem") for k, arguments in enumerate(USAGE)}
@@ -413,6 +415,7 @@ def test_loading_the_plugin_costs_nothing() -> None:
     assert hasattr(sys.modules.get(module) or __import__(module, fromlist=["_"]), "pytest_generate_tests")
 
 
+@pytest.mark.slow
 def test_every_public_name_of_verify_is_found() -> None:
     code = (
         "import verify\n"

@@ -20,9 +20,9 @@ from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
 from verify.testkit.behaviour import Behaviour, behaviour
 from verify.testkit.candidate import STEPS, Candidate
-from verify.testkit.knobs.convergence import convergence
-from verify.testkit.knobs.sweep import Convergence
+from verify.testkit.convergence import convergence
 from verify.testkit.reference import Quantity, References, references
+from verify.testkit.sweep import Convergence
 from verify.testkit.taylor import taylor_test
 
 Function = Callable[..., Any]
@@ -86,6 +86,7 @@ def descended(problem: BilevelProblem, x: Floats, y: Floats, steps: int, tol: fl
 # Taylor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("quantity", ["grad_phi", "hess_phi"])
 def test_slope_of_right_and_wrong_derivatives(name: str | int, quantity: Quantity) -> None:
@@ -181,6 +182,7 @@ def test_a_warm_start_of_a_hard_problem() -> None:
     assert cause_of(quadratic(1e4), Warm(quadratic(1e4), 1)) == "y*"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [0.0, 0.3])
 @pytest.mark.parametrize("name", ["saddle", 4])
 def test_random_answers(name: str | int, bias: float) -> None:
@@ -217,6 +219,7 @@ def test_single_precision(name: str | int) -> None:
     assert cause_of(problem, inside) == "precision"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("h", [1e-9, 1e-12])
 def test_finite_differences_of_rounded_values(name: str | int, h: float) -> None:
@@ -241,6 +244,7 @@ def test_noise_counted_as_curvature() -> None:
     assert cause_of(problem, hessian, "hess_phi") == "noise"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -282,6 +286,7 @@ def test_the_default_tolerance_of_scipy(name: str | int) -> None:
     assert cause_of(problem, candidate) == "tolerance"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_smooth_errors_are_left_to_others(name: str | int) -> None:
     problem = problem_of(name)
@@ -357,6 +362,7 @@ def estimators(problem: BilevelProblem) -> list[Function]:
     return [aid, itd, neumann]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_right_estimators_reach_the_floor(name: str | int) -> None:
     problem = problem_of(name)
@@ -417,6 +423,7 @@ def by_conjugate_gradients(problem: BilevelProblem, defect: str) -> Function:
     return candidate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_defects_of_conjugate_gradients(name: str | int) -> None:
     problem = problem_of(name)
@@ -440,6 +447,7 @@ def test_conjugate_gradients_without_a_guard(problem: BilevelProblem) -> None:
     assert found.diagnosis.cause == "inverse"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["implicit_cubic", "logistic", "saddle", 3, 4])
 def test_steps_that_are_too_long(name: str | int) -> None:
     problem = problem_of(name)
@@ -461,6 +469,7 @@ def test_steps_that_are_too_long(name: str | int) -> None:
         assert (found.verdict, found.diagnosis.cause if found.diagnosis else None) == ("diverges", "y*")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [*map(problem_of, ["implicit_cubic", 3, 4]), quadratic(10.0)])
 def test_a_bias_is_a_plateau(problem: BilevelProblem) -> None:
     aid = estimators(problem)[0]
@@ -471,6 +480,7 @@ def test_a_bias_is_a_plateau(problem: BilevelProblem) -> None:
     assert "D changes nothing" in str(ignored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["implicit_cubic", "logistic", "saddle", 3, 4])
 def test_the_error_follows_a_tolerance(name: str | int) -> None:
     problem = problem_of(name)

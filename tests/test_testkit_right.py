@@ -10,7 +10,7 @@ import pytest
 from bilevel_sym import BilevelProblem, zoo
 from verify.testkit.candidate import Candidate
 from verify.testkit.checks import check_hypergradient, check_lower_solution
-from verify.testkit.knobs.convergence import convergence
+from verify.testkit.convergence import convergence
 from verify.testkit.reference import references
 from verify.verdict import Verdict
 

@@ -492,6 +492,7 @@ def test_the_planted_cause_is_named_on_other_problems(name: str) -> None:
     assert named > 2 * hidden or name == "round"  # g_yy = 2 I hides every solver's defect behind a weight
 
 
+@pytest.mark.slow
 def test_terms_are_those_of_the_derivation() -> None:
     at = setting("wide")[1]
     terms = derive(WIDE).terms["grad_phi"]
@@ -520,6 +521,7 @@ def test_an_error_that_is_random_is_unexplained() -> None:
     assert diagnosed(at, truth * (1 + 1e-6 * rng.normal(size=truth.shape)), previous).cause == "unexplained"
 
 
+@pytest.mark.slow
 def test_right_values_suspect_nobody() -> None:
     for name in ("turned", "line"):
         program, at, previous = setting(name)
@@ -566,6 +568,7 @@ def test_texts_say_what_was_fitted() -> None:
     assert "0.05 |y|^2/2" in said("weight_decay")
 
 
+@pytest.mark.slow
 def test_every_suspect_speaks() -> None:
     for name in ("turned", "wide", "line"):
         _, at, previous = setting(name)
@@ -619,6 +622,7 @@ def lower_defects(p: Program, points: Floats) -> dict[str, tuple[str, Floats]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["turned", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tall", "strip", "line"))]
 )

@@ -173,6 +173,7 @@ def test_gdmax_is_held_against_its_own_lemma() -> None:
     assert "one iteration" in violated(check_trajectory(spoilt, problem))
 
 
+@pytest.mark.slow
 def test_an_ensemble_names_the_trajectory() -> None:
     x0 = np.array([[0.3, 0.1], [0.1, -0.2], [0.2, 0.2]])
     run = opened(solve(SADDLE, ALGORITHM, x0, steps=12, rng=0))
@@ -308,6 +309,7 @@ def test_an_iterate_that_was_overwritten(run: Run) -> None:
     assert report[DESCENT].evidence == "certified"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), [("x", np.nan), ("grad_phi_hat", np.inf), ("y", -np.inf)])
 def test_a_number_that_is_not_finite(run: Run, name: str, value: float) -> None:
     run[name][7, 1] = value
@@ -355,6 +357,7 @@ def test_a_step_above_one_over_L_phi_is_not_spoken_of() -> None:
     assert "above 1/L_phi" in report[DESCENT].message
 
 
+@pytest.mark.slow
 def test_constants_that_are_given() -> None:
     problem = zoo.get("scalar").problem
     exact = certified_constants(problem)

@@ -146,6 +146,7 @@ def weighed(weight: float) -> Function:
     return lambda x, D: hypergradient(TOY, x, lower(TOY, x, D), weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [None, EIGHT])
 def test_an_implicit_term_that_is_a_thousandth_too_large(monkeypatch: pytest.MonkeyPatch, points: Any) -> None:
     quick = Counted(weighed(1.001))
@@ -184,6 +185,7 @@ def test_a_bias_never_holds_at_any_effort(effort: Any, bias: float) -> None:
     assert check_hypergradient(weighed(1 + bias), TOY, effort=1.0).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_what_shrinks_as_theory_says_and_is_not_there_decides_nothing() -> None:
     problem = zoo.get("quadratic", d=2, n=3, spectrum=(1.0, 30.0, 1000.0)).problem
 
@@ -210,6 +212,7 @@ def test_the_outlook_says_how_many_steps_are_needed() -> None:
     assert check_hypergradient(lambda x: slow(x, 20_000), problem).verdict is Verdict.HOLDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.05, 0.01, 1e-3, 1e-4])
 def test_steps_that_are_short_are_slow_and_not_wrong(tau: float) -> None:
     result = check_hypergradient(lambda x, D: hypergradient(TOY, x, lower(TOY, x, D, tau)), TOY)
@@ -232,6 +235,7 @@ def outcomes(items: list[gallery.Defect]) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "items",
     [gallery.defects()[::18], pytest.param(gallery.defects()[:: 1 if THOROUGH else 3], marks=pytest.mark.slow)],
@@ -255,6 +259,7 @@ def right_ones(problem: BilevelProblem) -> dict[str, Function]:
     }
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_moves_no_verdict_of_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {name: check_hypergradient(function, TOY, effort=0.5) for name, function in right_ones(TOY).items()}
     assert {result.verdict for result in before.values()} == {Verdict.HOLDS}
@@ -393,6 +398,7 @@ def test_bad_efforts_and_seconds(check: Function, bad: dict[str, Any]) -> None:
 # ---- effort
 
 
+@pytest.mark.slow
 def test_effort_says_how_many_more_points_are_looked_at() -> None:
     efforts: list[tuple[Any, int]] = [("quick", 100), ("default", 1000), (0.5, 500)]
     for effort, more in efforts:
@@ -402,6 +408,7 @@ def test_effort_says_how_many_more_points_are_looked_at() -> None:
         assert len(candidate.points) == 12 + more + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effort", ["quick", pytest.param("default", marks=pytest.mark.slow)])
 def test_the_same_effort_gives_bitwise_the_same_result(effort: Any) -> None:
     for function in (*right_ones(TOY).values(), weighed(1.001), NEVER["1/D"]):
@@ -419,6 +426,7 @@ def test_more_effort_reaches_what_less_does_not() -> None:
     assert check_hypergradient(right, problem, effort=4).verdict is Verdict.HOLDS
 
 
+@pytest.mark.slow
 def test_few_different_numbers_of_steps_are_asked_for() -> None:
     """What is compiled for each of them is compiled a few times."""
     for function in (right_ones(TOY)["AID"], weighed(1.001), NEVER["1/D"]):
@@ -442,6 +450,7 @@ def long_run(steps: int) -> dict[str, Any]:
     return {"x": np.array(x), "grad_phi_hat": np.array([*grads, TOY.kernels.grad_phi(x[-1])]), "eta": 0.01}
 
 
+@pytest.mark.slow
 def test_effort_says_at_how_many_iterates_a_run_is_looked_at() -> None:
     run = long_run(700)
     whole, part = (check_trajectory(run, TOY, effort=effort) for effort in (1.0, 0.001))

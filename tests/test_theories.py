@@ -157,6 +157,7 @@ def verdicts(name: str) -> dict[str, verify.CheckResult]:
     return {r.label: r for r in verify.run(zoo.get(name).problem, theory="ji2021", effort="quick").results}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scalar", "saddle", pytest.param("stochastic_noise", marks=pytest.mark.slow)])
 def test_every_claim_holds_and_is_put_to_the_test(name: str) -> None:
     found = verdicts(name)
@@ -170,6 +171,7 @@ def test_every_claim_holds_and_is_put_to_the_test(name: str) -> None:
             assert result.n_points > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scalar", "saddle"])
 def test_the_sharp_forms_hold_too(name: str) -> None:
     claims = ["ji2021:lem-aid", "ji2021:lem-itd"]

@@ -14,8 +14,8 @@ from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, first_smallest, in_order
 from verify import check_local_minimum
 from verify.bracket import Bracket
+from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.runs import compared
-from verify.papers.huang_saddle.measures.stochastic.cases import Case, tightest
 from verify.study import study_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,6 +133,7 @@ def choices(root: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_chosen_by_the_rule() -> None:
     assert choices(ROOT) == []
 

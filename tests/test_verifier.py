@@ -89,6 +89,7 @@ except bilevel_sym.errors.ForeignPackage as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("project", PLACES, indirect=True)
 def test_the_intruder_is_named_and_not_run(project: Path, site: Path) -> None:
     done = run("-c", TOLD, where=project, path=[ROOT, site])
@@ -113,6 +114,7 @@ def test_the_command_line_takes_its_own(project: Path, site: Path) -> None:
     assert "the local file was run" not in found_first.stderr
 
 
+@pytest.mark.slow
 def test_a_test_that_wants_our_fixture_is_told(tmp_path: Path, site: Path) -> None:
     (tmp_path / "verify.py").write_text(RUN)
     (tmp_path / "test_ours.py").write_text("def test_it(bilevel_problem): pass\n")

@@ -234,6 +234,7 @@ def test_reports_without_a_single_number_are_drawn() -> None:
     assert mark.get_xdata()[0] < 0.1
 
 
+@pytest.mark.slow
 def test_a_real_report_is_drawn_row_by_row() -> None:
     found = verify.run(zoo.get("lphi_witness").problem, claims=["grad-Lipschitz", "hess-Lipschitz"], variant="printed")
     drawn = [mark.get_xdata()[0] for mark in marks(found.plot(axes()))]

@@ -153,6 +153,7 @@ def test_the_contract_is_kept() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_is_complete(name: str) -> None:
     example = zoo.get(name)
@@ -323,6 +324,7 @@ def test_the_box_holds_the_lower_solution_and_g_is_convex_there(spec: str) -> No
 # --- stationary points --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", WITH_POINTS)
 def test_stationary_points_and_their_kinds(spec: str) -> None:
     example = EXAMPLES[spec]
@@ -342,6 +344,7 @@ ONE_DIMENSIONAL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ONE_DIMENSIONAL)
 def test_there_are_no_other_stationary_points(spec: str) -> None:
     """The sign changes of Phi', by the implicit formula, over a grid of the box."""
@@ -554,6 +557,7 @@ def region_points(d: int) -> Iterator[list[Any]]:
                 yield past + here + [between(mp.mpf(0), tau) for _ in range(i + 1, d)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "L", "gamma"), [(1, 1, 1), (2, 1, 1), (3, 2, "1/3"), (5, "3/2", 1)])
 def test_both_tubes_are_the_printed_one_on_its_domain(d: int, L: Any, gamma: Any) -> None:
     extended, printed = (zoo.get(tube, d=d, L=L, gamma=gamma) for tube in ("tube", "tube_printed"))
@@ -624,6 +628,7 @@ def test_the_tube_has_mirror_images_and_stays_in_its_range() -> None:
             assert low <= values[0] <= high
 
 
+@pytest.mark.slow
 def test_newton_on_the_tube_ends_only_at_known_points() -> None:
     """From many starts in two dimensions: every limit is a known point, up to signs."""
     example = zoo.get("tube", d=2)
@@ -643,12 +648,14 @@ def test_newton_on_the_tube_ends_only_at_known_points() -> None:
     assert found == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_the_tube_grows_linearly_and_builds_quickly() -> None:
     large = zoo.get("tube", d=20)
     assert calls_of(lambda: zoo.get("tube", d=20)) < 1_500_000
     assert len(str(large.phi)) < 2.3 * len(str(zoo.get("tube", d=10).phi))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3, 5, 8])
 def test_the_coupled_tube_is_coupled(d: int) -> None:
     example = zoo.get("tube_coupled", d=d, kappa=10)
@@ -700,6 +707,7 @@ def test_hyper_cleaning_says_which_labels_are_wrong() -> None:
     assert differs == [1, 6]
 
 
+@pytest.mark.slow
 def test_hyper_cleaning_weighs_wrong_labels_down() -> None:
     """From equal weights, descent lowers those of the wrong rows."""
     problem = zoo.get("hyper_cleaning").problem
@@ -751,6 +759,7 @@ def test_a_coarse_witness_still_builds() -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*EXAMPLES, "tube,d=20"])
 def test_every_problem_survives_a_file(spec: str, tmp_path: Path) -> None:
     problem = zoo.parse(spec).problem

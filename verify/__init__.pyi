@@ -12,10 +12,9 @@ from .regularity.phi_smoothness import Smoothness, smoothness
 from .reporting import Report
 from .runner import claims, run
 from .study import Study, study_of
-from .testkit.assertion import assert_ok
 from .testkit.checks import check_hessian, check_hypergradient, check_lower_solution
 from .testkit.local_minimum import check_local_minimum
-from .testkit.result import CandidateCheck
+from .testkit.result import CandidateCheck, assert_ok
 from .theory import Theory, errata, theories
 from .verdict import CheckResult, Verdict, judged
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from bilevel_sym import theories
-from bilevel_sym.errors import BilevelError
+from bilevel_sym.errors import BilevelError, TooLarge
 from bilevel_sym.theories import Statement, cite
 from verify.places import placed
 from verify.study import Study
@@ -77,7 +77,12 @@ class Claim:
         except NotApplicable as reason:
             found.append(self._without(study, str(reason)))
         except BilevelError as error:
-            found.append(inconclusive(self.label, error.message, variant=study.variant))
+            beyond_search = study.is_large and isinstance(error, TooLarge)
+            found.append(
+                self._without(study, error.message)
+                if beyond_search
+                else inconclusive(self.label, error.message, variant=study.variant)
+            )
         except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
             beyond = f"its numbers are too large or too small for float64 ({error})"
             found.append(inconclusive(self.label, beyond, variant=study.variant))

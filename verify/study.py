@@ -18,10 +18,19 @@ from bilevel_sym.system.budget import Deadline, Effort, deadline_of, scale_of
 from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.theories import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
-from verify.enclosures.requested_box import requested_box
+from verify.enclosures.cover import requested_box
+from verify.regularity.structure.large import (
+    by_entry,
+    completed_box,
+    encloses,
+    entry_ends,
+    guarded,
+    in_scalars,
+    is_large,
+)
 
 if TYPE_CHECKING:
-    from verify.enclosures.y_coverage import Coverage
+    from verify.enclosures.y_enclosure import Coverage
     from verify.points.stationary import StationaryPoints
     from verify.regularity.certified import CertifiedConstants
     from verify.regularity.phi_smoothness import Smoothness
@@ -33,6 +42,7 @@ S = TypeVar("S", bound="CertifiedConstants | Smoothness | StationaryPoints")
 SHARES: Mapping[str, float] = MappingProxyType(
     {"constants": 0.4, "smoothness": 0.4, "stationary": 0.2}
 )  # of what each takes by default
+LIGHT_NUMBERS = 20_000  # data and third derivatives up to which a point costs next to nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +76,27 @@ class Study:
 
     @cached_property
     def exact(self) -> BilevelProblem:
-        """The deterministic problem."""
-        return self.problem.mean
+        """The deterministic problem; one of many arrays' entries refuses to be written out in scalars."""
+        return guarded(self.problem.mean) if self.is_large else self.problem.mean
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is an array problem with too many variables for a search over a box."""
+        return is_large(self.problem)
 
     @property
     def kernels(self) -> Kernels:
         """Its kernels."""
         return self.exact.kernels
+
+    @cached_property
+    def lightness(self) -> float:
+        """The share of the usual points and steps that a claim takes: less than 1 where each of them costs much."""
+        if not self.is_large:
+            return 1.0
+        d, n = self.problem.d, self.problem.n
+        entries = sum(int(np.prod(array.shape)) for array in self.problem.mean.arrays.values())
+        return min(1.0, LIGHT_NUMBERS / (entries + d * d * n + n**3))
 
     def constants_over(self, box: Box, share: float, *, reading: Reading = "block") -> CertifiedConstants:
         """Certified constants over a box, with a share of the effort that they take by default."""
@@ -110,11 +134,11 @@ class Study:
 
     def covers(self, x: Floats) -> Bools:
         """At which x, (count, d), y*(x) lies in the box too; elsewhere the constants of the box say nothing of Phi."""
-        ends = np.array([[float(low), float(high)] for low, high in list(self.box)[self.exact.d :]])
-        if not len(ends):
+        ends = entry_ends(self.box, self.exact.y)
+        if ends is None:
             return np.ones(len(x), dtype=np.bool_)
         y = self.kernels.one_sided.y_star(x)
-        return np.asarray(((y >= ends[:, 0]) & (y <= ends[:, 1])).all(axis=-1))
+        return np.asarray(((y >= ends[0]) & (y <= ends[1])).all(axis=-1))
 
     @cached_property
     def left_out(self) -> str:
@@ -134,11 +158,13 @@ class Study:
         >>> study_of(zoo.get("scalar").problem).undecided
         0.0
         """
+        if self.is_large:
+            return 0.0 if encloses(self.problem.mean, self.box) else 1.0
         return 1.0 if self._coverage is None else self._coverage.open_share
 
     @cached_property
     def _coverage(self) -> Coverage | None:
-        from verify.enclosures.y_coverage import coverage
+        from verify.enclosures.y_enclosure import coverage
 
         try:
             return coverage(self.exact, self.box)
@@ -148,8 +174,9 @@ class Study:
     @cached_property
     def x_ends(self) -> tuple[Floats, Floats]:
         """The lower and upper ends of x."""
-        ends = list(self.box)[: self.exact.d]
-        return np.array([float(low) for low, _ in ends]), np.array([float(high) for _, high in ends])
+        ends = entry_ends(self.box, self.exact.x)
+        assert ends is not None
+        return ends
 
     @cached_property
     def x_box(self) -> Box:
@@ -235,13 +262,17 @@ def study_of(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a study wants a problem, but was given a {type(problem).__name__}")
-    exact, room = problem.mean, bytes_of(memory)
+    room = bytes_of(memory)
+    if problem.is_array and not is_large(problem):
+        problem, box = in_scalars(problem, box)
+    exact = problem.mean
     chosen = requested_box(problem, box, "constants belong")
-    if len(chosen) == exact.d:
+    if len(chosen) == len(exact.x):
         from verify.enclosures.y_enclosure import with_y_star
 
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
-            chosen = with_y_star(exact, chosen)
+            chosen = completed_box(exact, chosen) if exact.is_array else with_y_star(exact, chosen)
+    chosen = by_entry(exact, chosen) if exact.is_array else chosen
     _ = exact.kernels  # compiled, where they are not yet, before the clock starts
     return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds), room)
 

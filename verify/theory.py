@@ -17,7 +17,7 @@ from types import ModuleType
 
 from bilevel_sym.errors import InvalidArgument, InvalidExtension
 from bilevel_sym.system.extensions import Extension, installed
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 from bilevel_sym.theories import Statement, statements
 from bilevel_sym.theories import cite as strictly
 from verify.erratum import Erratum

@@ -178,6 +178,11 @@ def _bounded_linear(c_lo: Floats, c_hi: Floats, k_lo: Floats, k_hi: Floats, lo: 
         radius += (4 * terms + 4) * FLOAT64_TINY
         np.add(middle + radius, k_hi[:, None], out=upper[:, part])
         np.add(middle - radius, k_lo[:, None], out=lower[:, part])
+    return _opened(lower, upper)
+
+
+def _opened(lower: Floats, upper: Floats) -> Pair:
+    """Without bounds where one has overflowed."""
     if not (_finite(lower) and _finite(upper)):
         overflow = ~(np.isfinite(lower) & np.isfinite(upper))
         lower[overflow], upper[overflow] = -np.inf, np.inf
@@ -190,17 +195,23 @@ def _product_radius(size: Floats, wide: Floats | None, x_middle: Floats, x_radiu
     A sum of s products, fused or not and in any order, errs by gamma_s abs(C) abs(X) and a denormal for each product
     that underflows. The radius of C (``wide``) may be left out where it is below 4e-16 abs(C): gamma covers it.
     """
-    gamma = (size.shape[1] + 16) * 1.2e-16  # 16 more, for the rounding of the radii and of this bound itself
-    reach = np.abs(x_middle)
-    reach += x_radius
-    pad = gamma * reach
-    pad += FLOAT64_TINY  # in case that product underflows
-    pad += x_radius
+    gamma, reach, pad = _pads(size.shape[1], x_middle, x_radius)
     radius: Floats = size @ pad
     if wide is not None:
         radius += wide @ reach
     radius *= 1 + 2 * gamma
     return radius
+
+
+def _pads(terms: int, x_middle: Floats, x_radius: Floats) -> tuple[float, Floats, Floats]:
+    """gamma of a sum of so many terms, the largest abs(X), and how far X and what gamma adds reach from its middle."""
+    gamma = (terms + 16) * 1.2e-16  # 16 more, for the rounding of the radii and of this bound itself
+    reach = np.abs(x_middle)
+    reach += x_radius
+    pad = gamma * reach
+    pad += FLOAT64_TINY  # in case that product underflows
+    pad += x_radius
+    return gamma, reach, pad
 
 
 def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Floats) -> Pair:
@@ -216,13 +227,8 @@ def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Float
     with np.errstate(all="ignore"):
         c_middle, c_radius = _halves(c_lo, c_hi)
         terms = int(np.diff(np.append(starts, len(c_lo))).max())
-        gamma = (terms + 16) * 1.2e-16  # as in ``_product_radius``
         x_middle, x_radius = _halves(lo, hi)
-        reach = np.abs(x_middle)
-        reach += x_radius
-        pad = gamma * reach
-        pad += FLOAT64_TINY
-        pad += x_radius
+        gamma, reach, pad = _pads(terms, x_middle, x_radius)
         pad *= np.abs(c_middle)[:, None]
         if np.any(c_radius):
             reach *= c_radius[:, None]
@@ -233,11 +239,7 @@ def scattered(c_lo: Floats, c_hi: Floats, starts: Indices, lo: Floats, hi: Float
         pad *= 1 + 2 * gamma
         pad += 5e-16 * np.abs(x_middle)
         pad += (4 * terms + 4) * FLOAT64_TINY
-        lower, upper = x_middle - pad, x_middle + pad
-        if not (_finite(lower) and _finite(upper)):
-            overflow = ~(np.isfinite(lower) & np.isfinite(upper))
-            lower[overflow], upper[overflow] = -np.inf, np.inf
-        return lower, upper
+        return _opened(x_middle - pad, x_middle + pad)
 
 
 def _extremes(products: Iterable[Floats]) -> Pair:

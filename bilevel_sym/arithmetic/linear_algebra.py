@@ -1,4 +1,4 @@
-"""Many small positive definite systems at once.
+"""Many small positive definite systems at once; and whether one matrix of rationals is semidefinite, exactly.
 
 LAPACK's driver spends most of its time on overhead when matrices are small. A batch is factored by Cholesky, the
 triangular factors are inverted block by block with batched products, and every solve is two more products.
@@ -7,13 +7,15 @@ triangular factors are inverted block by block with batched products, and every 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from flint import fmpq
 
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["Factored", "NotPositiveDefinite", "all_finite", "smallest_eigenvalues"]
+__all__ = ["Factored", "NotPositiveDefinite", "all_finite", "definiteness", "smallest_eigenvalues"]
 
 BLOCK = 5  # order of the diagonal blocks that are inverted entry by entry
 LAPACK_MEMBERS = 6  # up to so many members, one LAPACK call each is faster
@@ -165,3 +167,28 @@ def _inverse_corners(lower: Floats) -> Floats:
             inverse[i, : k + 1] -= entries[i, k] * inverse[k, : k + 1]
         inverse[i, :i] *= inverse[i, i]
     return np.ascontiguousarray(inverse.transpose(2, 3, 0, 1))
+
+
+def definiteness(entries: Sequence[fmpq], size: int) -> int:
+    """1 where a symmetric matrix of rationals is positive semidefinite, -1 where negative, 0 where neither.
+
+    >>> definiteness([fmpq(1), fmpq(1), fmpq(1), fmpq(1)], 2), definiteness([fmpq(k) for k in (0, 1, 1, 0)], 2)
+    (1, 0)
+    """
+    if _semidefinite([list(entries[i * size : (i + 1) * size]) for i in range(size)]):
+        return 1
+    return -1 if _semidefinite([[-value for value in entries[i * size : (i + 1) * size]] for i in range(size)]) else 0
+
+
+def _semidefinite(rows: list[list[fmpq]]) -> bool:
+    """Exact elimination: no pivot is negative, and below a zero pivot there is nothing."""
+    for k, row in enumerate(rows):
+        if row[k] < 0 or (row[k] == 0 and any(rows[i][k] != 0 for i in range(k, len(rows)))):
+            return False
+        if row[k] == 0:
+            continue
+        for i in range(k + 1, len(rows)):
+            factor = rows[i][k] / row[k]
+            if factor != 0:
+                rows[i] = [a - factor * b for a, b in zip(rows[i], row, strict=True)]
+    return True

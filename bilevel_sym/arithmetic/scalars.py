@@ -1,17 +1,40 @@
-"""Running a program one number at a time: the same steps in mpmath numbers or in balls."""
+"""Running a program one number at a time: the same steps in mpmath numbers or in balls.
+
+mpmath numbers at the working precision of ``mpmath.mp`` are reference digits, without a proof. A value outside its
+domain is nan, never a complex number and never an exception; nan goes on through every operation, comparisons included.
+An infinite value means what it means in float64: log(0) is -inf.
+
+>>> DIGITS.operations["rpow"](mpmath.mpf(8), 2, 3)
+mpf('4.0')
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from bilevel_sym.arithmetic import balls, multiprecision
+import mpmath
+
+from bilevel_sym.arithmetic import balls
+from bilevel_sym.graph import operations as records
+from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.graph.program import Program, Step
 
-__all__ = ["BALLS", "DIGITS", "OPEN_BALLS", "SMOOTH_BALLS", "Arithmetic", "ScalarProgram", "constant_values"]
+__all__ = [
+    "BALLS",
+    "DIGITS",
+    "OPEN_BALLS",
+    "SMOOTH_BALLS",
+    "Arithmetic",
+    "ScalarProgram",
+    "constant_values",
+    "digits_rule",
+]
 
 
 @dataclass(frozen=True)
@@ -23,10 +46,30 @@ class Arithmetic:
     precision: Callable[[int], AbstractContextManager[object]]
 
 
+def digits_rule(record: Operation) -> Callable[..., Any]:
+    """What a record says of mpmath numbers; nan below its domain.
+
+    >>> digits_rule(records.OPERATIONS["log"])(mpmath.mpf(-1))
+    mpf('nan')
+    """
+    function = record.rule("mpmath")
+    if record.domain == -math.inf or not record.is_function:
+        return function
+    return lambda z: mpmath.nan if z < record.domain else function(z)
+
+
+def _rounded_once(p: int, q: int) -> Any:
+    return mpmath.mp.make_mpf(mpmath.libmp.from_rational(p, q, mpmath.mp.prec, "n"))
+
+
 BALLS = Arithmetic(balls.OPERATIONS, balls.constant, balls.precision)
 SMOOTH_BALLS = Arithmetic(balls.SMOOTH, balls.constant, balls.precision)
 OPEN_BALLS = Arithmetic(balls.OPEN, balls.constant, balls.precision)
-DIGITS = Arithmetic(multiprecision.OPERATIONS, multiprecision.constant, mpmath_precision)
+DIGITS = Arithmetic(
+    MappingProxyType({name: digits_rule(record) for name, record in records.OPERATIONS.items()}),
+    _rounded_once,
+    mpmath_precision,
+)
 
 Values = list[Any]
 Call = Callable[[Values], None]

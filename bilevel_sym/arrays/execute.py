@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -16,22 +16,30 @@ from bilevel_sym.arrays.plan import DATA, Step
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.typing import Floats
 
-__all__ = ["embedded", "kernel_of"]
+__all__ = ["BLOCK", "LaneProducts", "embedded", "kernel_of", "treats_lanes_alike"]
 
 FEW_ENTRIES = 500
 SMALL_SUM = 10_000  # entries up to which sums need no care for temporary arrays
 SMALL_GRAM = 200  # columns below which blocks cost more than they save
 BLOCKS = 5
+BLOCK = 8  # points in a product of one fixed shape
+LaneProducts: TypeAlias = Literal["together", "blocks", "each"]
 Kernel = Callable[..., Any]
 Place = Callable[[Any], Any]
 
 
-def kernel_of(step: Step, args: Sequence[Step]) -> Kernel:
+def kernel_of(step: Step, args: Sequence[Step], products: LaneProducts = "together") -> Kernel:
     """The function that performs a step on the values of its arguments.
+
+    ``products`` says how data are multiplied with vectors of many points. "together": as one product of matrices, whose
+    bits depend on how many points there are. "blocks": in products of ``BLOCK`` points, filled up with zeros, so that a
+    point has the same bits among any others. "each": a product of a matrix and a vector for each point.
 
     >>> kernel_of(Step("sum", (0,), (-1,), (), 0), [Step("leaf", (), ("y",), (2,), 0)])(np.array([1.0, 2.0])).item()
     3.0
     """
+    if step.kind == "contract":
+        return _contract(step, args, products)
     return _KERNELS[step.kind](step, args)
 
 
@@ -226,10 +234,11 @@ def _combine(step: Step, args: Sequence[Step]) -> Kernel:
 
 def _small_sum(rows: Sequence[tuple[float, Place | None]], constant: float) -> Kernel:
     def kernel(*values: Floats) -> Floats:
-        total: Any = constant
+        total: Any = constant or None
         for (number, place), value in zip(rows, values, strict=True):
             part = value if place is None else place(value)
-            total = total + (part if number == 1.0 else number * part)
+            part = part if number == 1.0 else number * part
+            total = part if total is None else total + part
         return np.asarray(total)
 
     return kernel
@@ -269,7 +278,7 @@ def embedded(rank: int, deltas: Any) -> Place:
 # ---- products -------------------------------------------------------------------------------------------------------
 
 
-def _contract(step: Step, args: Sequence[Step]) -> Kernel:
+def _contract(step: Step, args: Sequence[Step], products: LaneProducts) -> Kernel:
     one, two, out = cast("tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]", step.parameter)
     summed = [k for k in one if k in two and k not in out]
     if any(arg.sparse for arg in args):
@@ -277,7 +286,7 @@ def _contract(step: Step, args: Sequence[Step]) -> Kernel:
     both = [k for k in out if k in one and k in two]
     left, right = ([k for k in own if k not in other] for own, other in ((one, two), (two, one)))
     if not right:
-        return _matrix_vector(step, args, one, two, both, left, summed)
+        return _matrix_vector(step, args, one, two, both, left, summed, products)
     a = _merged_axes(one, both, left, summed, args[0].shape)
     b = _merged_axes(two, both, summed, right, args[1].shape)
     tail = step.shape[len(both) :]
@@ -299,6 +308,7 @@ def _matrix_vector(
     both: list[int],
     left: list[int],
     summed: list[int],
+    products: LaneProducts,
 ) -> Kernel:
     """A product in which the second argument has no axis of its own.
 
@@ -309,6 +319,7 @@ def _matrix_vector(
     both: labels that the two share and keep
     left: labels of the first argument alone
     summed: labels that are summed over
+    products: how data are multiplied with many points
     """
     vector = _merged_axes(two, both, [], summed, args[1].shape)
     if not left:
@@ -316,19 +327,54 @@ def _matrix_vector(
         return lambda first, second: np.vecdot(matrix(first), vector(second))
     matrix = _merged_axes(one, both, left, summed, args[0].shape)
     tail = step.shape[len(both) :]
-    if not both and args[0].stage == DATA:  # one product for all points
+    times = _OVER_DATA[products] if not both and args[0].stage == DATA else np.matvec
 
-        def over_data(first: Floats, second: Floats) -> Floats:
-            product = vector(second) @ matrix(first).T
-            return np.asarray(product if len(tail) == 1 else product.reshape(*product.shape[:-1], *tail))
-
-        return over_data
+    if len(tail) == 1:
+        return lambda first, second: times(matrix(first), vector(second))
 
     def kernel(first: Floats, second: Floats) -> Floats:
-        product = np.matvec(matrix(first), vector(second))
-        return np.asarray(product if len(tail) == 1 else product.reshape(*product.shape[:-1], *tail))
+        product = times(matrix(first), vector(second))
+        return np.asarray(product.reshape(*product.shape[:-1], *tail))
 
     return kernel
+
+
+def _product_together(matrix: Floats, vectors: Floats) -> Floats:
+    return np.asarray(vectors @ matrix.T)
+
+
+def _product_in_blocks(matrix: Floats, vectors: Floats) -> Floats:
+    """Rows (points, n) with the matrix, always in products of the same shape."""
+    if vectors.ndim == 1:
+        return np.asarray(vectors @ matrix.T)
+    points, width = vectors.shape
+    blocks = -(-points // BLOCK)
+    if points == blocks * BLOCK:
+        whole = np.ascontiguousarray(vectors)
+    else:
+        whole = np.zeros((blocks * BLOCK, width))
+        whole[:points] = vectors
+    product = np.matmul(whole.reshape(blocks, BLOCK, width), matrix.T)
+    return np.asarray(product.reshape(blocks * BLOCK, len(matrix))[:points])
+
+
+_OVER_DATA: Mapping[LaneProducts, Callable[[Floats, Floats], Floats]] = MappingProxyType(
+    {"together": _product_together, "blocks": _product_in_blocks, "each": np.matvec}
+)
+
+
+def treats_lanes_alike(matrix: Floats) -> bool:
+    """Whether the library computes every point of a block in the same way, for a matrix and for its transpose.
+
+    >>> treats_lanes_alike(np.eye(3))
+    True
+    """
+    for own in (matrix, matrix.T):
+        probe = np.random.default_rng(0).standard_normal(own.shape[1])
+        rows = _product_in_blocks(own, np.tile(probe, (BLOCK, 1)))
+        if not (rows == rows[:1]).all():
+            return False
+    return True
 
 
 def _merged_axes(
@@ -405,7 +451,6 @@ _KERNELS: dict[str, Callable[[Step, Sequence[Step]], Kernel]] = {
     "logsumexp": _logsumexp,
     "transpose": _transpose,
     "multiply": _multiply,
-    "contract": _contract,
     "gram": _gram,
     "sum": _sum,
     "diagonal": _diagonal,

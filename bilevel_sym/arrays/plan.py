@@ -17,7 +17,7 @@ from typing import cast
 from bilevel_sym.arrays.order import PRODUCT, THIN, Labels, Product, Tree, places_in
 from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Factor, Head, Leaf, LogSumExp, Tensor, Term
 
-__all__ = ["DATA", "Part", "Plan", "Step"]
+__all__ = ["CALL", "DATA", "ExactPlan", "Part", "Plan", "Step"]
 
 DATA = -1  # the stage of what does not depend on a point
 CALL = 1000.0  # entries that could be read and written in the time that NumPy takes for a call
@@ -25,6 +25,7 @@ SUMMED = -1  # the label that the summands of a shared contraction have in commo
 Operand = tuple[int, Labels]  # a step, and a label for each of its axes
 Weight = tuple[int, int]  # a step whose value is a vector, and its label
 Deltas = tuple[tuple[int, int], ...]
+Number = float | Fraction
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Part:
 class Ordered:
     """A product: its coefficient, its factors with their labels, and the order in which they are contracted."""
 
-    coefficient: float
+    coefficient: Number
     operands: tuple[Operand, ...]
     shape: Product
     tree: Tree
@@ -119,7 +120,7 @@ class Plan:
 
     def parts(self, tensor: Tensor) -> tuple[Part, ...]:
         """The tensor as a sum over patterns of equal indices; nothing larger than it needs to be is formed."""
-        groups: dict[Deltas, list[tuple[Term, float]]] = {}
+        groups: dict[Deltas, list[tuple[Term, Number]]] = {}
         for term in tensor.terms:
             groups.setdefault(_deltas(term), []).append((term, self._coefficient(term)))
         return tuple(Part(deltas, self._group(tensor, deltas, terms)) for deltas, terms in sorted(groups.items()))
@@ -131,11 +132,11 @@ class Plan:
         rows = tuple((1.0, _kept(tensor.rank, part.deltas), part.deltas) for part in parts)
         return self._add("combine", [part.step for part in parts], (rows, 0.0), self._shape(tensor.dims))
 
-    def _group(self, tensor: Tensor, deltas: Deltas, terms: Sequence[tuple[Term, float]]) -> int:
+    def _group(self, tensor: Tensor, deltas: Deltas, terms: Sequence[tuple[Term, Number]]) -> int:
         """The sum of terms with the same deltas, over the indices that the deltas leave."""
         kept = _kept(tensor.rank, deltas)
         shape = self._shape(tensor.dims[i] for i in kept)
-        constant = float(sum(coefficient for term, coefficient in terms if not _heads(term)))
+        constant = self._number(sum(coefficient for term, coefficient in terms if not _heads(term)))
         products = [self._ordered_product(term, tensor.rank, c) for term, c in terms if _heads(term)]
         found = self._collected(products, tensor.rank)
         if not found:
@@ -146,18 +147,27 @@ class Plan:
             return steps[0]
         return self._add("combine", steps, (rows, constant), shape)
 
-    def _coefficient(self, term: Term) -> float:
+    @staticmethod
+    def _number(value: Number) -> Number:
+        """A coefficient as steps have it."""
+        return float(value)
+
+    def _counts_once(self, step: int) -> bool:
+        """Whether what is made of a step and others like it is made once, and costs little."""
+        return self.steps[step].stage == DATA
+
+    def _coefficient(self, term: Term) -> Number:
         sizes = math.prod((Fraction(self.sizes[dim]) ** power for dim, power in term.sizes), start=Fraction(1))
-        return float(term.coefficient * sizes)
+        return self._number(term.coefficient * sizes)
 
     # ---- sums of products -------------------------------------------------------------------------------------------
 
-    def _collected(self, products: Sequence[Ordered], rank: int) -> list[tuple[float, Operand]]:
+    def _collected(self, products: Sequence[Ordered], rank: int) -> list[tuple[Number, Operand]]:
         """Products as summands; those whose last contraction is with the same array go through it together."""
         groups: dict[object, list[Ordered]] = {}
         for k, product in enumerate(products):
             groups.setdefault(self._last_factor(product) or k, []).append(product)
-        found: list[tuple[float, Operand]] = []
+        found: list[tuple[Number, Operand]] = []
         for members in groups.values():
             if len(members) > 1:
                 found.append((1.0, self._together(members, rank)))
@@ -165,7 +175,7 @@ class Plan:
                 found += [self._alone(product, rank) for product in members]
         return found
 
-    def _alone(self, product: Ordered, rank: int) -> tuple[float, Operand]:
+    def _alone(self, product: Ordered, rank: int) -> tuple[Number, Operand]:
         operands, coefficient = product.operands, product.coefficient
         free = {label for _, labels in operands for label in labels if label < rank}
         if coefficient != 1.0 and len(free) > 1 and len(operands) > 1:
@@ -195,7 +205,7 @@ class Plan:
 
     def _together(self, members: Sequence[Ordered], rank: int) -> Operand:
         """A sum of products with one factor in common: the others are summed first."""
-        rests: list[tuple[float, Operand]] = []
+        rests: list[tuple[Number, Operand]] = []
         for product in members:
             assert not isinstance(product.tree, int)
             one, two = product.tree
@@ -210,7 +220,7 @@ class Plan:
         keep = {label for label in (*common[1], *total[1]) if 0 <= label < rank}
         return self._pair(common, total, keep)
 
-    def _added(self, summands: Sequence[tuple[float, Operand]]) -> Operand:
+    def _added(self, summands: Sequence[tuple[Number, Operand]]) -> Operand:
         """The sum of arrays, constant along the labels that they do not have."""
         labels = tuple(dict.fromkeys(label for _, (_, own) in summands for label in own))
         dims = self._dims_of([operand for _, operand in summands])
@@ -220,7 +230,7 @@ class Plan:
 
     # ---- products ---------------------------------------------------------------------------------------------------
 
-    def _ordered_product(self, term: Term, rank: int, coefficient: float) -> Ordered:
+    def _ordered_product(self, term: Term, rank: int, coefficient: Number) -> Ordered:
         """The factors of a term, those with the same labels joined, and the order in which they are contracted."""
         factors = [self._diagonal(self._head(head), indices) for head, indices in _heads(term)]
         vectors = [k for k, (step, labels) in enumerate(factors) if len(labels) == 1 and self.steps[step].stage == DATA]
@@ -230,7 +240,7 @@ class Plan:
         for step, labels in factors:
             groups.setdefault(frozenset(labels), []).append((step, labels))
         operands = tuple(self._merged(members) for members in groups.values())
-        data = tuple(self.steps[step].stage == DATA for step, _ in operands)
+        data = tuple(self._counts_once(step) for step, _ in operands)
         shape = Product(tuple(labels for _, labels in operands), self._dims_of(operands), data, rank)
         return Ordered(coefficient, operands, shape, shape.cheapest())
 
@@ -278,12 +288,12 @@ class Plan:
         shape, sparse = tuple(self.steps[step].shape[k] for k in order), self.steps[step].sparse
         return self._add("transpose", [step], order, shape, sparse=sparse)
 
-    def _with_coefficient(self, operands: tuple[Operand, ...], coefficient: float) -> tuple[Operand, ...]:
+    def _with_coefficient(self, operands: tuple[Operand, ...], coefficient: Number) -> tuple[Operand, ...]:
         """The coefficient of a matrix goes to its smallest factor."""
         least = min(range(len(operands)), key=lambda k: self.steps[operands[k][0]].entries)
         return tuple(self._scaled(o, coefficient) if k == least else o for k, o in enumerate(operands))
 
-    def _scaled(self, operand: Operand, coefficient: float) -> Operand:
+    def _scaled(self, operand: Operand, coefficient: Number) -> Operand:
         step, labels = operand
         shape, sparse = self.steps[step].shape, self.steps[step].sparse
         rows = ((coefficient, tuple(range(len(labels))), ()),)
@@ -409,6 +419,23 @@ class Plan:
 
     def _shape(self, dims: Iterable[str]) -> tuple[int, ...]:
         return tuple(self.sizes[dim] for dim in dims)
+
+
+class ExactPlan(Plan):
+    """A plan for proofs: coefficients are fractions, and products of data with data are worth no more than others.
+
+    >>> half = Tensor((), (Term(Fraction(1, 3), (), (), ()),))
+    >>> plan = ExactPlan({}, lambda leaf: DATA, {})
+    >>> plan.steps[plan.value(half)].parameter
+    (Fraction(1, 3),)
+    """
+
+    @staticmethod
+    def _number(value: Number) -> Number:
+        return Fraction(value)
+
+    def _counts_once(self, step: int) -> bool:
+        return False
 
 
 def _deltas(term: Term) -> Deltas:

@@ -1,4 +1,4 @@
-"""From one row's formula to the mean over all rows: arrays of a row get a further index, which is summed."""
+"""From one row's formula to the mean over all rows, or over some: arrays of a row get an index, which is summed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bilevel_sym.arrays.algebra import apply, contract, multiplied, power
 from bilevel_sym.arrays.normal import added, ones, single
 from bilevel_sym.arrays.tensor import GROUP, Apply, Head, Leaf, LogSumExp, Tensor, Term
 
-__all__ = ["mean_over_rows"]
+__all__ = ["mean_over_rows", "weighted_over_rows"]
 
 ROW = "row"
 Rows = Mapping[Leaf, Leaf]
@@ -30,6 +30,33 @@ def mean_over_rows(formula: Tensor, rows: Rows, dim: str) -> Tensor:
         return formula
     whole = _lifted(formula, rows, dim)
     return multiplied(ones((), 1, {dim: -1}), contract([(whole, (ROW,))], ()))
+
+
+def weighted_over_rows(formula: Tensor, rows: Rows, weight: Leaf) -> Tensor:
+    """The mean of a formula over rows with weights, which are known to sum to one: what is the same of all stays.
+
+    formula: that of one row, without free indices
+    rows: for each array of a row the array of some rows, whose first index is the row
+    weight: that of each row, a vector
+
+    >>> a, y = Leaf("a", (), "data"), Leaf("y", (), "y")
+    >>> product = multiplied(Tensor.leaf(a), Tensor.leaf(y))
+    >>> formula = added([product, power(Tensor.leaf(y), 2)], ())
+    >>> weighted_over_rows(formula, {a: Leaf("a", ("m",), "data")}, Leaf("w", ("m",), "data"))
+    Tensor[|1*a(0)*w(0)*y()+1*y()*y()]
+    """
+    (dim,) = weight.dims
+    drawn = [any(rows.keys() & set(head.leaves) for head, _ in term.factors) for term in formula.terms]
+    if not any(drawn):
+        return formula
+    own, rest = (
+        Tensor(
+            formula.dims, tuple(term for term, is_drawn in zip(formula.terms, drawn, strict=True) if is_drawn == kind)
+        )
+        for kind in (True, False)
+    )
+    weighted = contract([(_lifted(own, rows, dim), (ROW,)), (Tensor.leaf(weight), (ROW,))], ())
+    return added([weighted, rest], ())
 
 
 def _lifted(formula: Tensor, rows: Rows, dim: str) -> Tensor:

@@ -3,6 +3,8 @@
 What is proved of y* is proved of a small ball: there is exactly one stationary point of g in it, a local minimum (see
 ``krawczyk``). That it is the minimiser takes convexity of g in y. Over a box with ends for y that is checked (see
 ``convexity``), and a box over which it is refuted is an error; without one it is the user's assumption, and said to be.
+
+Array problems that are small are written out in scalars; others are enclosed as they are (``array_evaluation``).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +21,9 @@ import numpy as np
 import sympy as sp
 from flint import arb
 
-from bilevel_sym.arithmetic.ball import Ball
+from bilevel_sym.arithmetic.balls import Ball
 from bilevel_sym.arithmetic.scalars import BALLS
+from bilevel_sym.certify.array_evaluation import ArrayStarts, Uncomputed, end_to_end, fits_scalars, is_large
 from bilevel_sym.certify.convexity import Convexity, convexity_at
 from bilevel_sym.certify.krawczyk import BallBlocks, LowerLevel
 from bilevel_sym.certify.saved_certificate import decimal_ball, write_certificate
@@ -36,6 +39,7 @@ __all__ = ["Agreement", "PointCertificate", "evaluate"]
 
 MAX_DIGITS = 10_000
 GUARD = 40  # bits beyond the digits asked for, before the problem has shown what it loses
+MEANT_FOR = 4  # variables that the guard of an array problem is meant for: products of long vectors lose little
 ATTEMPTS = 8
 PATIENCE = 3  # precisions at which something is undefined, before it is called so
 DECADES = 330  # below 1e-330 float64 has nothing but zero
@@ -85,7 +89,8 @@ class PointCertificate:
     - ``y_star``: balls that contain y*(x).
     - ``phi``: a ball that contains Phi(x).
     - ``grad_phi``: balls that contain grad Phi(x).
-    - ``hess_phi``: rows of balls that contain Hess Phi(x).
+    - ``hess_phi``: rows of balls that contain Hess Phi(x); of a large array problem with d > 50 there are none, and
+      asking for one raises TooLarge.
     - ``proved``: whether all digits that were asked for are proved.
     - ``convexity``: "proved over the box", where the problem's box has ends for y, or "assumed".
     - ``why``: more about that.
@@ -126,7 +131,8 @@ class PointCertificate:
         if len(candidates) != 1 or not set(candidates) <= {"y_star", "phi", "grad_phi", "hess_phi"}:
             raise InvalidArgument("compare one of y_star=, phi=, grad_phi=, hess_phi= at a time")
         ((name, candidate),) = candidates.items()
-        truth: Any = np.array(getattr(self, name), dtype=object)
+        known = getattr(self, name)
+        truth: Any = np.array(known if isinstance(known, Ball) else [*known], dtype=object)
         try:
             given = np.asarray(candidate, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -139,23 +145,29 @@ class PointCertificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the digits, each with a bound on its error, as a JSON file that ``verify.recheck`` proves again."""
-        names = [s.name for s in self.problem.x]
+        problem = self.problem.lowered()  # a file holds a problem in scalars, which anybody can check
+        names = [s.name for s in problem.x]
         places = self.digits + 6
 
-        balls = {f"{s.name}*": ball for s, ball in zip(self.problem.y, self.y_star, strict=True)}
+        balls = {f"{s.name}*": ball for s, ball in zip(problem.y, self.y_star, strict=True)}
         balls |= {"Phi": self.phi} | {f"dPhi/d{name}": ball for name, ball in zip(names, self.grad_phi, strict=True)}
         balls |= {
             f"d2Phi/d{a}d{b}": ball
-            for a, row in zip(names, self.hess_phi, strict=True)
+            for a, row in zip(names, self.hess_rows, strict=bool(self.hess_rows))
             for b, ball in zip(names, row, strict=True)
         }
         says = {
             "box": {name: [str(value)] * 2 for name, value in zip(names, self.x, strict=True)},
-            "near": {s.name: repr(float(ball)) for s, ball in zip(self.problem.y, self.y_star, strict=True)},
+            "near": {s.name: repr(float(ball)) for s, ball in zip(problem.y, self.y_star, strict=True)},
             "bits": 2 * self.bits + 8 * places,  # digits of a value of zero are counted twice
             "claims": {name: decimal_ball(ball.value, places) for name, ball in balls.items()},
         }
-        write_certificate(path, "point", self.problem, says)
+        write_certificate(path, "point", problem, says)
+
+    @property
+    def hess_rows(self) -> tuple[Balls, ...]:
+        """The rows of Hess Phi; none where they were not computed."""
+        return () if isinstance(self.hess_phi, Uncomputed) else self.hess_phi
 
     @property
     def _where(self) -> str:
@@ -165,18 +177,19 @@ class PointCertificate:
         return f"over the box{' stretched to hold it' if self.why else ''}, where g is convex in y"
 
     def __str__(self) -> str:
-        names = [s.name for s in self.problem.x]
+        names = [s.name for s in self.problem.x_entries]
         lines = [
             f"at {', '.join(f'{a} = {b}' for a, b in zip(names, self.x, strict=True))}, to every digit shown",
             f"proved: the stationary point of g in this ball, unique there; the minimiser {self._where}",
             f"convexity: {self.convexity}" + (f" ({self.why})" if self.why else ""),
         ]
-        lines += [f"{s.name}* = {ball:.{self.digits}}" for s, ball in zip(self.problem.y, self.y_star, strict=True)]
+        rows = zip(self.problem.y_entries, self.y_star, strict=True)
+        lines += [f"{s.name}* = {ball:.{self.digits}}" for s, ball in rows]
         lines.append(f"Phi = {self.phi:.{self.digits}}")
         lines += [f"dPhi/d{a} = {ball:.{self.digits}}" for a, ball in zip(names, self.grad_phi, strict=True)]
         lines += [
             f"d2Phi/d{a}d{b} = {ball:.{self.digits}}"
-            for i, (a, row) in enumerate(zip(names, self.hess_phi, strict=True))
+            for i, (a, row) in enumerate(zip(names, self.hess_rows, strict=bool(self.hess_rows)))
             for b, ball in list(zip(names, row, strict=True))[i:]
         ]
         return "\n".join(lines)
@@ -194,9 +207,10 @@ def evaluate(
     x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
     raised until the digits are there; what cannot be proved raises CertificateFailure, and says why. Where the problem
     has a box for y, convexity of g in y is checked over it at x; where it is refuted, AssumptionViolated is raised.
+    A problem with arrays may be of any size that fits into memory; Hess Phi is computed up to d = 50 then.
 
     - ``problem``: the problem.
-    - ``x``: the point.
+    - ``x``: the point; of a problem with arrays also {name: array}.
     - ``digits``: how many, 1 to 10000.
     - ``y0``: where Newton's method begins, as x is given; by default the centre of the box or zero, or else y* in
       float64. It decides what is found only where g is not convex in y: then y* is the stationary point near it.
@@ -212,12 +226,12 @@ def evaluate(
     >>> [round(float(evaluate(wells, [2], y0=[start]).phi), 9) for start in (-1.25, 0.75)]
     [-2.0, 2.0]
     """
-    problem = _lowered(problem)
-    point = _promised(problem, _vector(x, problem.x, "x"))
-    start = None if y0 is None else [float(value) for value in _vector(y0, problem.y, "y0")]
+    stated, problem = problem, _checked(problem)
+    point = _promised(problem, _vector(end_to_end(x, stated, "x"), problem.x_entries, "x"))
+    start = None if y0 is None else [float(v) for v in _vector(end_to_end(y0, stated, "y"), problem.y_entries, "y0")]
     digits = _count(digits)
-    bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * problem.n
-    starts = _Starts(problem, point, start)
+    bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * (MEANT_FOR if problem.is_array else problem.n)
+    starts = ArrayStarts(problem, point, start) if problem.is_array else _Starts(problem, point, start)
     undefined = 0
     reason = ""
     for _ in range(ATTEMPTS):
@@ -225,16 +239,22 @@ def evaluate(
             enclosure = starts.enclose()
         if isinstance(enclosure, str):
             reason = enclosure
+            if problem.is_array:
+                break  # what float64 does not decide, more bits do not either
         elif not _defined(enclosure):
             reason, undefined = "f or g is not smooth, or not defined, at the point", undefined + 1
         elif lost := _missing(enclosure, digits):
             reason = f"{lost} is known to fewer than {digits} digits"
         else:
-            convexity, why = convexity_at(problem, point, [ball.value for ball in enclosure[0]])
-            return PointCertificate(problem, point, digits, bits, *enclosure, convexity=convexity, why=why)
+            convexity, why = starts.convexity([ball.value for ball in enclosure[0]])
+            *_, rows = enclosure
+            found = PointCertificate(problem, point, digits, bits, *enclosure, convexity=convexity, why=why)
+            return found if rows else replace(found, hess_phi=Uncomputed())
         if undefined == PATIENCE:
             break  # more bits decide a switch only if the point is not exactly on it
         bits = 2 * bits
+    if problem.is_array and fits_scalars(problem):  # they decide kinks and bad conditioning more finely
+        return evaluate(problem.lowered(), point, digits=digits, y0=start)
     raise CertificateFailure(
         f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
         hint=starts.hint
@@ -257,10 +277,11 @@ def _is_sequence(x: object) -> bool:
     return isinstance(x, Iterable) and not unordered and getattr(x, "ndim", 1) != 0
 
 
-def _lowered(problem: object) -> BilevelProblem:
+def _checked(problem: object) -> BilevelProblem:
+    """The problem whose certificate is made: in scalars, unless it is large."""
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"evaluate wants a BilevelProblem, but was given a {type(problem).__name__}")
-    return problem.lowered()
+    return problem.mean if is_large(problem.mean) else problem.lowered()
 
 
 def _vector(
@@ -291,7 +312,7 @@ def _vector(
 
 def _promised(problem: BilevelProblem, point: tuple[sp.Rational, ...]) -> tuple[sp.Rational, ...]:
     """The point, if it is as the symbols are assumed to be."""
-    check_point(problem.x, point, "the point")
+    check_point(problem.x_entries, point, "the point")
     return point
 
 
@@ -310,6 +331,10 @@ class _Starts:
         self._order = ["_centre", "_found"] if small else ["_found", "_centre"]
         self._reason = ""
         self.hint: str | None = None  # what to try where not even the kernels find y*
+
+    def convexity(self, y: Sequence[Any]) -> tuple[Convexity, str]:
+        """Whether g is convex in y over the box; see ``convexity_at``."""
+        return convexity_at(self._problem, self._point, y)
 
     def enclose(self) -> Enclosure | str:
         """The enclosure from the first start that leads to one, which is the first to be asked the next time."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, arb_mat, fmpq
 
-from bilevel_sym.arithmetic.definiteness import definiteness
+from bilevel_sym.arithmetic.linear_algebra import definiteness
 from bilevel_sym.arithmetic.scalars import BALLS, SMOOTH_BALLS, ScalarProgram
 from bilevel_sym.certify.krawczyk import LowerLevel, positive_definite
 from bilevel_sym.errors import AssumptionViolated

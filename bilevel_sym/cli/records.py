@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import InvalidExtension
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 
 if TYPE_CHECKING:
-    from bilevel_sym.arithmetic.ball import Ball
+    from bilevel_sym.arithmetic.balls import Ball
     from bilevel_sym.certify.certificate import PointCertificate
     from bilevel_sym.symbolic.derivation import Derivation
     from bilevel_sym.zoo import Example
@@ -95,7 +95,7 @@ def certificate_record(certificate: PointCertificate) -> Record:
         "y_star": {s.name: enclosed(ball) for s, ball in zip(problem.y_entries, certificate.y_star, strict=True)},
         "phi": enclosed(certificate.phi),
         "grad_phi": [enclosed(ball) for ball in certificate.grad_phi],
-        "hess_phi": [[enclosed(ball) for ball in row] for row in certificate.hess_phi],
+        "hess_phi": [[enclosed(ball) for ball in row] for row in certificate.hess_rows],
     }
 
 

@@ -5,15 +5,38 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TextIO
 
-from bilevel_sym.cli.colour import has_colour, is_terminal, painted
 from bilevel_sym.errors import BilevelError, visible
 from bilevel_sym.system.progress import ProgressBar
 
 __all__ = ["OutputFailed", "Screen", "tell", "tell_interrupted"]
+
+# Every colour repeats what a word says already, and comes last, on finished lines: nothing is lost without it.
+GREEN, RED, YELLOW, BOLD, FAINT = "32", "1;31", "33", "1", "2"
+
+# longer phrases first: the first that fits is taken
+PHRASES: Mapping[str, str] = MappingProxyType(
+    {
+        r"not an eps-local minimum": YELLOW,
+        r"reached an eps-local minimum \(checked\)|an eps-local minimum": GREEN,
+        r"ran out of steps|interrupted|ended where iNEON found no negative curvature": YELLOW,
+        r"met a value that is not a number|diverged|conjugate gradients broke down": RED,
+        r"could not be (?:solved|evaluated)": RED,
+        r"\bHOLDS\b|proved over the box": GREEN,
+        r"\bVIOLATED\b|\berror:": RED,
+        r"\bINCONCLUSIVE\b|\bnote:": YELLOW,
+        r"\bNOT_APPLICABLE\b|^not applicable": FAINT,
+        r"\btry:|^(?:lower level|y\*\(x\)|Phi\(x\)|grad Phi\(x\)|Hess Phi\(x\))": BOLD,
+    }
+)
+_ANY = re.compile("|".join(f"({phrase})" for phrase in PHRASES), re.M)
+_CODES = tuple(PHRASES.values())
 
 PIPE_COLUMNS = 140  # of a table that is not shown on a terminal
 
@@ -22,32 +45,23 @@ class OutputFailed(BilevelError):
     """Standard output cannot be written.
 
     Cause: the disk is full, say. Cure: make room, or write elsewhere.
-
-    >>> issubclass(OutputFailed, BilevelError)
-    True
     """
 
 
 def tell(message: str, *, start: str = "") -> None:
-    """A message on standard error, the program's name before it; never on standard output.
-
-    >>> tell("nothing is wrong")
-    """
+    """A message on standard error, the program's name before it; never on standard output."""
     if sys.stderr is None:
         return
     text = f"{start}bilevel-sym: {visible(message)}\n"
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(painted(text) if has_colour(sys.stderr) else text)
+        sys.stderr.write(_painted(text) if _has_colour(sys.stderr) else text)
         sys.stderr.flush()
 
 
 def tell_interrupted(what: str, *, midway: bool = False) -> None:
-    """What Ctrl-C or SIGTERM has left; on a terminal over its echo, or below a line that was being written.
-
-    >>> tell_interrupted("nothing was finished")
-    """
+    """What Ctrl-C or SIGTERM has left; on a terminal over its echo, or below a line that was being written."""
     on_terminal = "\n" if midway else "\r"
-    tell(f"interrupted; {what}", start=on_terminal if is_terminal(sys.stderr) else "")
+    tell(f"interrupted; {what}", start=on_terminal if _is_terminal(sys.stderr) else "")
 
 
 class Screen:
@@ -61,8 +75,8 @@ class Screen:
 
     def __init__(self) -> None:
         self.shown = self.midway = False
-        self.progress = is_terminal(sys.stderr)
-        self._colour = has_colour(sys.stdout)
+        self.progress = _is_terminal(sys.stderr)
+        self._colour = _has_colour(sys.stdout)
         self._meter = ProgressBar("", shown=False)
         with contextlib.suppress(AttributeError, ValueError):  # a name in letters that the encoding lacks is no error
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -80,8 +94,8 @@ class Screen:
             with self._meter.hidden():
                 self.midway = True
                 safe = visible(text)  # names and data may hold what a terminal would obey
-                sys.stdout.write((painted(safe) if self._colour and not plain else safe) + "\n")
-                if is_terminal(sys.stdout):
+                sys.stdout.write((_painted(safe) if self._colour and not plain else safe) + "\n")
+                if _is_terminal(sys.stdout):
                     sys.stdout.flush()
         except OSError as error:
             raise _output_failure(error) from None
@@ -119,3 +133,21 @@ def _output_failure(error: OSError) -> OSError | OutputFailed:
     if isinstance(error, BrokenPipeError):
         return error
     return OutputFailed(f"standard output cannot be written: {error.strerror}", hint="is the disk full?")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether it is a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _has_colour(stream: TextIO | None) -> bool:
+    """Only on a terminal that knows colours, and never where NO_COLOR is set."""
+    return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _painted(text: str) -> str:
+    """The text with its verdicts in colour."""
+    return _ANY.sub(lambda match: f"\x1b[{_CODES[(match.lastindex or 1) - 1]}m{match[0]}\x1b[0m", text)

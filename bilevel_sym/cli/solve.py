@@ -1,18 +1,189 @@
-"""``bilevel-sym solve``: minimise Phi."""
+"""``bilevel-sym solve``: minimise Phi. Algorithms and estimators by name: one table of each, and what packages add.
+
+An algorithm is a function (problem, *, eps, x0), an estimator a function (*, D, N, tau); the first line of its
+docstring is its help. The solvers are loaded when one is made, as ``bilevel_sym`` does it, so that help needs none.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from bilevel_sym.cli.command import PROBLEM, Command, add_format
+import bilevel_sym
+from bilevel_sym.cli.command import (
+    PROBLEM,
+    Command,
+    add_format,
+    as_point,
+    load_problem,
+    one_of,
+    point_of,
+    positive,
+    whole,
+)
 from bilevel_sym.cli.interrupts import INTERRUPTED
-from bilevel_sym.cli.named import ALGORITHMS, ESTIMATORS, described
 from bilevel_sym.cli.screen import Screen, tell_interrupted
-from bilevel_sym.cli.values import as_point, load_problem, one_of, point_of, positive, whole
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.extensions import Registry
 
-__all__ = ["COMMAND"]
+if TYPE_CHECKING:
+    from bilevel_sym.estimators.hypergradient import Estimator
+    from bilevel_sym.problem.problem import BilevelProblem
+    from bilevel_sym.solvers import Descent, Perturbed, StocBiO
+    from bilevel_sym.typing import Floats
+
+__all__ = ["ALGORITHMS", "ESTIMATORS", "SOLVE", "chosen_algorithm", "described", "with_estimator"]
+
+
+def perturbed_aid(problem: BilevelProblem, **options: Any) -> Perturbed:
+    """Algorithm 1 with AID; for bilevel problems"""
+    chosen = bilevel_sym.Perturbed.auto(problem, **options)
+    if isinstance(chosen.estimator, bilevel_sym.GDmax):  # what suits a minimax problem better, but was not asked for
+        chosen = replace(chosen, estimator=bilevel_sym.AID(chosen.estimator.D, problem.n, chosen.estimator.tau))
+    return chosen
+
+
+def perturbed_gdmax(problem: BilevelProblem, **options: Any) -> Perturbed:
+    """Algorithm 1 for minimax problems"""
+    if problem.kind != "minimax":
+        raise InvalidArgument("perturbed-gdmax is for minimax problems", hint="--algorithm perturbed-aid")
+    return bilevel_sym.Perturbed.auto(problem, **options)
+
+
+def perturbed_exact(problem: BilevelProblem, **options: Any) -> Perturbed:
+    """Algorithm 1, the lower level solved by Newton's method"""
+    return replace(bilevel_sym.Perturbed.auto(problem, **options), estimator=bilevel_sym.Exact())
+
+
+def descent(problem: BilevelProblem, **options: Any) -> Descent:
+    """no perturbation: stays at a saddle point"""
+    return bilevel_sym.Descent.auto(problem, **options)
+
+
+def descent_ineon(problem: BilevelProblem, **options: Any) -> Descent:
+    """descent, leaving saddle points by iNEON (Algorithm 2)"""
+    from bilevel_sym.solvers.auto import practical
+
+    p = practical(problem, **options)
+    return bilevel_sym.Descent(p.estimator, p.eta, escape=bilevel_sym.INeon.of(p))
+
+
+def stocbio(problem: BilevelProblem, **options: Any) -> StocBiO:
+    """Algorithm 3 without an escape from saddle points"""
+    return replace(stocbio_ineon(problem, **options), escape=None)
+
+
+def stocbio_ineon(problem: BilevelProblem, **options: Any) -> StocBiO:
+    """Algorithm 3 with iNEON; for stochastic problems"""
+    if not isinstance(problem, bilevel_sym.StochasticProblem):
+        raise InvalidArgument("stocbio is for stochastic problems", hint="--algorithm perturbed-aid")
+    return bilevel_sym.StocBiO.auto(problem, **options)
+
+
+ALGORITHMS = Registry(
+    "bilevel_sym.algorithms",
+    "algorithm",
+    MappingProxyType(
+        {
+            function.__name__.replace("_", "-"): function
+            for function in (
+                perturbed_aid, perturbed_gdmax, perturbed_exact, descent, descent_ineon, stocbio, stocbio_ineon,
+            )
+        }
+    ),
+)  # fmt: skip
+
+
+def aid(*, D: int, N: int, tau: float) -> Estimator:
+    """D gradient steps, N steps of conjugate gradients"""
+    return bilevel_sym.AID(D, N, tau)
+
+
+def itd(*, D: int, N: int, tau: float) -> Estimator:
+    """The derivative of D gradient steps"""
+    return bilevel_sym.ITD(D, tau)
+
+
+def neumann(*, D: int, N: int, tau: float) -> Estimator:
+    """D gradient steps, D terms of the Neumann series"""
+    return bilevel_sym.Neumann(D, tau, D, tau)
+
+
+def gdmax(*, D: int, N: int, tau: float) -> Estimator:
+    """D steps of ascent; for minimax problems"""
+    return bilevel_sym.GDmax(D, tau)
+
+
+def exact(*, D: int, N: int, tau: float) -> Estimator:
+    """Newton's method"""
+    return bilevel_sym.Exact()
+
+
+ESTIMATORS = Registry(
+    "bilevel_sym.estimators",
+    "estimator",
+    MappingProxyType({function.__name__: function for function in (aid, itd, neumann, gdmax, exact)}),
+)
+
+
+def described(registry: Registry) -> str:
+    """The built-in names with their help, line by line.
+
+    >>> print(described(ESTIMATORS).splitlines()[0])
+      aid                D gradient steps, N steps of conjugate gradients
+    """
+    return "\n".join(f"  {name:<18} {function.__doc__}" for name, function in registry.builtin.items())
+
+
+def chosen_algorithm(name: str, problem: BilevelProblem, *, eps: float, x0: Floats) -> Any:
+    """The algorithm of this name with parameters for the problem.
+
+    - ``name``: one of ``ALGORITHMS.names()``.
+    - ``problem``: what is to be solved.
+    - ``eps``: the accuracy of a local minimum.
+    - ``x0``: where the run starts.
+
+    >>> from bilevel_sym import zoo
+    >>> chosen_algorithm("descent", zoo.get("scalar").problem, eps=1e-3, x0=[0.0]).escape is None
+    True
+    """
+    return ALGORITHMS.make(
+        name, lambda made: callable(getattr(made, "start", None)), "algorithm", problem, eps=eps, x0=x0
+    )
+
+
+def with_estimator(algorithm: Any, name: str, problem: BilevelProblem, options: Mapping[str, Any]) -> Any:
+    """The algorithm with another estimator, whose D, N and tau match the condition number of the problem.
+
+    - ``algorithm``: a dataclass with a field ``estimator``.
+    - ``name``: one of ``ESTIMATORS.names()``.
+    - ``problem``: from which D, N and tau are chosen.
+    - ``options``: ``eps`` and ``x0``.
+
+    >>> from bilevel_sym import zoo
+    >>> problem, options = zoo.get("scalar").problem, {"eps": 1e-3, "x0": [0.0]}
+    >>> with_estimator(chosen_algorithm("descent", problem, **options), "exact", problem, options).estimator
+    Exact()
+    """
+    from bilevel_sym.estimators.hypergradient import Estimator
+    from bilevel_sym.solvers.auto import MAX_INNER_STEPS, practical
+
+    if not hasattr(algorithm, "estimator"):
+        raise InvalidArgument(
+            f"{type(algorithm).__name__} takes no --estimator", hint="--algorithm perturbed-aid, or descent"
+        )
+    p = practical(problem, **options)
+    steps = {
+        "D": getattr(p.estimator, "D", MAX_INNER_STEPS),
+        "N": getattr(p.estimator, "N", problem.n),
+        "tau": 1 / p.ell,
+    }
+    made = ESTIMATORS.make(name, lambda made: isinstance(made, Estimator), "Estimator", **steps)
+    return replace(algorithm, estimator=made)
+
 
 NOTES = f"""{PROBLEM}
 ALGORITHM, if none is given, is what suits the kind of problem:
@@ -78,7 +249,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     return 0 if any(status.ok for status in solution.statuses) else 1
 
 
-COMMAND = Command(
+SOLVE = Command(
     name="solve",
     summary="minimise Phi, escaping saddle points; steps are chosen unless given",
     examples=(

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_smallest
-from bilevel_sym.cli.named import chosen_algorithm, with_estimator
+from bilevel_sym.cli.solve import chosen_algorithm, with_estimator
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import count
 from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.plotting import require_matplotlib
-from bilevel_sym.plotting.picture import png
+from bilevel_sym.plotting.style import png
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.solvers import LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.advice import Advice

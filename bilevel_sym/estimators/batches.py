@@ -1,38 +1,49 @@
 """Means of F and G over batches of data rows, each lane with its own batch.
 
-Batches are drawn with replacement. One at least as large as the data is drawn as how often each row comes up, so that
+A batch says which rows it takes: they are looked up where they are needed. Batches are drawn with replacement, as the
+lemmas about them assume, or without. One at least as large as the data is drawn as how often each row comes up, so that
 its cost is bounded by the data and not by the batch; oracle calls are counted by the batch all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
+from bilevel_sym.estimators.array_batches import ArrayPart, RowEngine
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import StochasticProblem
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
 
+Streams: TypeAlias = Sequence[np.random.Generator]
+AHEAD = 10_000  # rows that are drawn in one go for each lane
+MAX_SIZES = 64  # of batches, whose weights are kept
 GROUP_ENTRIES = 8192  # rows times lanes that are computed in one go
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows (lanes, R, width) and their weights (lanes, R); the weights of a lane sum to one."""
+    """The rows that each lane takes, (lanes, R), and their weights, likewise; the weights of a lane sum to one.
 
-    rows: Floats
+    >>> Batch(np.array([[0, 2]]), np.array([[0.5, 0.5]])).of(slice(0, 1)).picked
+    array([[0, 2]])
+    """
+
+    picked: Indices
     weights: Floats
 
     def of(self, lanes: slice) -> Batch:
         """The batches of some lanes."""
-        return Batch(self.rows[lanes], self.weights[lanes])
+        return Batch(self.picked[lanes], self.weights[lanes])
 
 
 class Data:
@@ -45,30 +56,101 @@ class Data:
 
     def __init__(self, problem: StochasticProblem) -> None:
         self.problem = problem
-        tables = {"f": problem.xi_data, "g": problem.zeta_data}
-        # a function without data has one row of width zero
-        self._tables = {name: np.array(rows or [[]], dtype=np.float64) for name, rows in tables.items()}
-        self.columns = {"f": len(problem.xi), "g": len(problem.zeta)}
+        self._counts = dict(zip("fg", problem.row_counts, strict=True))
+        self._equal = lru_cache(MAX_SIZES)(_equal_weights)
+
+    @cached_property
+    def tables(self) -> dict[str, Floats]:
+        """The rows of problems in scalars; a function without data has one row of width zero."""
+        rows = {"f": self.problem.xi_data, "g": self.problem.zeta_data}
+        return {name: np.array(own or [[]], dtype=np.float64) for name, own in rows.items()}
 
     @cached_property
     def engine(self) -> Engine:
-        """F and G, their data among the inputs of the first stage."""
+        """F and G of problems in scalars, their data among the inputs of the first stage."""
         return TapeEngine(self.problem.samples, batch_invariant=True)
+
+    @cached_property
+    def arrays(self) -> RowEngine:
+        """F and G of problems with arrays."""
+        return RowEngine(self.problem)
+
+    def part(self, names: Sequence[str], batch: Batch, function: str) -> Part:
+        """The means of F or of G over a batch."""
+        if self.problem.is_array:
+            return ArrayPart(self.arrays, names, batch.picked, batch.weights, function)
+        return _Part(self, names, batch, function)
 
     def rows_of(self, function: str, size: int) -> int:
         """How many rows a batch of ``size`` takes: those of the data at most."""
-        return min(size, len(self._tables[function]))
+        return min(size, self._counts[function])
 
-    def draw(self, function: str, streams: Sequence[np.random.Generator], size: int) -> Batch:
-        """A batch of ``size`` rows for each stream, of the data of "f" or "g"."""
-        table = self._tables[function]
-        count = len(table)
-        if size >= count:
-            shares = np.full(count, 1 / count)
-            weights = np.array([stream.multinomial(size, shares) for stream in streams]) / size
-            return Batch(np.broadcast_to(table, (len(streams), *table.shape)), weights)
-        picked = np.array([stream.integers(count, size=size) for stream in streams])
-        return Batch(table[picked], np.full(picked.shape, 1 / size))
+    def whole(self, function: str, lanes: int) -> Batch:
+        """All rows of "f" or "g" in each lane, in their order: the mean."""
+        count = self._counts[function]
+        return Batch(np.broadcast_to(np.arange(count), (lanes, count)), self._equal(lanes, count))
+
+    def draw(self, function: str, streams: Streams, size: int, *, replacement: bool = True) -> Batch:
+        """A batch of ``size`` rows for each stream; see ``draws``."""
+        return next(self.draws(function, streams, (size,), replacement=replacement))
+
+    def draws(
+        self, function: str, streams: Streams, sizes: Sequence[int], *, replacement: bool = True
+    ) -> Iterator[Batch]:
+        """Batches one after the other; what is drawn for some at a time is the same as one by one.
+
+        - ``function``: "f" or "g", whose rows they are.
+        - ``streams``: a generator for each lane.
+        - ``sizes``: how many rows each batch has.
+        - ``replacement``: whether a row may come up again; without, a batch as large as the data is the data.
+        """
+        count = self._counts[function]
+        for size, times in ((size, len(list(same))) for size, same in groupby(sizes)):
+            if size >= count:
+                for _ in range(times):
+                    yield self._of_all(function, streams, size, replacement=replacement)
+            elif replacement:
+                yield from self._with_replacement(count, streams, size, times)
+            else:
+                for _ in range(times):
+                    rows = [stream.choice(count, size=size, replace=False, shuffle=False) for stream in streams]
+                    yield Batch(np.array(rows), self._equal(len(rows), size))
+
+    def _of_all(self, function: str, streams: Streams, size: int, *, replacement: bool) -> Batch:
+        """All rows, weighted by how often they come up."""
+        whole, count = self.whole(function, len(streams)), self._counts[function]
+        if not replacement:
+            return whole
+        shares = np.full(count, 1 / count)
+        return Batch(whole.picked, np.array([stream.multinomial(size, shares) for stream in streams]) / size)
+
+    def _with_replacement(self, count: int, streams: Streams, size: int, times: int) -> Iterator[Batch]:
+        ahead, weights = max(1, AHEAD // size), self._equal(len(streams), size)
+        for start in range(0, times, ahead):
+            shape = min(ahead, times - start), size
+            drawn = [stream.integers(count, size=shape) for stream in streams]
+            rows = drawn[0][:, None] if len(drawn) == 1 else np.stack(drawn, axis=1)
+            for picked in rows:
+                yield Batch(picked, weights)
+
+
+def _equal_weights(lanes: int, rows: int) -> Floats:
+    weights = np.full((lanes, rows), 1 / rows)
+    weights.flags.writeable = False  # the same for all batches of this size
+    return weights
+
+
+class Part(Protocol):
+    """The means of F or of G over a batch, of which the lanes are the first of the table."""
+
+    def reload(self, picked: Indices, weights: Floats) -> None:
+        """Another batch of the same size."""
+
+    def perform(self, stage: int, table: Floats) -> None:
+        """Perform one stage on the inputs of all lanes, (inputs, lanes)."""
+
+    def means(self, name: str) -> Floats:
+        """One block, (entries, lanes that have a batch)."""
 
 
 class BatchSession:
@@ -81,14 +163,14 @@ class BatchSession:
         p = data.problem
         self._tables = [np.zeros((width, lanes)) for width in (p.d + p.n, p.n)]
         self._parts = {
-            function: _Part(data, [name for name in names if name[0] == function], batches[function], function)
+            function: data.part([name for name in names if name[0] == function], batches[function], function)
             for function in "fg"
             if any(name[0] == function for name in names)
         }
 
     def reload(self, function: str, batch: Batch) -> None:
         """Another batch of the same size for F or G."""
-        self._parts[function].batch = batch
+        self._parts[function].reload(batch.picked, batch.weights)
 
     def inputs(self, stage: int) -> Floats:
         """The inputs of one stage, (inputs, lanes), to be written before it is performed."""
@@ -103,6 +185,8 @@ class BatchSession:
         """One block, (entries, lanes)."""
         means = self._parts[name[0]].means(name)
         lanes = self._tables[0].shape[1]
+        if means.shape[1] == 1:
+            return means.repeat(lanes, axis=1)
         return np.concatenate([means, np.repeat(means[:, :1], lanes - means.shape[1], axis=1)], axis=1)
 
 
@@ -110,16 +194,19 @@ class _Part:
     """F or G over its batch: each lane is spread over the rows of its batch, some lanes at a time."""
 
     def __init__(self, data: Data, names: Sequence[str], batch: Batch, function: str) -> None:
-        self.batch = batch
+        self._batch, self._table = batch, data.tables[function]
         lanes, rows = batch.weights.shape
         step = max(1, GROUP_ENTRIES // max(rows, 1))
         self._groups = [slice(a, min(a + step, lanes)) for a in range(0, lanes, step)]
         self._sessions: list[Session] = [data.engine.session(names, (g.stop - g.start) * rows) for g in self._groups]
-        first = data.problem.d + data.problem.n + (data.columns["f"] if function == "g" else 0)
-        self._places = slice(first, first + data.columns[function])
+        first = data.problem.d + data.problem.n + (len(data.problem.xi) if function == "g" else 0)
+        self._places = slice(first, first + self._table.shape[1])
+
+    def reload(self, picked: Indices, weights: Floats) -> None:
+        self._batch = Batch(picked, weights)
 
     def perform(self, stage: int, table: Floats) -> None:
-        rows = self.batch.weights.shape[1]
+        rows = self._batch.weights.shape[1]
         for group, session in zip(self._groups, self._sessions, strict=True):
             inputs = session.inputs(stage)
             spread = np.repeat(table[:, group], rows, axis=1)
@@ -127,19 +214,19 @@ class _Part:
             inputs[: len(table), :used] = spread
             if stage == 0:
                 inputs[len(table) :] = np.nan  # the data of the other function, on which nothing depends
-                inputs[self._places, :used] = self.batch.rows[group].reshape(used, -1).T
+                inputs[self._places, :used] = self._table[self._batch.picked[group]].reshape(used, -1).T
             inputs[:, used:] = inputs[:, :1]
             session.perform(stage)
 
     def means(self, name: str) -> Floats:
-        rows = self.batch.weights.shape[1]
+        rows = self._batch.weights.shape[1]
         found = []
         for group, session in zip(self._groups, self._sessions, strict=True):
             size = group.stop - group.start
             values = session.rows(name)[:, : size * rows]
             spread = np.ascontiguousarray(values.reshape(len(values), size, rows).transpose(1, 0, 2))
             # one product a lane, always of the same shape: its bits do not depend on the other lanes
-            found.append(np.matmul(spread, self.batch.weights[group, :, None])[:, :, 0].T)
+            found.append(np.matmul(spread, self._batch.weights[group, :, None])[:, :, 0].T)
         return np.concatenate(found, axis=1)
 
 

@@ -7,27 +7,26 @@ and v are (n, lanes), and carries y and v from one call to the next (warm start)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite
-from bilevel_sym.errors import InvalidArgument, LinearSystemFailure, LowerLevelFailure
+from bilevel_sym.errors import InvalidArgument, KernelError, LinearSystemFailure, LowerLevelFailure
 from bilevel_sym.estimators.checks import settle_counts, settle_positive
 from bilevel_sym.estimators.linear_system import Product, Solved, conjugate_gradients, neumann_series
 from bilevel_sym.estimators.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import Lanes, in_halves
-from bilevel_sym.implicit.lower_level import solve_lower_level
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = [
     "AID",
@@ -129,7 +128,7 @@ class Estimator(ABC):
             empty = np.zeros((*shape, d)), np.zeros(shape), np.zeros((*shape, n)), np.zeros((*shape, n))
             return Hypergradient(*empty, Counts())
         kernels = compile_kernels(problem)
-        oracle = ExactOracle(kernels)
+        oracle = ExactOracle(kernels if shape else kernels.for_one_trajectory)
         found = self.in_lanes(oracle, *(in_lanes(part) for part in (given[:, :d], y, v)))
         self._raise(found, given[:, :d], shape)
         counters = Counts()
@@ -473,8 +472,6 @@ class Exact(Estimator):
     array([6.])
     """
 
-    NAMES: ClassVar[Sequence[str]] = implicit.GRADIENT
-
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         if not isinstance(oracle, ExactOracle):
             raise InvalidArgument("Exact() needs f and g themselves, not batches", hint="AID(D, N, tau) inside StocBiO")
@@ -485,17 +482,32 @@ class Exact(Estimator):
         result = Estimate(np.full(x.shape, np.nan), np.full(size, np.nan), y.copy(), v, failed, calls)
 
         def attempt(members: Indices) -> None:
-            solution = solve_lower_level(engine, x.T[members], y.T[members])
+            solution = engine.lower_level(x.T[members], y.T[members])
             xy = np.concatenate([x.T[members], solution.y], axis=1)
             try:
-                phi, grad = implicit.gradient(engine.session(self.NAMES, len(members)), xy, batch_invariant=True)
+                phi, grad = engine.gradient(xy)
             except NotPositiveDefinite as error:
                 if len(members) == 1 and np.isnan(error.eigenvalues).all():
                     return  # not the lower level's fault, something overflows: NaN stays, and is with_failures as such
                 raise
             result.grad[:, members], result.phi[members], result.y[:, members] = grad.T, phi, solution.y.T
             calls["G_g"][members] = solution.evaluations
-            calls["HV_g"][members] = n * (solution.evaluations + 1)
+            calls["HV_g"][members] = solution.products + n
 
-        failed[in_halves(np.arange(size), attempt, LowerLevelFailure, NotPositiveDefinite)] = Status.LOWER_LEVEL_FAILURE
+        filling = _filling(x, y)
+        own = np.flatnonzero(~filling)
+        lost = in_halves(own, attempt, LowerLevelFailure, NotPositiveDefinite, KernelError)
+        failed[lost] = Status.LOWER_LEVEL_FAILURE
+        for part in (result.grad, result.y, result.phi, failed, calls["G_g"], calls["HV_g"]):
+            part[..., filling] = part[..., :1]
         return result
+
+
+def _filling(x: Floats, y: Floats) -> Bools:
+    """The lanes that are copies of the first: there is no need to compute them."""
+    copies: Bools = np.ones(x.shape[1], dtype=np.bool_)
+    for table in (x, y):
+        bits = np.ascontiguousarray(table).view(np.int64)
+        copies &= (bits == bits[:, :1]).all(axis=0)
+    copies[:1] = False
+    return copies

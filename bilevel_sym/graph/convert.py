@@ -18,7 +18,7 @@ from bilevel_sym.graph.expressions import postorder
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["evaluated", "from_sympy", "no_value", "to_sympy", "written_sizes"]
+__all__ = ["evaluated", "from_sympy", "no_value", "sympy_rational", "to_sympy", "written_sizes"]
 
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
     {r.sympy: r.name for r in OPERATIONS.values() if r.arity == 1 and isinstance(r.sympy, type)}
@@ -191,8 +191,9 @@ def _node_expression(graph: Graph, node: int, done: Mapping[int, sp.Expr], symbo
 
 
 def _sum(base: fmpq, terms: Iterable[tuple[int, fmpq]], done: Mapping[int, sp.Expr]) -> sp.Expr:
-    return sp.Add(_rational(base), *(_rational(c) * done[node] for node, c in terms))
+    return sp.Add(sympy_rational(base), *(sympy_rational(c) * done[node] for node, c in terms))
 
 
-def _rational(value: fmpq) -> sp.Rational:
+def sympy_rational(value: fmpq) -> sp.Rational:
+    """The same number in SymPy."""
     return sp.Rational(int(value.p), int(value.q))

@@ -16,10 +16,10 @@ import sympy as sp
 from flint import fmpq
 
 from bilevel_sym.graph.convert import evaluated, from_sympy, no_value
-from bilevel_sym.graph.nodes import ONE, ZERO, ZERO_FORM, Graph, LinearForm, accumulate, hashable, total
+from bilevel_sym.graph.nodes import ONE, ZERO, ZERO_FORM, Graph, LinearForm, accumulate, constant, hashable, total
 from bilevel_sym.graph.operations import FUNCTIONS
 
-__all__ = ["EVEN", "ODD", "Draft", "Drafted", "drafted", "settle", "substituted"]
+__all__ = ["EVEN", "ODD", "Draft", "Drafted", "drafted", "known_on", "settle", "substituted"]
 
 ODD = frozenset(name for name, record in FUNCTIONS.items() if record.parity == "odd")
 EVEN = frozenset({"abs", *(name for name, record in FUNCTIONS.items() if record.parity == "even")})
@@ -243,10 +243,16 @@ def substituted(formula: Drafted, numbers: Mapping[sp.Symbol, sp.Rational]) -> D
     ['var', 'var', 'ipow']
     """
     draft = Draft(len(formula.symbols))
-    known = dict(zip(formula.symbols, draft.variables, strict=True))
-    known |= {symbol: LinearForm(fmpq(int(value.p), int(value.q)), {}) for symbol, value in numbers.items()}
     draft.evaluating = True
-    return Drafted(draft, settle(formula, draft, known), formula.symbols)
+    return Drafted(draft, settle(formula, draft, known_on(draft, formula.symbols, numbers)), formula.symbols)
+
+
+def known_on(
+    draft: Draft, symbols: Sequence[sp.Symbol], numbers: Mapping[sp.Symbol, sp.Rational]
+) -> dict[sp.Symbol, LinearForm]:
+    """What each symbol is on a draft that has them as its variables: a number, or itself."""
+    known = dict(zip(symbols, draft.variables, strict=True))
+    return known | {symbol: constant(int(value.p), int(value.q)) for symbol, value in numbers.items()}
 
 
 def settle(formula: Drafted, graph: Graph, known: Mapping[sp.Symbol, LinearForm]) -> LinearForm:

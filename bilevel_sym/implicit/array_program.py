@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bilevel_sym.arrays.execute import embedded, kernel_of
+from bilevel_sym.arrays.execute import LaneProducts, embedded, kernel_of
 from bilevel_sym.arrays.plan import DATA, Part, Plan, Step
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.typing import Floats
 
-__all__ = ["ArrayBlock", "ArrayProgram", "Layout", "Run", "Values", "Workshop"]
+__all__ = ["ArrayBlock", "ArrayProgram", "Layout", "Run", "Values", "Workshop", "blocks_of"]
 
 Lead = tuple[int, ...]
 Instruction = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
@@ -62,18 +62,28 @@ class Workshop:
     - ``model``: the blocks.
     - ``sizes``: the number that each dimension stands for.
     - ``data``: arrays by name; sparse ones stay sparse.
+    - ``given``: arrays whose values come with each run, as if they were points.
+    - ``plan``: the kind of plan.
     """
 
-    def __init__(self, model: ArrayModel, sizes: Mapping[str, int], data: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: ArrayModel,
+        sizes: Mapping[str, int],
+        data: Mapping[str, Any],
+        given: Sequence[Leaf] = (),
+        plan: type[Plan] = Plan,
+    ) -> None:
         self.model, self.sizes, self._data = model, dict(sizes), data
         self.x, self.y = Layout(model.x, sizes), Layout(model.y, sizes)
         both = (*model.x, *model.y)
         stages = [(*both,), (*model.v,), (*model.u, *model.w)]
         self.inputs = tuple(Layout(leaves, sizes) for leaves in stages)
         stage_of = {leaf.name: stage for stage, leaves in enumerate(stages) for leaf in leaves}
+        stage_of |= {leaf.name: 0 for leaf in given}
         self.is_sparse = any(_is_sparse(value) for value in data.values())
         nonzeros = {name: value.nnz for name, value in data.items() if _is_sparse(value)}
-        self.plan = Plan(sizes, lambda leaf: stage_of.get(leaf.name, DATA), nonzeros)
+        self.plan = plan(sizes, lambda leaf: stage_of.get(leaf.name, DATA), nonzeros)
         self._values: dict[int, Any] = {}
 
     def constant(self, step: int) -> Any:
@@ -176,11 +186,18 @@ class ArrayProgram:
     - ``workshop``: the plan and the data.
     - ``names``: of the blocks.
     - ``outputs``: further steps whose values are wanted.
+    - ``products``: how data are multiplied with many points; see ``kernel_of``.
     """
 
-    def __init__(self, workshop: Workshop, names: Sequence[str], outputs: Iterable[int] = ()) -> None:
-        self.workshop = workshop
-        self.blocks = {name: block for asked in names for name, block in _blocks(workshop, asked).items()}
+    def __init__(
+        self,
+        workshop: Workshop,
+        names: Sequence[str],
+        outputs: Iterable[int] = (),
+        products: LaneProducts = "together",
+    ) -> None:
+        self.workshop, self._products = workshop, products
+        self.blocks = {name: block for asked in names for name, block in blocks_of(workshop, asked).items()}
         plan = workshop.plan
         wanted = set(outputs).union(*(block.steps() for block in self.blocks.values()))
         needed = _reachable(plan.steps, wanted)
@@ -196,6 +213,11 @@ class ArrayProgram:
         self.constants = {k: v for k, v in self.constants.items() if k in used | wanted}
         self.leaves = [self._leaf_places(stage) for stage in range(len(workshop.inputs))]
         self.instructions = [list(self._instructions(moving, stage, wanted)) for stage in range(len(workshop.inputs))]
+
+    def place_of(self, name: str) -> int | None:
+        """Where the value of an array stands that comes with a run; None where nothing needs it."""
+        step = self.workshop.plan.leaves.get(name)
+        return None if step is None else self.numbers.get(step)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of a block at one point."""
@@ -224,15 +246,16 @@ class ArrayProgram:
         last = {k: j for j in own for k in steps[j].args}
         for k in own:
             args = steps[k].args
-            kernel = kernel_of(steps[k], [steps[a] for a in args])
+            kernel = kernel_of(steps[k], [steps[a] for a in args], self._products)
             dead = (a for a in dict.fromkeys(args) if last[a] == k and steps[a].stage == stage)
             free = [self.numbers[a] for a in dead if a not in later | outputs and steps[a].kind != "leaf"]
             yield kernel, tuple(self.numbers[a] for a in args), self.numbers[k], tuple(free)
 
 
-def _blocks(workshop: Workshop, name: str) -> dict[str, ArrayBlock]:
+def blocks_of(workshop: Workshop, name: str) -> dict[str, ArrayBlock]:
+    """Where the parts of a block stand; q is two blocks."""
     if name == "q":  # in (x, y): two blocks, side by side
-        return _blocks(workshop, "q_x") | _blocks(workshop, "q_y")
+        return blocks_of(workshop, "q_x") | blocks_of(workshop, "q_y")
     axes = {"r": "y", "g_yy_v": "y", "g_xy_v": "x", "g_yx_u": "y"}.get(name, name.partition("_")[2])
     layouts = tuple(workshop.x if axis == "x" else workshop.y for axis in axes)
     pieces = []
@@ -281,17 +304,16 @@ class Run:
         for k, value in program.constants.items():
             self._values[program.numbers[k]] = value
 
-    def branched(self) -> Run:
-        """The same run up to here, to go on with on other inputs: values are never changed in place."""
-        twin = Run.__new__(Run)
-        twin.program, twin._lead, twin._values = self.program, self._lead, list(self._values)
-        return twin
+    def give(self, place: int, value: Floats) -> None:
+        """The value of an array that comes with the run, points leading; see ``ArrayProgram.place_of``."""
+        self._values[place] = value
 
     def perform(self, stage: int, flat: Floats) -> None:
         """Perform a stage on its inputs, (..., entries)."""
-        values = self._values
+        values, lead = self._values, self._lead
         for number, own, shape in self.program.leaves[stage]:
-            values[number] = flat[..., own].reshape((*self._lead, *shape))
+            part = flat[..., own]
+            values[number] = part if len(shape) == 1 else part.reshape(lead + shape)
         for kernel, args, out, dead in self.program.instructions[stage]:
             values[out] = kernel(*[values[k] for k in args])
             for k in dead:

@@ -1,12 +1,13 @@
 """The lower level of one point by products: Newton's method whose systems are solved by conjugate gradients.
 
-Nothing of size n by n is formed unless it pays: where products have cost as much as forming and factoring g_yy would,
-the factor is taken if there may be one, and conditions every further system. What is solved is solved to round-off:
-residuals are pushed down until they no longer shrink.
+Nothing of size n by n is formed unless it pays: where the digits that are left would take more products than forming
+and factoring g_yy costs, the factor is taken if there may be one, and conditions every further system until it is out
+of date. What is solved is solved to round-off: residuals are pushed down until they no longer shrink.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,10 @@ TRUSTED = 1e-8  # a residual above this, relative to the right-hand side, is not
 LOOSE = 0.1  # how precisely the first systems are solved
 CLOSE = 1e-6  # a step below this, relative to y: from here on full steps converge
 ENOUGH = 1e-9  # how precisely systems are solved near the end: each step then gains nine digits
+FRESH = 20  # products for which a factor serves at least
+TRIED = 8  # products after which it is guessed how many more there will be
+TO_ROUND_OFF = 16.0  # digits that residuals lose until the end
+WORTH = 2.5  # times what a factor costs that it must save: some products are left to do, and it will be out of date
 CURVATURE = 10.0  # how much larger than its square the error after a step may be, relative to y
 
 
@@ -63,7 +68,7 @@ class System:
 class Systems:
     """Linear systems with g_yy, one after the other: how many products they took, and the factor once there is one.
 
-    - ``budget``: products after which g_yy is formed and factored; infinite where it may not be.
+    - ``budget``: products that cost as much as forming and factoring g_yy; infinite where that may not be.
 
     >>> systems = Systems(np.inf)
     >>> systems.solve(System(np.zeros(1), lambda z: 2 * z, lambda: (lambda z: z / 2)), np.array([4.0]), FLOOR)
@@ -73,6 +78,23 @@ class Systems:
     budget: float
     products: int = 0
     condition: Product | None = field(default=None)
+    _digits: float = 0.0  # by which products have made residuals smaller
+    _renewed: float = 0.0  # the number of products at which the factor is out of date
+
+    def _factor(self, at: System) -> None:
+        self.condition = at.factor()
+        self._renewed = self.products + max(self.budget, FRESH)
+
+    def _is_due(self, shrunk: float) -> bool:
+        """Whether the factor pays now that the residual is so much smaller than the right-hand side."""
+        if self.condition is not None:
+            return self.products >= self._renewed
+        if self.products < TRIED or self.budget == np.inf:
+            return False
+        digits = max(self._digits - math.log10(max(shrunk, FLOOR)), 0.0)
+        if self.products > 2 * WORTH * self.budget:
+            return True
+        return self.products * (TO_ROUND_OFF - digits) > WORTH * self.budget * digits
 
     def solve(self, at: System, right: Floats, rtol: float) -> Floats:
         """g_yy^-1 right, to ``rtol`` or to where the residual no longer shrinks.
@@ -80,8 +102,6 @@ class Systems:
         Residuals may grow for long before they fall: only small ones are taken for rounding. What is not solved by as
         many products as there are variables, and more, wants the factor, if there may be one.
         """
-        if self.condition is None and self.products >= self.budget:
-            self.condition = at.factor()
         z = np.zeros_like(right)
         residual, least, since, best = right.copy(), np.inf, 0, z.copy()
         direction, square = np.zeros_like(right), 1.0
@@ -94,7 +114,8 @@ class Systems:
                 least, best = size, z.copy()
             if size <= goal or since > STALLED:
                 break
-            if self.condition is None and self.products >= self.budget:
+            if self._is_due(size / whole):
+                self._factor(at)
                 return self.solve(at, right, rtol)
             better = residual if self.condition is None else self.condition(residual)
             new = float(residual @ better)
@@ -108,9 +129,10 @@ class Systems:
             z += (square / curvature) * direction
             residual -= (square / curvature) * image
         if least <= max(goal, small):
+            self._digits -= math.log10(max(least / whole, FLOOR))
             return best
         if self.condition is None and self.budget < np.inf:
-            self.condition = at.factor()
+            self._factor(at)
             return self.solve(at, right, rtol)
         raise NotSolved(least / whole)
 
@@ -130,15 +152,15 @@ class Lower:
     arrived: bool
 
 
-def newton(at: Callable[[Floats], System], y0: Floats, budget: float = np.inf) -> Lower:
+def newton(at: Callable[[Floats], System], y0: Floats, systems: Systems) -> Lower:
     """A zero of grad_y g from y0.
 
     Systems are solved more precisely as steps become short; the end is where steps no longer do.
 
-    >>> newton(lambda y: System(2 * y - 6, lambda v: 2 * v, lambda: (lambda v: v / 2)), np.zeros(1)).y
+    >>> newton(lambda y: System(2 * y - 6, lambda v: 2 * v, lambda: (lambda v: v / 2)), np.zeros(1), Systems(np.inf)).y
     array([3.])
     """
-    systems, y, here, gradients = Systems(budget), y0.copy(), at(y0), 1
+    y, here, gradients = y0.copy(), at(y0), 1
     rtol, before = LOOSE, np.inf
     for _ in range(MAX_STEPS):
         if not here.g_y.any():

@@ -32,11 +32,7 @@ EXPANSION = ("f", "f_x", "f_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
 
 
 class Expansion(NamedTuple):
-    """Phi with its first and second derivatives, batches leading.
-
-    >>> Expansion(np.zeros(()), np.zeros(1), np.zeros((1, 1))).hess
-    array([[0.]])
-    """
+    """Phi with its first and second derivatives, batches leading."""
 
     phi: Floats
     grad: Floats
@@ -69,12 +65,8 @@ class Session(Lanes, Protocol):
         """One block, (lanes, ...); valid until it is taken again."""
 
 
-class Engine(Protocol):
-    """Blocks by name for many points at once."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
+class Blocks(Protocol):
+    """The part of an engine that computes blocks: what formulas over many points need."""
 
     @property
     def batch_invariant(self) -> bool:
@@ -85,6 +77,14 @@ class Engine(Protocol):
 
     def lanes(self, names: Sequence[str]) -> int:
         """How many lanes are best at a time."""
+
+
+class Engine(Blocks, Protocol):
+    """Blocks by name for many points at once, and what is built on them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
 
     def lower_level(self, x: Floats, y0: Floats) -> LowerSolution:
         """y*(x) for each row of x, from the rows of y0; LowerLevelFailure names the first row that fails."""
@@ -103,20 +103,6 @@ class Engine(Protocol):
 
     def third(self, xy: Floats, d: int) -> Floats:
         """The third derivatives of Phi at rows (x, y)."""
-
-
-class Blocks(Protocol):
-    """The part of an engine that computes blocks: what formulas over many points need."""
-
-    @property
-    def batch_invariant(self) -> bool:
-        """Whether a lane has the same bits alone and among any others."""
-
-    def session(self, names: Sequence[str], lanes: int) -> Session:
-        """Lanes in which these blocks can be computed."""
-
-    def lanes(self, names: Sequence[str]) -> int:
-        """How many lanes are best at a time."""
 
 
 Parts = TypeVar("Parts", bound=Sequence[Any])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bilevel_sym.errors import LowerLevelFailure
@@ -56,7 +57,8 @@ class SessionEngine(ABC):
 
     def gradient(self, xy: Floats) -> tuple[Floats, Floats]:
         """Phi and grad Phi at rows (x, y)."""
-        phi, grad = over_points(self, implicit.GRADIENT, xy, implicit.gradient)
+        formula = partial(implicit.gradient, batch_invariant=self.batch_invariant)
+        phi, grad = over_points(self, implicit.GRADIENT, xy, formula)
         return phi, grad
 
     def expansion(self, xy: Floats) -> Expansion:

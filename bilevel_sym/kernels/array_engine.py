@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.arrays.execute import BLOCK, LaneProducts, treats_lanes_alike
 from bilevel_sym.arrays.order import PRODUCT
+from bilevel_sym.arrays.plan import CALL
 from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
@@ -19,15 +22,20 @@ from bilevel_sym.implicit.lower_level import NEWTON, LowerSolution, full_steps
 from bilevel_sym.implicit.second_order import ADJOINT, GRADIENT, RESPONSE, ImplicitFormulas
 from bilevel_sym.implicit.session_engine import SessionEngine
 from bilevel_sym.implicit.structured import STRUCTURED, Structured, newton_step, solver
+from bilevel_sym.kernels.array_session import ArraySession
 from bilevel_sym.system.memory import refuse_beyond
 from bilevel_sym.typing import Floats
 
 __all__ = ["ArrayEngine"]
 
+Result = TypeVar("Result")
 MAX_PROGRAMS = 64
 DENSE = 3000  # lower-level variables up to which g_yy may be formed and factored
-AT_ONCE = 10  # products that a system takes at least: where g_yy costs no more than these it is factored at once
+EACH = 5  # where g_yy costs no more than so many products it is factored for each system
+ONE = 50  # the same where g is quadratic in y: then one factor is all
 CHOLESKY = PRODUCT / 3  # the price of factoring, for each n^3
+AROUND = 12  # calls of NumPy that conjugate gradients take around a product
+SMALL = 1_000_000  # numbers whose memory nobody needs to ask for
 TABLE = 2_000_000  # numbers that all points at a time may hold
 LANES = 1024
 ALONE = 20_000  # numbers a point from which points go one by one: NumPy's price for a call no longer matters
@@ -41,7 +49,9 @@ class ArrayEngine(SessionEngine):
     - ``model``: f and g in index notation.
     - ``sizes``: the number that each dimension stands for.
     - ``data``: arrays by name, float64 or scipy.sparse.
-    - ``batch_invariant``: each point is computed alone, so that it has the same bits in every batch.
+    - ``products``: how data are multiplied with many points; see ``kernel_of``. Unless "together", a point has the same
+      bits in every batch.
+    - ``workshop``: the plan, where there is one already.
     """
 
     name = "arrays"
@@ -52,28 +62,41 @@ class ArrayEngine(SessionEngine):
         sizes: Mapping[str, int],
         data: Mapping[str, Any],
         *,
-        batch_invariant: bool = False,
+        products: LaneProducts = "together",
+        workshop: Workshop | None = None,
     ) -> None:
-        self._workshop = Workshop(model, sizes, data)
+        self._workshop = workshop or Workshop(model, sizes, data)
         self._arguments = model, sizes, data
-        self.batch_invariant = batch_invariant
+        self._products: LaneProducts = products
+        self.batch_invariant = products != "together"
         self.d, self.n = self._workshop.x.size, self._workshop.y.size
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
+        self._factored: tuple[bytes, Callable[[Structured], Structured] | None] = b"", None
         keep_memory()
 
     def invariant(self) -> ArrayEngine:
-        """The same, with each point computed alone."""
-        return self if self.batch_invariant else ArrayEngine(*self._arguments, batch_invariant=True)
+        """The same for ensembles: products with data in blocks of points, always of the same shape."""
+        matrices = [own for own in self._arguments[2].values() if getattr(own, "ndim", 0) == 2 and not _is_sparse(own)]
+        return self._twin("blocks" if all(map(treats_lanes_alike, matrices)) else "each")
+
+    def for_one_trajectory(self) -> ArrayEngine:
+        """The same for one trajectory: products of a matrix and a vector."""
+        return self._twin("each")
+
+    def _twin(self, products: LaneProducts) -> ArrayEngine:
+        return ArrayEngine(*self._arguments, products=products, workshop=self._workshop)
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
-        return ArrayProgram(self._workshop, names)
+        return ArrayProgram(self._workshop, names, products=self._products)
 
     def session(self, names: Sequence[str], lanes: int) -> ArraySession:
         """Points at which these blocks can be computed."""
         program = self._program(tuple(names))
         self._refuse_beyond(lanes * program.largest, ", ".join(names))
-        together = lanes > 1 and not (self.batch_invariant or self._workshop.is_sparse)
-        return ArraySession(program, lanes, together=together)
+        if self._workshop.is_sparse or (lanes == 1 and not self.batch_invariant):
+            return ArraySession(program, lanes, 1, apart=True)
+        group = self.lanes(names) if self.batch_invariant else lanes
+        return ArraySession(program, lanes, group if group < BLOCK else group // BLOCK * BLOCK)
 
     def lanes(self, names: Sequence[str]) -> int:
         """As many as fit into the memory that is meant for them; few enough for the cache."""
@@ -81,7 +104,8 @@ class ArrayEngine(SessionEngine):
         return int(max(1, min(LANES, TABLE // max(entries, 1))))
 
     def _alone(self, names: Sequence[str], points: int) -> bool:
-        return points == 1 or self._workshop.is_sparse or self._program(tuple(names)).entries > ALONE
+        single = points == 1 and not self.batch_invariant  # there the number of points must change nothing
+        return single or self._workshop.is_sparse or self._program(tuple(names)).entries > ALONE
 
     def _run(self, names: Sequence[str], xy: Floats) -> Run:
         program = self._program(tuple(names))
@@ -91,8 +115,9 @@ class ArrayEngine(SessionEngine):
         return run
 
     def _refuse_beyond(self, numbers: float, what: str) -> None:
-        hint = "products in the place of matrices: g_yy_v, g_xy_v, grad_phi; or fewer rows, columns or points"
-        refuse_beyond(numbers, f"{what} with d = {self.d:,} and n = {self.n:,}", hint)
+        if numbers > SMALL:  # what is smaller fits everywhere
+            hint = "products in the place of matrices: g_yy_v, g_xy_v, grad_phi; or fewer rows, columns or points"
+            refuse_beyond(numbers, f"{what} with d = {self.d:,} and n = {self.n:,}", hint)
 
     # ---- y* ---------------------------------------------------------------------------------------------------------
 
@@ -120,18 +145,37 @@ class ArrayEngine(SessionEngine):
 
     def _quickly(self, x: Floats, y0: Floats) -> Lower | None:
         """Full Newton steps with g_yy factored each time; None where one does not help, and care is needed."""
-        run = Run(self._program(("g_y", "g_yy")), ())
-        xy = np.concatenate([x, y0])
+        found = self._one_step(x, y0) if self._is_quadratic else self._full_steps(x, y0)
+        if found is None or not np.isfinite(self._run(("g",), np.concatenate([x, found[0]])).block("g")):
+            return None  # outside the domain of g its derivatives may still look fine: log(y) has one at -1
+        return Lower(found[0], found[1], self.n * found[1], True)
+
+    def _full_steps(self, x: Floats, y0: Floats) -> tuple[Floats, int] | None:
+        run, xy = Run(self._program(("g_y", "g_yy")), ()), np.concatenate([x, y0])
 
         def step_at(y: Floats) -> Floats:
             xy[self.d :] = y
             run.perform(0, xy)
             return newton_step(run.block("g_y"), *run.structured("g_yy"))
 
-        found = (y0 + step_at(y0), 1) if self._is_quadratic else full_steps(step_at, y0)
-        if found is None or not np.isfinite(self._run(("g",), np.concatenate([x, found[0]])).block("g")):
-            return None  # outside the domain of g its derivatives may still look fine: log(y) has one at -1
-        return Lower(found[0], found[1], self.n * found[1], True)
+        return full_steps(step_at, y0)
+
+    def _one_step(self, x: Floats, y0: Floats) -> tuple[Floats, int] | None:
+        try:
+            solve = self._curvature(x)
+        except NotPositiveDefinite:
+            return None
+        g_y = self._run(("g_y",), np.concatenate([x, y0])).block("g_y")
+        return y0 - _column(solve, g_y), 1
+
+    def _curvature(self, x: Floats) -> Callable[[Structured], Structured]:
+        """What solves with g_yy where that does not depend on y; kept for the last x, for which it is asked again."""
+        key, (last, solve) = x.tobytes(), self._factored
+        if solve is None or last != key:
+            g_yy = self._run(("g_yy",), np.concatenate([x, np.zeros(self.n)])).structured("g_yy")
+            solve = solver(Structured((self.n, self.n), *g_yy))
+            self._factored = key, solve
+        return solve
 
     @cached_property
     def _is_quadratic(self) -> bool:
@@ -149,7 +193,7 @@ class ArrayEngine(SessionEngine):
             return self._system(run, g_y if np.isfinite(run.block("g")) else np.full_like(g_y, np.nan), xy)
 
         try:
-            return newton(at, y0, self._budget)
+            return newton(at, y0, Systems(self._budget))
         except (NotConvex, NotPositiveDefinite, NotSolved):
             return None
 
@@ -159,19 +203,19 @@ class ArrayEngine(SessionEngine):
         if self.n > DENSE:
             return np.inf
         whole = self._program(("g_yy",)).work(0) + CHOLESKY * self.n**3
-        return whole / max(self._program(("g_yy_v",)).work(1), self.n)
+        return whole / (self._program(("g_yy_v",)).work(1) + AROUND * CALL)
 
     @cached_property
     def _factors(self) -> bool:
         """Whether g_yy is formed and factored at once."""
-        return self._budget <= AT_ONCE
+        return self._budget <= (ONE if self._is_quadratic else EACH)
 
     def _system(self, run: Run, right: Floats, xy: Floats) -> System:
         """g_yy at a point: products by ``run``, and its factor."""
 
         def factor() -> Callable[[Floats], Floats]:
             solve = solver(Structured((self.n, self.n), *self._run(("g_yy",), xy).structured("g_yy")))
-            return lambda b: solve(Structured.of(b[:, None])).dense()[:, 0]
+            return lambda b: _column(solve, b)
 
         return System(right, _product(run, "g_yy_v"), factor)
 
@@ -206,12 +250,16 @@ class ArrayEngine(SessionEngine):
         return np.array(phi), np.array(grad).reshape(len(xy), self.d)
 
     def _gradient(self, k: int, row: Floats) -> tuple[Floats, Floats]:
-        run = self._run(("f", "f_x", "f_y", "g_yy", "g_xy_v"), row)
-        v = -newton_step(run.block("f_y"), *run.structured("g_yy"))
-        if np.isnan(v).any():
-            raise NotPositiveDefinite(
-                np.array([k]), smallest_eigenvalues(self._run(("g_yy",), row).block("g_yy")[None])
-            )
+        if self._is_quadratic:
+            run = self._run(("f", "f_x", "f_y", "g_xy_v"), row)
+            v = _column(_of_member(k, lambda: self._curvature(row[: self.d])), run.block("f_y"))
+        else:
+            run = self._run(("f", "f_x", "f_y", "g_yy", "g_xy_v"), row)
+            v = -newton_step(run.block("f_y"), *run.structured("g_yy"))
+            if np.isnan(v).any():
+                raise NotPositiveDefinite(
+                    np.array([k]), smallest_eigenvalues(self._run(("g_yy",), row).block("g_yy")[None])
+                )
         run.perform(1, v)
         return run.block("f"), run.block("f_x") - run.block("g_xy_v")
 
@@ -230,21 +278,21 @@ class ArrayEngine(SessionEngine):
 
     def _expansion(self, k: int, row: Floats) -> tuple[Floats, Floats, Floats]:
         run, at = self._formulas(EXPANSION, row)
-        try:
-            return run.block("f"), at.grad.dense()[:, 0], at.hess.dense()
-        except NotPositiveDefinite as error:
-            raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+        return _of_member(k, lambda: (run.block("f"), at.grad.dense()[:, 0], at.hess.dense()))
 
     def _formulas(self, names: Sequence[str], row: Floats) -> tuple[Run, ImplicitFormulas[Structured]]:
-        run, shapes = self._run(names, row), {"x": self.d, "y": self.n}
+        kept = self._is_quadratic  # the factor of g_yy, which then is not formed again
+        run, shapes = self._run([name for name in names if not kept or name != "g_yy"], row), {"x": self.d, "y": self.n}
+        algebra = replace(STRUCTURED, solver=lambda _: self._curvature(row[: self.d])) if kept else STRUCTURED
 
         def take(name: str) -> Structured:
             axes = name.partition("_")[2]
             if len(axes) == 1:
                 return Structured.of(run.block(name)[:, None])
-            return Structured((shapes[axes[0]], shapes[axes[1]]), *run.structured(name))
+            parts = (None, None) if kept and name == "g_yy" else run.structured(name)
+            return Structured((shapes[axes[0]], shapes[axes[1]]), *parts)
 
-        return run, ImplicitFormulas(STRUCTURED, take, lambda v: run.perform(1, v.dense()[:, 0]))
+        return run, ImplicitFormulas(algebra, take, lambda v: run.perform(1, v.dense()[:, 0]))
 
     @staticmethod
     def _each(xy: Floats, formula: Callable[[Floats], Floats]) -> Floats:
@@ -268,10 +316,7 @@ class ArrayEngine(SessionEngine):
             ) from None
 
     def _gradient_by_products(self, k: int, row: Floats) -> tuple[Floats, Floats]:
-        try:
-            run, v = self._adjoint(row)
-        except NotPositiveDefinite as error:
-            raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+        run, v = _of_member(k, lambda: self._adjoint(row))
         run.perform(1, v)
         return run.block("f"), run.block("f_x") - run.block("g_xy_v")
 
@@ -313,6 +358,18 @@ class ArrayEngine(SessionEngine):
         return np.asarray(curved.block("s_x") - run.block("g_xy_v"))
 
 
+def _column(solve: Callable[[Structured], Structured], right: Floats) -> Floats:
+    return solve(Structured.of(right[:, None])).dense()[:, 0]
+
+
+def _of_member(k: int, compute: Callable[[], Result]) -> Result:
+    """The result; a matrix that is not positive definite is that of member ``k``."""
+    try:
+        return compute()
+    except NotPositiveDefinite as error:
+        raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+
+
 def _product(run: Run, name: str) -> Callable[[Floats], Floats]:
     def product(v: Floats) -> Floats:
         run.perform(1, v)
@@ -328,59 +385,5 @@ def _failure(what: str, k: int, x: Floats, y: Floats) -> LowerLevelFailure:
     )  # fmt: skip
 
 
-class ArraySession:
-    """Points of one program; see ``bilevel_sym.implicit.engine.Session``.
-
-    Together they are a leading axis of every value; otherwise each is a run of its own. Solvers fill blocks of lanes
-    with copies of the first: a lane with the same inputs as the first shares its run.
-    """
-
-    def __init__(self, program: ArrayProgram, lanes: int, *, together: bool) -> None:
-        self._program, self._lanes, self._together = program, lanes, together
-        self._inputs = [np.zeros((lanes, layout.size)) for layout in program.workshop.inputs]
-        self._runs: list[Run] = [Run(program, (lanes,))] if together else []
-
-    def inputs(self, stage: int) -> Floats:
-        """The inputs of one stage, (inputs, lanes)."""
-        return self._inputs[stage].T
-
-    def put(self, stage: int, values: Floats) -> None:
-        """Give the inputs of one stage, (lanes, inputs), and perform it."""
-        self._inputs[stage][...] = values
-        self.perform(stage)
-
-    def perform(self, stage: int) -> None:
-        """Perform one stage whose inputs are in their places."""
-        inputs = self._inputs[stage]
-        with np.errstate(all="ignore"):
-            if self._together:
-                self._runs[0].perform(stage, inputs)
-            else:
-                self._apart(stage, inputs)
-
-    def _apart(self, stage: int, inputs: Floats) -> None:
-        before = self._runs if stage else [Run(self._program, ())] * self._lanes
-        copies = (inputs == inputs[:1]).all(axis=1).tolist()
-        runs: list[Run] = []
-        for k, row in enumerate(inputs):
-            if k and copies[k] and before[k] is before[0]:
-                runs.append(runs[0])
-            else:
-                runs.append(before[k].branched())
-                runs[-1].perform(stage, row)
-        self._runs = runs
-
-    def take(self, name: str) -> Floats:
-        """One block, (lanes, ...)."""
-        if self._together:
-            return self._runs[0].block(name)
-        if self._lanes == 1:
-            return self._runs[0].block(name)[None]
-        blocks: list[Floats] = []
-        for run in self._runs:
-            blocks.append(blocks[0] if blocks and run is self._runs[0] else run.block(name))
-        return np.array(blocks).reshape(self._lanes, *self._program.shape(name))
-
-    def rows(self, name: str) -> Floats:
-        """One block, (entries, lanes)."""
-        return self.take(name).reshape(self._lanes, -1).T
+def _is_sparse(value: object) -> bool:
+    return hasattr(value, "nnz")

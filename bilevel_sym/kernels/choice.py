@@ -19,7 +19,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 
 __all__ = ["Backend", "choose_batch_invariant_engine", "choose_engine"]
 
@@ -70,6 +70,7 @@ def choose_batch_invariant_engine(engine: Engine, problem: BilevelProblem) -> En
 
 
 def _array_engine(problem: BilevelProblem) -> ArrayEngine:
+    problem = problem.mean
     _ = problem.d, problem.n  # says which size is not known
     sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
     model = problem.array_model

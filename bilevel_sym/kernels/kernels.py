@@ -17,6 +17,7 @@ from bilevel_sym.graph.assumptions import assumed_sign, rebuild
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
 from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
+from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
@@ -86,6 +87,20 @@ class Kernels:
     def batch_invariant(self) -> Engine:
         """An engine in which a point has the same bits alone and in any batch: what solvers run on."""
         return choose_batch_invariant_engine(self._engine, self.problem)
+
+    @cached_property
+    def for_one_trajectory(self) -> Kernels:
+        """The same for one trajectory that runs alone: with arrays its products are those of a matrix and a vector.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*sum(y)", "y @ y/2 - x*sum(y)", "x", "y[2]").kernels.for_one_trajectory.grad_phi([1.0])
+        array([4.])
+        """
+        if not isinstance(self._engine, ArrayEngine):
+            return self
+        twin = Kernels(self.problem, self.backend, self._engine)
+        twin.__dict__["batch_invariant"] = self._engine.for_one_trajectory()
+        return twin
 
     @cached_property
     def one_sided(self) -> Kernels:
@@ -276,14 +291,13 @@ class Kernels:
         self, what: str, x: ArrayLike, y0: ArrayLike | None, names: tuple[str, ...] = ()
     ) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape; refused where the blocks that ``what`` takes do not exist."""
-        d, n = self.problem.d, self.problem.n
+        d = self.problem.d
         starts = {} if y0 is None else {"y0": (y0, self.problem.y_entries)}
         given, shape = joined({"x": (x, self.problem.x_entries)} | starts)
         self._keep_promises(given[:, :d], shape)
         points, start = given[:, :d], given[:, d:]
         if y0 is None:
-            start = np.broadcast_to(self._start, (len(points), n))
-
+            start = self._start[None].repeat(len(points), axis=0)
         try:
             found = self._engine.lower_level(points, start)
         except LowerLevelFailure as error:
@@ -314,7 +328,7 @@ class Kernels:
         """Where f and g change their formulas; None where they never do."""
         if not self.problem.has_kinks:
             return None
-        return ArrayKinks(self.problem) if self.problem.is_array else Kinks(self.problem.tape)
+        return ArrayKinks(self.problem.mean) if self.problem.is_array else Kinks(self.problem.tape)
 
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False

@@ -20,8 +20,8 @@ from bilevel_sym.arithmetic.arrays import whole_blocks
 from bilevel_sym.errors import KernelError
 from bilevel_sym.graph.convert import no_value
 from bilevel_sym.graph.expressions import rewritten, substitute, symbols_in
-from bilevel_sym.graph.functions import sigmoid, softplus
 from bilevel_sym.graph.operations import IN_TEXT
+from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.implicit.session_engine import SessionEngine
 from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.symbolic.calculus import derivative

@@ -3,17 +3,13 @@
 Functions take the axes to draw on, or none for new ones, and return them.
 """
 
-from bilevel_sym.plotting.differences import plot_differences
 from bilevel_sym.plotting.eigenvalues import plot_eigenvalues
-from bilevel_sym.plotting.estimates import plot_estimates
+from bilevel_sym.plotting.estimates import plot_differences, plot_estimates
 from bilevel_sym.plotting.game import plot_game, plot_moves
-from bilevel_sym.plotting.landscape import plot_landscape
-from bilevel_sym.plotting.paths import plot_trajectories
-from bilevel_sym.plotting.response import plot_response
-from bilevel_sym.plotting.solution import plot_solution
-from bilevel_sym.plotting.spread import Spread, plot_spread, spread
+from bilevel_sym.plotting.landscape import plot_landscape, plot_trajectories
+from bilevel_sym.plotting.response import plot_response, plot_terms
+from bilevel_sym.plotting.solution import Spread, plot_solution, plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below, require_matplotlib
-from bilevel_sym.plotting.terms import plot_terms
 
 __all__ = [
     "COLOURS", "Spread", "axes_or_new", "count_iterations", "legend_below", "plot_differences", "plot_eigenvalues",

@@ -10,7 +10,7 @@ import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.arguments import numbers, one_by_one, recorded
-from bilevel_sym.plotting.spread import spread
+from bilevel_sym.plotting.solution import spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem.problem import BilevelProblem

@@ -1,4 +1,4 @@
-"""How far random estimates are from the truth, against a parameter of the estimator."""
+"""How far estimates are from the truth: random ones over a parameter, finite differences over their step."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bilevel_sym.certify.certificate import evaluate
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.arguments import numbers
-from bilevel_sym.plotting.spread import plot_spread, spread
+from bilevel_sym.plotting.arguments import exact_problem, numbers
+from bilevel_sym.plotting.solution import plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.values import where_defined
+from bilevel_sym.problem.problem import BilevelProblem
+from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-__all__ = ["plot_estimates"]
+    from bilevel_sym.certify.certificate import PointCertificate
+
+__all__ = ["plot_differences", "plot_estimates"]
 
 STYLES = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"), ("v", "-"), ("x", "--"), (".", "-."))
 HINT = "(P,) values of the parameter, (P, S, d) estimates, (d,) the truth"
 NAMED_VALUES = 12  # values that are all named on the axis
 GROUP = "estimates"  # the group of the lines of this module, by which a second call knows of the first
+DECADES, COUNT = 15, 91  # steps from 1e-15 to 1
+REFERENCE_DIGITS = 25
 
 
 def plot_estimates(
@@ -61,3 +69,41 @@ def plot_estimates(
     ax.set_ylabel(r"$|\widehat{\nabla}\Phi - \nabla\Phi|$ (median, quartiles)")
     legend_below(ax)
     return ax
+
+
+def plot_differences(problem: BilevelProblem, x: ArrayLike, ax: Axes | None = None) -> Axes:
+    """The error of forward and central differences of Phi at a point, over their step h, and that of the kernels.
+
+    The error is the largest of all entries, against certified digits. Returns the axes, new ones where none are given.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
+    >>> from matplotlib.figure import Figure
+    >>> plot_differences(problem, [0.5], Figure().subplots()).get_xlabel()
+    'step h of the difference quotient'
+    """
+    exact = exact_problem(problem)
+    point = numbers("the coordinates of x", x, hint=f"{exact.d} of them")
+    certificate, phi = evaluate(exact, point, digits=REFERENCE_DIGITS), exact.kernels.phi
+    h = np.logspace(-DECADES, 0, COUNT)[:, None]
+    shifts = (h[..., None] * np.eye(exact.d)).reshape(-1, exact.d)
+    # a long step may leave the domain of Phi
+    forth, back = (where_defined(phi, point + sign * shifts).reshape(COUNT, exact.d) for sign in (1, -1))
+    curves = {
+        "forward difference": (forth - phi(point)) / h,
+        "central difference": (forth - back) / (2 * h),
+    }
+    ax = axes_or_new(ax)
+    for (name, found), colour, dash in zip(curves.items(), COLOURS[1::-1], ("--", "-"), strict=False):
+        errors = [_error(certificate, row) for row in found]
+        ax.loglog(h[:, 0], errors, color=colour, linestyle=dash, linewidth=1.5, label=name)
+    own = _error(certificate, exact.kernels.grad_phi(point))
+    ax.axhline(own, color=COLOURS[2], linestyle="-.", linewidth=1.8, label=f"kernel, exact formula ({own:.0e})")
+    ax.set(xlabel="step h of the difference quotient", ylabel=r"largest error in $\nabla\Phi$ (absolute)")
+    legend_below(ax)
+    return ax
+
+
+def _error(certificate: PointCertificate, gradient: Floats) -> float:
+    """The largest distance from the certified gradient, at least the smallest number that a float64 near 1 resolves."""
+    gaps = [abs(float(ball.mid - float(value))) for ball, value in zip(certificate.grad_phi, gradient, strict=True)]
+    return float(np.max([2.0**-54, *gaps]))  # nan where there is no value

@@ -1,14 +1,15 @@
-"""The lower level's answer y*(x), with its tangents by the implicit function theorem."""
+"""Pictures over one variable x: y*(x) with its tangents, and the terms of which grad Phi and Hess Phi are made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bilevel_sym.plotting.arguments import Region, exact_problem, numbers
-from bilevel_sym.plotting.line import line_over
-from bilevel_sym.plotting.style import COLOURS, axes_or_new, legend_below
+from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers
+from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
@@ -19,10 +20,23 @@ if TYPE_CHECKING:
 
     from bilevel_sym.kernels import Kernels
 
-__all__ = ["plot_response"]
+__all__ = ["plot_response", "plot_terms"]
 
 TANGENT_REACH = 0.2  # how far a tangent goes each way, as a part of the box
 DASHES = ("-", "--", "-.", ":")
+LINE_POINTS = 201
+WHOLE = MappingProxyType({"grad_phi": r"$\nabla\Phi$", "hess_phi": r"$\nabla^2\Phi$"})
+# a term by its colour and dashes, the same in every picture
+LINES = MappingProxyType(
+    {
+        "direct": (COLOURS[0], "-"),
+        "implicit": (COLOURS[1], "--"),
+        "cross": (COLOURS[1], "--"),
+        "curvature": (COLOURS[2], "-."),
+        "quadratic": (COLOURS[3], ":"),
+    }
+)
+TWICE = "cross, and once more as cross transposed"
 
 
 def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Region = None) -> Axes:
@@ -39,7 +53,7 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     '$y^*$(x)'
     """
     exact = exact_problem(problem)
-    x = line_over(exact, box)
+    x = _line_over(exact, box)
     touched = numbers("the points at which to draw tangents", at, hint="at=[0.5]").reshape(-1)
     answers = _answers(exact.kernels, touched[:, None])
     entries = where_defined(exact.kernels.y_star, x, (exact.n,)).T
@@ -62,3 +76,65 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
 def _answers(kernels: Kernels, x: Floats) -> list[tuple[Floats, Floats]]:
     """y* and its derivative, both (n,), at each row of x."""
     return list(zip(kernels.y_star(x), kernels.dy_dx(x)[:, 0], strict=True))
+
+
+def _line_over(problem: BilevelProblem, box: Region) -> Floats:
+    """Points (K, 1) from end to end of the box, by default the problem's; of a problem with one variable in x."""
+    if problem.d != 1:
+        raise InvalidArgument(
+            f"this picture has one variable, but x has {problem.d}", hint="plot_landscape draws Phi over two"
+        )
+    (low,), (high,) = box_ends(problem, box, [problem.x[0].name])
+    return np.linspace(low, high, LINE_POINTS)[:, None]
+
+
+def plot_terms(
+    problem: BilevelProblem,
+    ax: Axes | None = None,
+    *,
+    of: Literal["grad_phi", "hess_phi"] = "grad_phi",
+    box: Region = None,
+) -> Axes:
+    """Each named term of the gradient or the Hessian over x, of one variable, and their sum. Returns the axes.
+
+    Terms that vanish are left out.
+
+    - ``problem``: the problem.
+    - ``ax``: the axes; by default new ones.
+    - ``of``: "grad_phi" or "hess_phi".
+    - ``box``: over which x runs; by default the problem's.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y", box={"x": (-2, 2), "y": (-1, 1)})
+    >>> from matplotlib.figure import Figure
+    >>> ax = plot_terms(problem, Figure().subplots(), of="hess_phi")
+    >>> [text.get_text() for text in ax.get_legend().get_texts()][1:]
+    ['cross, and once more as cross transposed', 'curvature']
+    """
+    if of not in WHOLE:
+        raise InvalidArgument(f"of={of!r:.40}", hint="one of: grad_phi, hess_phi")
+    exact = exact_problem(problem)
+    x = _line_over(exact, box)
+    curves = {name: where_defined(_carrier(exact, term[0]).kernels.phi, x) for name, term in _alive(exact, of).items()}
+    whole = where_defined(lambda rows: getattr(exact.kernels, of)(rows).reshape(len(rows)), x)
+    ax = axes_or_new(ax)
+    ax.plot(x[:, 0], whole, color=ink(ax), linewidth=3, alpha=0.45, label=f"{WHOLE[of]}, the sum")
+    for name, values in curves.items():
+        colour, dashes = LINES[name]
+        label = TWICE if name == "cross" else name
+        ax.plot(x[:, 0], values, color=colour, linestyle=dashes, linewidth=1.6, label=label)
+    ax.axhline(0.0, color="0.5", linewidth=0.8, zorder=0)
+    ax.set(xlabel=exact.x[0].name, ylabel=f"terms of {WHOLE[of]}")
+    ax.set_xlim(x[0, 0], x[-1, 0])
+    legend_below(ax)
+    return ax
+
+
+def _alive(problem: BilevelProblem, of: str) -> dict[str, Any]:
+    """The terms that do not vanish; the transposed cross term of one variable is the cross term once more."""
+    terms = problem.derivation.terms[of]
+    return {name: term for name, term in terms.items() if term[0] != 0 and name != "cross_transposed"}
+
+
+def _carrier(problem: BilevelProblem, term: Any) -> BilevelProblem:
+    """A term is a function of x and y*(x): the Phi of a problem that has it in the place of f."""
+    return BilevelProblem(term, problem.g, problem.x, problem.y)

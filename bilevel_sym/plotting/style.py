@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from bilevel_sym.typing import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.contour import ContourSet
+    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
@@ -22,6 +24,7 @@ __all__ = [
     "ink",
     "legend_below",
     "next_colour",
+    "png",
     "require_matplotlib",
 ]
 
@@ -179,3 +182,15 @@ def _columns(labels: list[str], room: float) -> int:
         if sum(SYMBOL + LETTER * width for width in widths) <= room:
             return columns
     return 1
+
+
+def png(figure: Figure, *, dpi: int = 150) -> bytes:
+    """The figure as PNG.
+
+    >>> from matplotlib.figure import Figure
+    >>> png(Figure(figsize=(1, 1)))[:4]
+    b'\\x89PNG'
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=dpi, format="png")
+    return buffer.getvalue()

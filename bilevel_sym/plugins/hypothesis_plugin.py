@@ -36,7 +36,7 @@ def register() -> None:
         return
     import hypothesis.strategies as st
 
-    from bilevel_sym.system.notice import tell_once
+    from bilevel_sym.system.progress import tell_once
     from bilevel_sym.system.verifier import intruder
 
     if found := intruder():
@@ -49,4 +49,4 @@ def register() -> None:
 def _strategy(kind: type) -> Any:
     from bilevel_sym.system.verifier import verifier
 
-    return getattr(verifier("strategies.problems"), DRAWN[kind.__name__])()
+    return getattr(verifier("strategies"), DRAWN[kind.__name__])()

@@ -13,7 +13,7 @@ import sympy as sp
 from bilevel_sym.arrays.data import DataArray, columns_of, data_array
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.expressions import postorder
-from bilevel_sym.problem.parsing.declarations import Declaration, array_name, declared_shape
+from bilevel_sym.problem.parsing.array_declarations import Declaration, array_name, declared_shape
 from bilevel_sym.system.frames import is_frame
 
 __all__ = [

@@ -32,8 +32,8 @@ from bilevel_sym.problem.array_data import (
     rows_of,
     squeezed,
 )
+from bilevel_sym.problem.parsing.array_declarations import Declaration, array_name, declared
 from bilevel_sym.problem.parsing.array_grammar import array_tree, placed
-from bilevel_sym.problem.parsing.declarations import Declaration, array_name, declared
 from bilevel_sym.problem.scope import ranged_names
 
 __all__ = ["ArrayScope"]

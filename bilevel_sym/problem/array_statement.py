@@ -18,7 +18,7 @@ from bilevel_sym.arrays.display import to_sympy, to_text
 from bilevel_sym.arrays.edges import edges_of
 from bilevel_sym.arrays.lowering import Lowered, entry_symbols, expression_of, lower
 from bilevel_sym.arrays.normal import scaled
-from bilevel_sym.arrays.rows import mean_over_rows
+from bilevel_sym.arrays.rows import mean_over_rows, weighted_over_rows
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.assumptions import check_kind
@@ -28,14 +28,33 @@ from bilevel_sym.problem.array_data import Given, Symbols, data_of, declaration_
 from bilevel_sym.problem.array_scope import ArrayScope
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.file import ProblemFile
-from bilevel_sym.problem.parsing.declarations import Declaration
+from bilevel_sym.problem.parsing.array_declarations import Declaration
 from bilevel_sym.problem.stated import Stated
 
-__all__ = ["ArrayStatement", "state_arrays"]
+__all__ = ["LEVELS", "ArrayStatement", "RowModel", "state_arrays"]
 
+LEVELS: Mapping[str, str] = MappingProxyType({"f": "xi", "g": "zeta"})  # whose rows each formula is a mean over
 MAX_INLINE = 2000  # entries that are written out
 MAX_SHOWN = 100  # characters of a formula
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+
+
+@dataclass(frozen=True, eq=False)
+class RowModel:
+    """F and G as means over some of their rows, which are chosen and weighted from outside.
+
+    - ``model``: their blocks; f is the sum of the weights times F at each row, and so is g.
+    - ``rows``: for "f" and "g" the arrays of all rows, by name; nothing where nothing is drawn.
+    - ``given``: the arrays of the chosen rows as the model has them, by the same names.
+    - ``weights``: for "f" and "g" the vector of weights in the model, if there is one.
+    - ``letters``: the dimension of the chosen rows.
+    """
+
+    model: ArrayModel
+    rows: Mapping[str, Mapping[str, DataArray]]
+    given: Mapping[str, Leaf]
+    weights: Mapping[str, Leaf]
+    letters: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +154,13 @@ class ArrayStatement:
 
     def mean(self) -> ArrayStatement:
         """The mean over the rows of the samples."""
-        levels = {"f": "xi", "g": "zeta"}
-        tensors = {field: getattr(self, field) for field in levels}
+        tensors = {field: getattr(self, field) for field in LEVELS}
         lifted: dict[str, Leaf] = {}
         data = dict(self.data)
-        for name, role in levels.items():
+        for name, role in LEVELS.items():
             if role in self.rows:
-                letter = self.rows[role]
-                own = {leaf: Leaf(leaf.name, (letter, *leaf.dims), "data") for leaf in self.arrays_of(role)}
-                tensors[name] = mean_over_rows(tensors[name], own, letter)
+                own = self._with_rows(role)
+                tensors[name] = mean_over_rows(tensors[name], own, self.rows[role])
                 lifted |= {leaf.name: whole for leaf, whole in own.items()}
                 data |= {key: Given(array, array.shape) for key, array in self.samples[role].items()}
         used = {leaf.name for tensor in tensors.values() for leaf in tensor.leaves}
@@ -152,6 +169,30 @@ class ArrayStatement:
             data={name: given for name, given in data.items() if name in used or name in self.data},
             parameters=self.parameters, dimensions=self.dimensions, symbols=self.symbols,
         )  # fmt: skip
+
+    def _with_rows(self, role: str) -> dict[Leaf, Leaf]:
+        """For each array of a row the array of many."""
+        letter = self.rows[role]
+        return {leaf: Leaf(leaf.name, (letter, *leaf.dims), "data") for leaf in self.arrays_of(role)}
+
+    @cached_property
+    def row_model(self) -> RowModel:
+        """The mean over rows that are chosen later."""
+        tensors = {field: getattr(self, field) for field in LEVELS}
+        given: dict[str, Leaf] = {}
+        weights: dict[str, Leaf] = {}
+        for name, role in LEVELS.items():
+            if role in self.rows:
+                own, title = self._with_rows(role), f"weight_{name}"
+                while title in self.leaves:
+                    title += "_"
+                weights[name] = Leaf(title, (self.rows[role],), "data")
+                tensors[name] = weighted_over_rows(tensors[name], own, weights[name])
+                given |= {leaf.name: whole for leaf, whole in own.items()}
+        rows = {name: self.samples.get(role, {}) for name, role in LEVELS.items()}
+        letters = {name: self.rows[role] for name, role in LEVELS.items() if role in self.rows}
+        model = ArrayModel(tensors["f"], tensors["g"], self.arrays_of("x"), self.arrays_of("y"))
+        return RowModel(model, rows, given, weights, letters)
 
     # ---- what is shown --------------------------------------------------------------------------------------------
 
@@ -213,10 +254,13 @@ class ArrayStatement:
     def fields(self, kind: str, box: Box | None, name: str | None) -> ProblemFile:
         """What a file says of it."""
         texts = self.texts()
+        data: dict[str, DataArray | str] = {key: given.array or _shape_text(given) for key, given in self.data.items()}
+        for arrays in self.samples.values():
+            data |= arrays
+        xi, zeta = (self.declared(role) if role in self.groups else () for role in LEVELS.values())
         return ProblemFile(
-            kind=kind, x=self.declared("x"), y=self.declared("y"), f=texts["f"], g=texts.get("g"), name=name,
-            parameters=self.parameters, box=None if box is None else dict(box.items()),
-            data={key: given.array or _shape_text(given) for key, given in self.data.items()} or None,
+            kind=kind, x=self.declared("x"), y=self.declared("y"), xi=xi, zeta=zeta, f=texts["f"], g=texts.get("g"),
+            name=name, parameters=self.parameters, box=None if box is None else dict(box.items()), data=data or None,
         )  # fmt: skip
 
     def summary(self) -> Iterable[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bilevel_sym.implicit.array_model import ArrayModel
     from bilevel_sym.interop import Level
     from bilevel_sym.kernels import Kernels
-    from bilevel_sym.problem.array_statement import ArrayStatement
+    from bilevel_sym.problem.array_statement import ArrayStatement, RowModel
     from bilevel_sym.symbolic.derivation import Derivation
 
 __all__ = ["BilevelProblem", "MinimaxProblem", "SameProgram", "StochasticProblem"]
@@ -168,12 +168,12 @@ class BilevelProblem:
         """The lower level in SymPy, with exact numbers."""
         return self._stated["g"].expression if self._array is None else self._array.expression("g")
 
-    @property
+    @cached_property
     def d(self) -> int:
         """The number of upper-level variables; of arrays every entry counts."""
         return len(self.x) if self._array is None else self._array.size("x")
 
-    @property
+    @cached_property
     def n(self) -> int:
         """The number of lower-level variables; of arrays every entry counts."""
         return len(self.y) if self._array is None else self._array.size("y")
@@ -622,9 +622,29 @@ class StochasticProblem(BilevelProblem):
     def samples(self) -> Model:
         """F and G on one graph, the data among the inputs: what batches are computed with."""
         if self._array is not None:
-            raise InvalidProblem("batches of rows are drawn of problems in scalars only", hint="problem.mean")
+            raise InvalidProblem("a problem with arrays has no graph of one row", hint="problem.array_samples")
         F, G = (self._stated[field].drafted for field in "fg")
         return Model(F, G, self.x, self.y, parameters=(*self.xi, *self.zeta))
+
+    @property
+    def array_samples(self) -> RowModel:
+        """F and G as means over chosen rows, in index notation: what batches of arrays are computed with."""
+        if self._array is None:
+            raise InvalidProblem("a problem in scalars has no array samples", hint="problem.samples")
+        return self._array.row_model
+
+    @property
+    def row_counts(self) -> tuple[int, int]:
+        """How many rows xi and zeta have; one where nothing is drawn.
+
+        >>> StochasticProblem("(y - a)**2/2", "(y - x)**2/2", "x", "y", "a", "", [[0], [2]], [[]]).row_counts
+        (2, 1)
+        """
+        if self._array is None:
+            return max(1, len(self.xi_data)), max(1, len(self.zeta_data))
+        arrays = (self._array.samples[role] for role in ("xi", "zeta"))
+        xi, zeta = (next((array.shape[0] for array in own.values()), 1) for own in arrays)
+        return xi, zeta
 
     @cached_property
     def tape(self) -> Model:
@@ -689,7 +709,7 @@ class StochasticProblem(BilevelProblem):
 
     def _fields(self) -> ProblemFile:
         if self._array is not None:
-            raise InvalidProblem("a file has no rows of arrays", hint="save problem.mean, which has the same f and g")
+            return super()._fields()
         return replace(
             super()._fields(),
             xi=tuple(check_name(s.name) for s in self.xi),
@@ -791,10 +811,18 @@ def _build(fields: ProblemFile) -> BilevelProblem:
     if fields.kind == "minimax":
         return MinimaxProblem(fields.f, fields.x, fields.y, **given)
     if fields.kind == "stochastic":
+        xi_data: Any = fields.xi_data
+        zeta_data: Any = fields.zeta_data
+        if fields.data is not None:  # with arrays rows stand among the data, by their names
+            xi_data, zeta_data = (
+                {name: fields.data[name] for name in fields.names_of(role) if name in fields.data}
+                for role in ("xi", "zeta")
+            )
+            drawn = {*xi_data, *zeta_data}
+            given["data"] = {name: value for name, value in fields.data.items() if name not in drawn} or None
         return StochasticProblem(
-            fields.f, fields.g or "", fields.x, fields.y, fields.xi, fields.zeta, fields.xi_data, fields.zeta_data,
-            **given,
-        )  # fmt: skip
+            fields.f, fields.g or "", fields.x, fields.y, fields.xi, fields.zeta, xi_data, zeta_data, **given
+        )
     return BilevelProblem(fields.f, fields.g or "", fields.x, fields.y, **given)
 
 

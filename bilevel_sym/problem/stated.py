@@ -9,9 +9,9 @@ import sympy as sp
 from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.graph.draft import Draft, Drafted, drafted, settle, substituted
+from bilevel_sym.graph.draft import Draft, Drafted, drafted, known_on, settle, substituted
 from bilevel_sym.graph.expressions import check_structure, floats_in, substitute
-from bilevel_sym.graph.nodes import LinearForm, total
+from bilevel_sym.graph.nodes import total
 from bilevel_sym.problem.parsing import draft_expression, parse_expression, sympy_expression
 
 __all__ = ["Stated", "mean_of", "negated", "stated_expression", "stated_text", "with_numbers"]
@@ -130,13 +130,8 @@ def mean_of(stated: Stated, variables: Sequence[sp.Symbol], rows: Rows) -> State
     symbols = stated.drafted.symbols
     draft = Draft(len(symbols))
     draft.evaluating = True
-    known = dict(zip(symbols, draft.variables, strict=True))
     try:
-        forms = [settle(stated.drafted, draft, known | _forms(values)) for values in tables]
+        forms = [settle(stated.drafted, draft, known_on(draft, symbols, values)) for values in tables]
     except InvalidProblem:
         return stated_expression(build(), symbols, "the mean of f or g")
     return Stated(Drafted(draft, total(forms).scaled(fmpq(1, len(rows))), symbols), build)
-
-
-def _forms(numbers: Mapping[sp.Symbol, sp.Rational]) -> dict[sp.Symbol, LinearForm]:
-    return {symbol: LinearForm(fmpq(int(value.p), int(value.q)), {}) for symbol, value in numbers.items()}

@@ -15,6 +15,7 @@ from bilevel_sym.estimators.hypergradient import AID, Estimator, Exact, GDmax
 from bilevel_sym.kernels import Kernels, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
+from bilevel_sym.solvers.curvature import Seen, has_few_thirds, look
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats
 
@@ -25,10 +26,8 @@ INNER_ACCURACY = 1e-4  # of the lower level and the linear system in one iterati
 MAX_INNER_STEPS = 500
 FLAT_CURVATURE_SHARE = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
 NEGLIGIBLE_RHO_SHARE = 1e-4  # relative to that, third derivatives of no account
-MAX_THIRD = 20  # upper-level variables up to which all third derivatives are looked at
-FEW_POINTS = 8  # where there are more
-POWER_STEPS = 4
-DIFFERENCE = 1e-4
+MAX_EIGENVALUES = 100  # lower-level variables up to which all eigenvalues of g_yy are looked at
+FEW_POINTS = 4  # where there are more
 REGION_PER_PERTURBATION = 100.0  # a perturbation is this part of the region in which the saddle's quadratic model holds
 
 
@@ -163,13 +162,13 @@ class _Sample:
 def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Sample:
     """Points at which Phi is not defined are left out; at least one must remain."""
     d = len(region.centre)
-    look, points = (_look, points) if d <= MAX_THIRD else (_look_from_afar, min(points, FEW_POINTS))
+    at, points = (_look, points) if _is_small(kernels.problem) else (look, min(points, FEW_POINTS))
     draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, d))
     seen = []
     reason: BilevelError | None = None
     for x in region.centre + draws * region.half:
         try:
-            seen.append(look(kernels, x))
+            seen.append(at(kernels, x))
         except BilevelError as error:
             reason = error
     if not seen and reason is not None:
@@ -181,35 +180,18 @@ def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Samp
     return _Sample(smallest[0], largest[1], largest[2], SAMPLING_SAFETY * largest[3], SAMPLING_SAFETY * largest[4])
 
 
-def _look(kernels: Kernels, x: Floats) -> list[float]:
+def _is_small(problem: BilevelProblem) -> bool:
+    """Whether all derivatives are looked at; otherwise products of some with few vectors."""
+    return has_few_thirds(problem) and problem.n <= MAX_EIGENVALUES
+
+
+def _look(kernels: Kernels, x: Floats) -> Seen:
     y = kernels.y_star(x)
     curvature = np.linalg.eigvalsh(kernels.g_yy(x, y))
     _, grad, hess = kernels.expansion(x, y)
     third = kernels.third_phi(x, y0=y).reshape(len(x), -1)
     norms = (np.linalg.norm(grad), np.linalg.norm(hess, 2), np.linalg.norm(third, 2))
-    return [float(curvature[0]), float(curvature[-1]), *map(float, norms)]
-
-
-def _look_from_afar(kernels: Kernels, x: Floats) -> list[float]:
-    """The same without d^3 third derivatives: those along the direction in which Hess Phi changes most.
-
-    The direction is found by a few steps of the power method, u -> D^3 Phi[u, u, .], by differences of Hessians.
-    """
-    y = kernels.y_star(x)
-    curvature = np.linalg.eigvalsh(kernels.g_yy(x, y))
-    _, grad, hess = kernels.expansion(x, y)
-    u = grad / np.linalg.norm(grad) if grad.any() else np.full(len(x), 1 / math.sqrt(len(x)))
-    steepest = 0.0
-    for _ in range(POWER_STEPS):
-        near = x + DIFFERENCE * u
-        change = (kernels.hess_phi(near, y0=y) @ u - hess @ u) / DIFFERENCE
-        size = float(np.linalg.norm(change))
-        steepest = max(steepest, size)
-        if not size:
-            break
-        u = change / size
-    norms = float(np.linalg.norm(grad)), float(np.linalg.norm(hess, 2)), steepest
-    return [float(curvature[0]), float(curvature[-1]), *norms]
+    return Seen(float(curvature[0]), float(curvature[-1]), *map(float, norms))
 
 
 def _smoothness_constants(smoothness: Any) -> tuple[float, float, float | None]:

@@ -134,7 +134,7 @@ class INeon:
         seed = seeds_for(rng, 1)[0]
         start = point[:, d:] if y0 is not None else np.zeros((1, n))
         ensemble = Ensemble.gather(point[:, :d], start, np.zeros_like(start), 0, [np.random.default_rng(seed)])
-        found = self.search(ExactOracle(compile_kernels(problem)), ensemble, np.array([0]))
+        found = self.search(ExactOracle(compile_kernels(problem).for_one_trajectory), ensemble, np.array([0]))
         if found.failed[0]:
             raise LinearSystemFailure(Status(int(found.failed[0])).message, hint="a smaller tau, eta or r")
         return np.ascontiguousarray(found.u[:, 0])

@@ -14,6 +14,7 @@ from bilevel_sym.estimators.checks import settle_positive
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.solvers.algorithm import Ensemble, Move
+from bilevel_sym.solvers.curvature import has_few_thirds, third_derivative
 from bilevel_sym.solvers.ineon import INeon
 from bilevel_sym.typing import Floats
 
@@ -35,8 +36,9 @@ class Curvature(NamedTuple):
 def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: float | None = None) -> Curvature:
     """What Definition 1.1 asks for at one point, exact to round-off.
 
-    Without a given ``rho_phi`` the norm of the third derivative at the point stands for it. That is never above the
-    true Lipschitz constant by more than rounding, so the condition on the curvature is not weakened.
+    Without a given ``rho_phi`` the norm of the third derivative at the point stands for it, or where there are many
+    variables a lower bound of that. Neither is above the true Lipschitz constant by more than the error of its
+    computation, so the condition on the curvature is not weakened.
 
     >>> from bilevel_sym import BilevelProblem
     >>> kernels = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels  # Phi = x^2
@@ -45,6 +47,8 @@ def curvature_at(kernels: Kernels, x: Floats, y: Floats | None = None, rho_phi: 
     """
     y_star = kernels.y_star(x, y0=y)
     _, grad, hess = kernels.expansion(x, y_star)
+    if rho_phi is None and not has_few_thirds(kernels.problem):
+        rho_phi = third_derivative(kernels, x, y_star, grad)
     if rho_phi is None:
         third = kernels.third_phi(x, y0=y_star)
         # the norm over unit vectors lies between this spectral norm over sqrt(d) and the spectral norm

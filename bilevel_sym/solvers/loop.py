@@ -85,7 +85,8 @@ def solve(
     """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
 
     A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what there is. Every trajectory
-    is bitwise the same alone and in any ensemble.
+    is bitwise the same alone and in any ensemble; with dense arrays in any ensemble (S, d), also of one, while a run
+    from (d,) multiplies matrices with single vectors, which is faster for one, and agrees to round-off.
 
     - ``problem``: the problem; for StocBiO a StochasticProblem.
     - ``algorithm``: a Descent, Perturbed or StocBiO.
@@ -134,7 +135,7 @@ def solve(
     compiled = CompiledRun.of(algorithm, kernels)
     why = compiled if isinstance(compiled, str) else ""
     stats = Stats(kernels.engine, "plain" if why else "compiled", why, watch.elapsed)
-    run = algorithm.start(problem, kernels)
+    run = algorithm.start(problem, kernels if shape else kernels.for_one_trajectory)
     rule = _rule(stop, algorithm, kernels, size)
     recorder = Recorder(kernels, x, y, steps, record == "all")
     if size:
@@ -143,7 +144,9 @@ def solve(
         if isinstance(rule, _Checked):
             remembered["rule"] = rule
         if keeper.active:
-            starts, is_compiled = {"x0": x, "y0": y, "v0": v}, not why
+            # with arrays one alone has other bits than an ensemble of one
+            begin = x[0] if problem.is_array and not shape else x
+            starts, is_compiled = {"x0": begin, "y0": y, "v0": v}, not why
             about = identity(kernels, algorithm, starts, seeds, stop, record, compiled=is_compiled)
             keeper.belongs(about, recorder, steps)
         with ProgressBar("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):

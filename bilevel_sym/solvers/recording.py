@@ -118,7 +118,9 @@ class Recorder:
     def count(self, active: Indices, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all trajectories, or one each."""
         for name, number in calls.items():
-            self.calls[name][active] += np.broadcast_to(number, max(len(active), np.size(number)))[: len(active)]
+            one = isinstance(number, int)  # the usual case, which must cost little
+            each = number if one else np.broadcast_to(number, max(len(active), np.size(number)))[: len(active)]
+            self.calls[name][active] += each
 
     def note(self, active: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
         """The estimates of some trajectories at their k-th point.

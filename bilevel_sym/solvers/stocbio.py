@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = ["MAX_BATCH", "StocBiO", "neumann_batch_sizes"]
 
 FEW_ROWS = 2000  # data that are cheaper to take whole than to draw from
 MAX_BATCH, LEAST_BATCH = 10**9, 64
+MAX_SESSIONS = 16  # for so many sizes of batches
 
 
 def neumann_batch_sizes(B: float, Q: int, eta_neumann: float, mu: float) -> tuple[int, ...]:
@@ -71,6 +72,8 @@ class StocBiO:
     - ``neumann_batches``: the sizes of the Q batches of the series in the order in which they are applied (see
       ``neumann_batch_sizes``), or one size for all; batch_g unless given.
     - ``as_printed``: follow the printed lines; see below.
+    - ``replacement``: whether a row may come up twice in a batch. The lemmas need independent rows, and so the default;
+      without, no row is drawn twice, a batch is still unbiased, and one as large as the data is the data.
 
     Paper: Algorithm 3 [alg:INEONstocbio], Equation 4.7 [est-vq], Equation 4.8 [estG]
     Paper: Algorithm 3, step 6 [unlabelled:algorithm-3-step-6]
@@ -102,6 +105,7 @@ class StocBiO:
     eps: float | None = None
     neumann_batches: tuple[int, ...] | int | None = None
     as_printed: bool = False
+    replacement: bool = True
 
     def __post_init__(self) -> None:
         settle_counts(self, "D", "S", "batch_f", "batch_g")
@@ -146,7 +150,7 @@ class StocBiO:
             escape = replace(escape, estimator=AID(MAX_INNER_STEPS, problem.n, 1 / p.ell))
         steps = min(math.ceil(3 * p.ell / p.mu), MAX_INNER_STEPS)
         if batch is None:
-            few = max(len(problem.xi_data), len(problem.zeta_data)) <= FEW_ROWS
+            few = max(problem.row_counts) <= FEW_ROWS
             batch = min(math.ceil((10 / p.eps) ** 2), MAX_BATCH) if few else LEAST_BATCH
         return cls(steps, steps, batch, 1 / p.ell, p.eta / 4, 1 / p.ell, batch, batch, escape=escape)
 
@@ -201,6 +205,7 @@ class _StocBiORun:
         self.clock = 0 if algorithm.as_printed else 1
         self._before: dict[int, _Left] = {}  # what the step to where a trajectory stands left behind, and
         self._now: dict[int, _Left] = {}  # what the step from there will leave
+        self._sessions: dict[object, BatchSession] = {}
 
     def memory(self, size: int) -> dict[str, NDArray[Any]]:
         """As printed, what the last step has left behind: its batches, y and v."""
@@ -211,12 +216,15 @@ class _StocBiORun:
         told |= {name: np.full((size, n), np.nan) for name in ("y", "v")}
         for function, asked in (("f", self._algorithm.batch_f), ("g", self._algorithm.batch_g)):
             rows = self._data.rows_of(function, asked)
-            told[f"rows_{function}"] = np.full((size, rows, self._data.columns[function]), np.nan)
+            told[f"rows_{function}"] = np.full((size, rows), -1, dtype=np.int64)
             told[f"weights_{function}"] = np.full((size, rows), np.nan)
         for member, left in self._now.items():
             told["left"][member], told["y"][member], told["v"][member] = True, left.y[:, 0], left.v[:, 0]
             for function, batch in (("f", left.batch_f), ("g", left.batch_g)):
-                told[f"rows_{function}"][member], told[f"weights_{function}"][member] = batch.rows[0], batch.weights[0]
+                told[f"rows_{function}"][member], told[f"weights_{function}"][member] = (
+                    batch.picked[0],
+                    batch.weights[0],
+                )
         return told
 
     def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
@@ -235,11 +243,11 @@ class _StocBiORun:
     # ---- the stochastic hypergradient ---------------------------------------------------------------------
 
     def estimate(self, ensemble: Ensemble) -> Estimate:
-        a, data = self._algorithm, self._data
+        a = self._algorithm
         streams = [ensemble.streams[member] for member in ensemble.active]
         y = self._descended(ensemble, streams)
-        batches = {"f": data.draw("f", streams, a.batch_f), "g": data.draw("g", streams, a.batch_g)}
-        session = BatchSession(data, ("f", "f_x", "f_y", "g_xy_v"), ensemble.x.shape[1], batches)
+        batches = {"f": self._draw("f", streams, a.batch_f), "g": self._draw("g", streams, a.batch_g)}
+        session = self._session(("f", "f_x", "f_y", "g_xy_v"), ensemble.x.shape[1], **batches)
         fill(session, ensemble.x, y)
         session.perform(0)
         v = self._neumann(ensemble.x, y, session.rows("f_y"), streams)
@@ -253,13 +261,32 @@ class _StocBiORun:
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
         return with_failures(ensemble.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
 
+    def _draw(self, function: str, streams: list[np.random.Generator], size: int) -> Batch:
+        return self._data.draw(function, streams, size, replacement=self._algorithm.replacement)
+
+    def _draws(self, streams: list[np.random.Generator], sizes: Sequence[int]) -> Iterator[Batch]:
+        return self._data.draws("g", streams, sizes, replacement=self._algorithm.replacement)
+
+    def _session(self, names: tuple[str, ...], lanes: int, **batches: Batch) -> BatchSession:
+        """A session for these batches: that of others of the same size again, if there is one."""
+        key = (names, lanes, *(batch.weights.shape for batch in batches.values()))
+        if key in self._sessions:
+            for function, batch in batches.items():
+                self._sessions[key].reload(function, batch)
+        else:
+            if len(self._sessions) >= MAX_SESSIONS:
+                self._sessions.clear()
+            self._sessions[key] = BatchSession(self._data, names, lanes, batches)
+        return self._sessions[key]
+
     def _descended(self, ensemble: Ensemble, streams: list[np.random.Generator]) -> Floats:
-        a, data = self._algorithm, self._data
-        session: BatchSession | None = None
-        y = ensemble.y.copy()
-        for _ in range(a.D):
-            batch = data.draw("g", streams, a.S)
-            session = _session(session, data, ("g_y",), ensemble.x.shape[1], batch)
+        a, y, size = self._algorithm, ensemble.y.copy(), ensemble.size
+        batches = self._draws(streams, (a.S,) * a.D)
+        if self._data.problem.is_array:
+            rows = ((batch.picked, batch.weights) for batch in batches)
+            return _spread(self._data.arrays.descended(ensemble.x[:, :size], y[:, :size], rows, a.alpha), y.shape[1])
+        for batch in batches:
+            session = self._session(("g_y",), ensemble.x.shape[1], g=batch)
             fill(session, ensemble.x, y)
             session.perform(0)
             y -= a.alpha * session.rows("g_y")
@@ -267,13 +294,15 @@ class _StocBiORun:
 
     def _neumann(self, x: Floats, y: Floats, f_y: Floats, streams: list[np.random.Generator]) -> Floats:
         """The Neumann series in which each product with g_yy has a batch of its own."""
-        a, data = self._algorithm, self._data
-        sizes, sessions = iter(a.sizes), dict[int, BatchSession]()
+        a = self._algorithm
+        batches, size = self._draws(streams, a.sizes), len(streams)
+        if self._data.problem.is_array:
+            rows = ((batch.picked, batch.weights) for batch in batches)
+            series = self._data.arrays.neumann_series(x[:, :size], y[:, :size], f_y[:, :size], rows, a.eta_neumann)
+            return _spread(series, x.shape[1])
 
         def product(vector: Floats) -> Floats:
-            batch = data.draw("g", streams, next(sizes))
-            rows = batch.weights.shape[1]  # as many for all batches that are no smaller than the data
-            session = sessions[rows] = _session(sessions.get(rows), data, ("g_yy_v",), x.shape[1], batch)
+            session = self._session(("g_yy_v",), x.shape[1], g=next(batches))
             fill(session, x, y)
             session.perform(0)
             session.inputs(1)[:] = vector
@@ -287,6 +316,8 @@ class _StocBiORun:
     def move(self, ensemble: Ensemble, estimate: Estimate) -> Move:
         a = self._algorithm
         x = ensemble.x - a.beta * estimate.grad
+        if a.escape is None and a.eps is None:
+            return Move.to(x)
         lanes = x.shape[1]
         moved, finished = np.zeros(lanes, dtype=np.bool_), np.zeros(lanes, dtype=np.int8)
         calls = {name: np.zeros(lanes, dtype=np.int64) for name in ("G_f", "G_g", "JV_g", "HV_g")}
@@ -335,18 +366,13 @@ class _StocBiORun:
         if a.as_printed:
             return self._before[member]
         stream = [ensemble.streams[member]]
-        batch_f, batch_g = self._data.draw("f", stream, a.batch_f), self._data.draw("g", stream, a.batch_g)
+        batch_f, batch_g = self._draw("f", stream, a.batch_f), self._draw("g", stream, a.batch_g)
         return _Left(batch_f, batch_g, ensemble.y[:, here], ensemble.v[:, here])
 
 
-def _session(
-    session: BatchSession | None, data: Data, names: tuple[str, ...], lanes: int, batch: Batch
-) -> BatchSession:
-    """The session again with another batch, or a new one."""
-    if session is None:
-        return BatchSession(data, names, lanes, {"g": batch})
-    session.reload("g", batch)
-    return session
+def _spread(table: Floats, lanes: int) -> Floats:
+    """The lanes that run, and the first of them again until the block is whole."""
+    return np.concatenate([table, table[:, :1].repeat(lanes - table.shape[1], axis=1)], axis=1)
 
 
 def _add(calls: Mapping[str, NDArray[np.int64]], lane: int, more: Mapping[str, Any], a: StocBiO) -> None:

@@ -14,8 +14,8 @@ from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.symbolic.array_closed_form import ArrayClosedForm, solve_quadratic
 from bilevel_sym.symbolic.array_formulas import ArrayFormulas, ByPair
-from bilevel_sym.symbolic.source_parts.lower import LowerLevel
-from bilevel_sym.symbolic.source_parts.scope import ModuleScope
+from bilevel_sym.symbolic.source_parts.array_lower import LowerLevel
+from bilevel_sym.symbolic.source_parts.array_scope import ModuleScope
 from bilevel_sym.symbolic.source_parts.templates import ARRAY_TYPE, check_language, joined
 
 __all__ = ["array_source"]

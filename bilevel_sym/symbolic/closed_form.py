@@ -45,11 +45,7 @@ Step = tuple[sp.Symbol, Root]
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """y*(x) in the order of y, or None; ``method`` says what was done, or why it was not.
-
-    >>> ClosedForm(None, "too large").y_star is None
-    True
-    """
+    """y*(x) in the order of y, or None; ``method`` says what was done, or why it was not."""
 
     y_star: tuple[sp.Expr, ...] | None
     method: str

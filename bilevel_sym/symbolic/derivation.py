@@ -21,10 +21,9 @@ from bilevel_sym.symbolic import display, formulas
 from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.symbolic.calculus import derivative
 from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
-from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, Array, Entries, Matrix, Variant
+from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, Array, Entries, Equation, Matrix, Variant, textbook_equations
 from bilevel_sym.symbolic.simplify import simplified
 from bilevel_sym.symbolic.source import scalar_source
-from bilevel_sym.symbolic.textbook import Equation, textbook_equations
 
 __all__ = ["Derivation", "derive", "derive_generic"]
 

@@ -17,8 +17,7 @@ from bilevel_sym.graph.expressions import symbols_in, tree_size
 from bilevel_sym.graph.operations.record import LANGUAGES
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
-from bilevel_sym.symbolic.source_parts.names import is_plain
-from bilevel_sym.symbolic.source_parts.printer import ExpressionPrinter, may_overflow
+from bilevel_sym.symbolic.source_parts.printer import ExpressionPrinter, is_plain, may_overflow
 from bilevel_sym.symbolic.source_parts.templates import (
     ARRAY,
     NEWTON,
@@ -32,25 +31,13 @@ from bilevel_sym.symbolic.source_parts.templates import (
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
 
-__all__ = ["numpy_source", "scalar_source"]
+__all__ = ["scalar_source"]
 
 _EMITTED = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
 _TAKEN = frozenset({*BLOCK_NAMES, "x", "y"})
 MAX_WRITTEN = 20_000  # symbols and operations: two hundred kilobytes of Python
 MANY, SPARSE = 100, 4  # a block of so many entries is written place by place, if so large a part of it vanishes
 Place = tuple[int, ...]
-
-
-def numpy_source(derivation: Derivation) -> str:
-    """The whole module as text, for NumPy.
-
-    >>> from bilevel_sym import BilevelProblem, derive
-    >>> module = {}
-    >>> exec(numpy_source(derive(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y"))), module)
-    >>> float(module["grad_phi"]([0.0])[0])
-    0.0
-    """
-    return scalar_source(derivation, "numpy")
 
 
 def scalar_source(derivation: Derivation, language: str) -> str:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bilevel_sym.errors import BilevelError, InvalidExtension
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 
 __all__ = ["Extension", "Registry", "installed"]
 

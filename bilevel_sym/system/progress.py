@@ -1,16 +1,22 @@
-"""Progress on one line of standard error, redrawn a few times a second and wiped in the end; nothing unless asked."""
+"""Progress on one line of standard error, redrawn a few times a second and wiped in the end; nothing unless asked.
+
+And single sentences, once per process; not as warnings: where people make those errors, as test suites do, a full disk
+would end their run.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Self
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "tell_once"]
 
 REDRAW_SECONDS = 0.2  # seconds between two drawings
 ECHO = "^C"  # what a terminal writes behind the line when it is interrupted
@@ -97,3 +103,9 @@ def _write(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+@lru_cache(64)
+def tell_once(sentence: str) -> None:
+    """Log a sentence, unless it was logged before."""
+    logging.getLogger("bilevel_sym").warning("%s", sentence)

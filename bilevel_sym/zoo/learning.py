@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import sympy as sp
 
-from bilevel_sym.graph.functions import sigmoid, softplus
+from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.zoo.data import Row, regression_rows, species_rows
 from bilevel_sym.zoo.entry import entry, require_positive, require_range

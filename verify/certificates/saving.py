@@ -21,8 +21,7 @@ from bilevel_sym.certify.saved_certificate import (
     rounded_up,
     write_certificate,
 )
-from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.typing import Floats
+from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from verify.certificates import recheck
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import LEAF, Cover
@@ -51,19 +50,19 @@ def save_constants(constants: CertifiedConstants, path: Path) -> None:
     >>> claim["lower"], claim["upper"], claim["at"]
     ('1.9999999', '2.0000001', 'g_yy 0')
     """
-    claims: dict[str, Any] = {}
+    claims, box = {}, _box_of(constants)
     for name in ("mu", "ell", "rho", "nu", "M", "g_y"):
         proofs = [proof for proof in constants.proofs if proof.constant == name]
         best = max(proofs, key=lambda proof: proof.bracket.lower)
         upper = max(proof.bracket.upper for proof in proofs)
         # entries that move together are bounded one by one by the checker, which costs it more pieces
-        slack = EXACT if len(constants.box) == 2 and constants.reading == "block" else LOOSE
+        slack = EXACT if len(box) == 2 and constants.reading == "block" else LOOSE
         ends = rounded_down(max(best.bracket.lower, 0.0)), rounded_up(upper, slack)
         if name == "mu":
             ends = rounded_down(-upper, slack), rounded_up(-best.bracket.lower)
         covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if _helps(proof.cover)}
         claims[name] = {"lower": ends[0], "upper": ends[1], **_witness(constants, best), "covers": covers}
-    says = {"box": _box(constants.box), "near": {}, "claims": claims}
+    says = {"box": _box(box), "near": {}, "claims": claims}
     write_certificate(path, constants.reading, constants.problem, says)
 
 
@@ -88,10 +87,11 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
         claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(upper, slack), "at": block, "covers": covers}
         if point is not None and bracket.lower > 0:
             at = np.array([point[symbol.name] for symbol in found.problem.x])
+            _, directions = worst_directions(np.asarray(tensor_at(at)))
             claim |= {
                 "lower": rounded_down(bracket.lower),
                 "point": _exact(point),
-                "directions": _directions(tensor_at(at)),
+                "directions": [list(map(repr, vector.tolist())) for vector in directions],
             }
         claims[name] = claim
     says = {"box": _box(found.box), "near": _near(found.problem, found.box), "claims": claims}
@@ -187,10 +187,6 @@ def _exact(point: Mapping[str, float]) -> dict[str, str]:
     return {name: repr(float(value)) for name, value in point.items()}
 
 
-def _directions(tensor: Floats) -> list[list[str]]:
-    return [list(map(repr, vector.tolist())) for vector in worst_directions(np.asarray(tensor))[1]]
-
-
 def _near(problem: BilevelProblem, box: Box) -> dict[str, str]:
     """y* in the middle of the box, or nothing."""
     try:
@@ -200,18 +196,24 @@ def _near(problem: BilevelProblem, box: Box) -> dict[str, str]:
     return {symbol.name: repr(value) for symbol, value in zip(problem.y, y.tolist(), strict=True)}
 
 
+def _box_of(constants: CertifiedConstants) -> Box:
+    if constants.box is None:  # of array problems alone, which ``save`` refuses
+        raise InvalidArgument("constants without a box cannot be saved", hint="constants(problem, box)")
+    return constants.box
+
+
 def _witness(constants: CertifiedConstants, best: Proof) -> dict[str, Any]:
     """Where, and along which directions, the lower end is reached."""
     from verify.regularity.certified import instances, objective_of
 
     if best.point is None or (best.constant != "mu" and best.bracket.lower <= 0):
         return {"at": ""}
-    region = ExactBox(constants.box)
+    region = ExactBox(box := _box_of(constants))
     tensor = objective_of(instances(constants.problem)[best.row], best.constant, best.block, region).values(
         best.point[None]
     )[0]
     low, high = region.inside
-    ends = zip(constants.box.items(), best.point.tolist(), low > high, strict=True)
+    ends = zip(box.items(), best.point.tolist(), low > high, strict=True)
     point = {name: str(least) if crossed else repr(value) for (name, (least, _)), value, crossed in ends}
     vectors = [np.linalg.eigh(tensor)[1][:, 0]] * 2 if best.constant == "mu" else worst_directions(tensor)[1]
     directions = [list(map(repr, vector.tolist())) for vector in vectors]

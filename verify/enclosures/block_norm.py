@@ -24,10 +24,9 @@ from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats
-from verify.enclosures.block_size import TABLE, require_size
 from verify.enclosures.cover import middles
-from verify.enclosures.interval_matrix import Matrices
-from verify.enclosures.pencil import MOST_PARTS, Pencil
+from verify.enclosures.interval_matrix import MOST_PARTS, Matrices, Pencil
+from verify.enclosures.memory import TABLE, require_size
 from verify.enclosures.ridges import Ridges, ridges_of
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 

@@ -1,4 +1,4 @@
-"""Cover: a box cut in halves again and again, kept as the cuts alone, so that the pieces cannot miss a point."""
+"""The box that a question is about, and its cover: cut in halves again and again, kept as the cuts alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bilevel_sym.errors import CertificateFailure
+from bilevel_sym import BilevelProblem, Box
+from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from bilevel_sym.typing import Floats
 
-__all__ = ["LEAF", "Cover", "middles"]
+__all__ = ["LEAF", "Cover", "middles", "requested_box"]
 
 LEAF = -1
 
@@ -76,3 +77,30 @@ def _halves(low: Floats, high: Floats, cut: int) -> Iterable[tuple[Floats, Float
 
 def _broken(what: str) -> CertificateFailure:
     return CertificateFailure(f"the cover {what}", hint="it was damaged or changed: certify again")
+
+
+# ---------------------------------------------------------------------- the box that a question is about
+
+
+def requested_box(problem: BilevelProblem, box: object, what: str) -> Box:
+    """The box given (a Box, or what makes one), else the problem's; ``what`` belongs to a box, for the message.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> requested_box(problem, {"x": (-1, 1)}, "constants belong")
+    Box({'x': (-1, 1)})
+    >>> requested_box(problem, None, "constants belong")
+    Traceback (most recent call last):
+        ...
+    bilevel_sym.errors.InvalidProblem: the problem has no box, and constants belong to a box
+    try: [box] in the problem file, or BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)})
+    """
+    x, y = tuple(s.name for s in problem.x), tuple(s.name for s in problem.y)
+    if box is not None:
+        return (box if isinstance(box, Box) else Box(box)).bind(x, y)  # type: ignore[arg-type]
+    if problem.box is not None:
+        return problem.box
+    example = ", ".join(f'"{name}": (-1, 1)' for name in (*x[:1], *y[:1]))
+    raise InvalidProblem(
+        f"the problem has no box, and {what} to a box",
+        hint=f"[box] in the problem file, or BilevelProblem(..., box={{{example}}})",
+    )

@@ -31,8 +31,8 @@ from bilevel_sym.system.memory import DEFAULT
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine, AffineProgram, AffineSession
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_bound
+from verify.enclosures.memory import PhiMemory
 from verify.enclosures.phi_formulas import PhiFormulas
-from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
 
 __all__ = ["ATTEMPTS", "PhiBoxes", "PhiEnclosure"]
@@ -89,7 +89,6 @@ class PhiEnclosure:
 class PhiBoxes:
     """Enclosures of Phi and its derivatives for one problem.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> boxes = PhiBoxes(BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y"))
     >>> found = boxes.enclose(np.array([[0.5]]), np.array([[0.51]]), third=True)
     >>> bool(found.ok[0]), float(found.hess.middle[0, 0, 0].round(3)), bool(found.hess.radius[0, 0, 0] < 2e-2)
@@ -178,7 +177,6 @@ class PhiBoxes:
     def y_over(self, lower: Floats, upper: Floats, *, proved: bool = False) -> tuple[Floats, Floats]:
         """The ends of y* over the boxes, (lanes, n) each; infinite where it could not be enclosed.
 
-        >>> from bilevel_sym import BilevelProblem
         >>> boxes = PhiBoxes(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))
         >>> low, high = boxes.y_over(np.array([[0.0]]), np.array([[1.0]]))
         >>> bool(-0.1 < low[0, 0] <= 0), bool(1 <= high[0, 0] < 1.1)

@@ -20,8 +20,8 @@ from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, radius_norm
+from verify.enclosures.memory import MOST_DIRECTIONS
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
-from verify.enclosures.phi_memory import MOST_DIRECTIONS
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
 
 __all__ = ["GradNorm", "HessNorm", "ThirdNorm", "cubic_norms"]

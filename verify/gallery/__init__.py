@@ -12,8 +12,7 @@ from types import ModuleType
 
 from verify.gallery import hessians, inverses, lower_levels, numbers, terms, trajectories
 from verify.gallery.defect import Defect, Kind, defect
-from verify.gallery.descent import descent
-from verify.gallery.drawing import plot_descents, plot_gallery
+from verify.gallery.drawing import descent, plot_descents, plot_gallery
 from verify.gallery.right import right
 
 __all__ = ["FAMILIES", "Defect", "Kind", "defect", "defects", "descent", "plot_descents", "plot_gallery", "right"]

@@ -14,10 +14,7 @@ from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import block_values
 
-__all__ = [
-    "Candidate", "HessianTerms", "Inverse", "LowerLevel", "conjugate_gradients", "dense_solve",
-    "gradient_descent", "hessian_terms", "hypergradient", "neumann", "newton", "norm", "start", "step_size",
-]  # fmt: skip
+__all__: list[str] = []
 
 Candidate = Callable[..., Floats]
 LowerLevel = Callable[[Kernels, Floats, Floats], Floats]

@@ -22,9 +22,9 @@ from bilevel_sym.system.memory import Memory
 from verify.bracket import Bracket
 from verify.points import stationary
 from verify.points.balls import POINT_BITS, eigenvalue_balls, refine
-from verify.points.domain import continued
 from verify.points.exact import exact_point, simplest
-from verify.points.point import StationaryPoint, as_point, exact_result
+from verify.points.point import StationaryPoint, as_point, continued, exact_result
+from verify.regularity.structure.large import in_scalars
 
 __all__ = ["Classification", "SecondOrder", "classify", "second_order"]
 
@@ -109,6 +109,7 @@ def classify(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"classify wants a problem, but was given a {type(problem).__name__}")
+    problem, _ = in_scalars(problem, None)
     exact = problem.mean
     given = _point(exact, x)
     reach = _positive(radius, "radius")

@@ -23,14 +23,14 @@ from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.branch_and_bound import PROOF_COST, SECOND
+from verify.enclosures.cover import requested_box
+from verify.enclosures.memory import BOXES_AT_ONCE, PhiMemory
 from verify.enclosures.phi_boxes import PhiEnclosure
-from verify.enclosures.phi_memory import BOXES_AT_ONCE, PhiMemory
-from verify.enclosures.requested_box import requested_box
 from verify.points.balls import Root, refine
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
-from verify.points.domain import continued
 from verify.points.exact import ExactPoint, exact_point, inertia, simplest
-from verify.points.point import Kind, StationaryPoint, as_point, bracket_of, exact_result, named_box
+from verify.points.point import Kind, StationaryPoint, as_point, bracket_of, continued, exact_result, named_box
+from verify.regularity.structure.large import in_scalars
 
 __all__ = ["Kind", "StationaryPoint", "StationaryPoints", "search", "stationary_points"]
 
@@ -157,6 +157,8 @@ def search(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a search wants a problem, but was given a {type(problem).__name__}")
+    if problem.is_array:
+        problem, box = in_scalars(problem, box)
     exact, scale = problem.mean, scale_of(effort)
     chosen = requested_box(problem, box, "the search belongs")
     inside = Box({s.name: chosen[s.name] for s in exact.x})

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import get_args
 
@@ -23,10 +24,9 @@ from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
-from verify.enclosures.block_size import require_size
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
-from verify.enclosures.cover import Cover
-from verify.enclosures.requested_box import requested_box
+from verify.enclosures.cover import Cover, requested_box
+from verify.enclosures.memory import require_size
 
 __all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
 
@@ -89,11 +89,12 @@ class CertifiedConstants:
     are attained. ``rtol_reached`` is how wide the widest bracket is, relatively.
 
     - ``problem``: the problem.
-    - ``box``: in (x, y), over which they are proved.
+    - ``box``: in (x, y), over which they are proved; of an array problem by array, and None where all are free.
     - ``reading``: "block" or "joint".
     - ``proofs``: the bracket of each block with its cover.
     - ``seconds``: how long it took.
     - ``cut``: time, and not the effort, ended the search: the brackets are true, and might be narrower.
+    - ``reasons``: why a constant has no upper end, by name, where variables of an array problem are free.
 
     Paper: Assumption 2.1 [assu:bilevel]
 
@@ -110,11 +111,12 @@ class CertifiedConstants:
     """
 
     problem: BilevelProblem
-    box: Box
+    box: Box | None
     reading: Reading
     proofs: tuple[Proof, ...]
     seconds: float
     cut: bool = False
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         brackets = {name: self._bracket(name) for name in TABLE}
@@ -143,8 +145,14 @@ class CertifiedConstants:
             own = [proof for proof in self.proofs if proof.constant == name]
             best = own[first_largest([proof.bracket.lower for proof in own])]
             if best.point is not None:
-                points[name] = _named(self.box, best.point)
+                points[name] = dict(zip(self._names, best.point.tolist(), strict=True))
         return MappingProxyType(points)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        if self.problem.is_array:
+            return [symbol.name for symbol in (*self.problem.x_entries, *self.problem.y_entries)]
+        return [] if self.box is None else list(self.box.names or ())
 
     def _constants(self, ends: Mapping[str, float]) -> Constants:
         values = {name: ends[name] for name in ("mu", "ell", "rho", "nu", "M")}
@@ -172,15 +180,27 @@ class CertifiedConstants:
         return max(_width(bracket) for bracket in self.brackets.values())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the brackets as a JSON file that ``recheck`` proves again without search."""
+        """Write the brackets as a JSON file that ``recheck`` proves again without search.
+
+        Those of an array problem follow from its structure, and not from a cover of a box: no file holds them.
+        """
+        if self.problem.is_array:
+            raise InvalidArgument(
+                "constants that follow from the structure of an array problem cannot be saved",
+                hint="constants(problem.lowered(), box).save(path), where it is small",
+            )
         from verify.certificates.saving import save_constants
 
         save_constants(self, path)
 
     def __str__(self) -> str:
-        where = ", ".join(f"{name} in [{low}, {high}]" for name, (low, high) in self.box.items())
+        ends = {} if self.box is None else dict(self.box.items())
+        bounded = [f"{name} in [{low}, {high}]" for name, (low, high) in ends.items()]
+        free = [f"all {s.name}" for s in (*self.problem.x, *self.problem.y) if s.name not in ends]
+        where = ", ".join([*bounded, *(free if self.problem.is_array else ())])
         lines = [f'constants over {where}, reading "{self.reading}"{", cut by time" if self.cut else ""}']
-        return "\n".join([*lines, *(f"  {name:<4} {self.brackets[name]}" for name in TABLE)])
+        rows = (f"  {name:<4} {self.brackets[name]}" for name in TABLE)
+        return "\n".join([*lines, *rows, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={self.brackets[name]}" for name in TABLE)
@@ -204,7 +224,8 @@ def constants(
     included, and the same effort gives the same brackets on a slow or busy machine.
 
     - ``problem``: the problem.
-    - ``box``: where it is one of x alone, y runs over a proved enclosure of y*(x).
+    - ``box``: where it is one of x alone, y runs over a proved enclosure of y*(x). Of an array problem by array;
+      without one its variables are free, and constants that are infinite then say so.
     - ``reading``: "block" bounds each block of partial derivatives on its own, as the proofs use it; "joint" the
       derivatives in (x, y) together.
     - ``effort``: "quick", "default", "thorough", or a multiple of the default; 0 takes one look.
@@ -224,6 +245,11 @@ def constants(
     (True, 2.0)
     """
     _check(problem, reading, rtol)
+    if problem.is_array:
+        from verify.regularity.structure.certified import array_constants
+
+        scale, limits = scale_of(effort), {"seconds": seconds, "rtol": rtol, "memory": memory, "progress": progress}
+        return array_constants(problem, box, reading, scale, limits)
     names = {name for blocks in BLOCKS[reading].values() for name in blocks}
     require_size(sorted(names), problem.d, problem.n, bytes_of(memory))
     watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))

@@ -24,12 +24,12 @@ from bilevel_sym.typing import Floats
 from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import Maximum, maximise
-from verify.enclosures.cover import Cover
+from verify.enclosures.cover import Cover, requested_box
+from verify.enclosures.memory import PhiMemory
 from verify.enclosures.phi_boxes import PhiBoxes
-from verify.enclosures.phi_memory import PhiMemory
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
-from verify.enclosures.requested_box import requested_box
 from verify.regularity.certified import DEFAULT_WORK, constants
+from verify.regularity.structure.large import in_scalars
 
 __all__ = ["ZERO_DERIVATIVE", "Smoothness", "smoothness"]
 
@@ -146,6 +146,8 @@ def smoothness(
     >>> 2.625 in found.L_phi, found.L_phi.ratio < 1.01  # sup |Hess Phi| over the box, bracketed to a hundredth
     (True, True)
     """
+    if getattr(problem, "is_array", False):
+        problem, box = in_scalars(problem, box)
     exact, region, given = _checked(problem, box, rtol)
     _ = exact.kernels  # compiled, where they are not yet, before the clock starts
     watch, budget, room = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds)), bytes_of(memory)

@@ -21,11 +21,7 @@ def _any_shape(d: int, n: int) -> bool:
 
 @dataclass(frozen=True)
 class Style:
-    """What a kind asks for; "any" asks for nothing.
-
-    >>> KINDS["isotropic"].spectrum
-    'isotropic'
-    """
+    """What a kind asks for; "any" asks for nothing."""
 
     family: Family = "bilevel"
     spectrum: Literal["any", "isotropic", "few", "distinct", "spread"] = "any"

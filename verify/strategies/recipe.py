@@ -17,8 +17,7 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Constants, MinimaxProblem, StochasticProblem
 from bilevel_sym.zoo import exact_constants
 from verify.regularity.certified import BLOCKS
-from verify.strategies.frame import Matrix, Vector, dot
-from verify.strategies.terms import Sum, norm
+from verify.strategies.terms import Matrix, Sum, Vector, dot, norm
 
 __all__ = ["Family", "Noise", "Recipe"]
 

@@ -15,8 +15,7 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
-from verify.testkit.arrays import norms
-from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings
+from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings, norms
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
 from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of

@@ -13,14 +13,14 @@ from bilevel_sym.system.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.study import seed_of
 from verify.testkit import messages
-from verify.testkit.asked import Subject
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.examination import Examination
-from verify.testkit.reference import references, require_references
+from verify.testkit.named_arrays import Takes, in_one_vector
+from verify.testkit.reference import Subject, references, require_references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.sample_points import given_points, sample_points
 from verify.testkit.suspects.gradient import gradient_suspects
-from verify.testkit.suspects.hessian.whole import hessian_suspects
+from verify.testkit.suspects.hessian import hessian_suspects
 from verify.testkit.suspects.lower import lower_suspects
 from verify.verdict import Verdict
 
@@ -30,7 +30,7 @@ Function = Callable[..., object]
 Rng = np.random.Generator | int | None
 GRADIENT = Subject(
     "grad_phi", "eq:bilevel-grad", "hypergradient", lambda p: (p.d,), gradient_suspects,
-    "y*, f_x, f_y, g_xy, g_yy and v, one by one, against problem.kernels at the point above",
+    "y*, f_x, f_y, g_xy, g_yy and v, one by one, against problem.kernels at the point above", "x",
 )  # fmt: skip
 HESSIAN = Subject(
     "hess_phi", "phi-hessian", "Hessian of Phi", lambda p: (p.d, p.d), hessian_suspects,
@@ -38,7 +38,7 @@ HESSIAN = Subject(
 )  # fmt: skip
 LOWER = Subject(
     "y_star", "eq:objective", "lower-level solution", lambda p: (p.n,), lower_suspects,
-    "problem.kernels.g_y at the point above and what was returned there: it is zero at y*",
+    "problem.kernels.g_y at the point above and what was returned there: it is zero at y*", "y",
 )  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def check_hypergradient(
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
+    takes: Takes = "vector",
 ) -> CandidateCheck:
     """Is ``candidate`` the gradient of Phi? There is no tolerance to choose.
 
@@ -71,6 +72,8 @@ def check_hypergradient(
     - ``seconds``: a limit of time; where it cuts, the result is INCONCLUSIVE and says what was left out.
     - ``memory``: "2GB", "500 MB" or bytes; what does not fit is refused before it is begun (TooLarge).
     - ``progress``: whether a terminal shows how far it is.
+    - ``takes``: how an array problem hands x over: as one "vector", as a "dict" of arrays by name, or as a "tuple" of
+      them. What is returned may be any of these, whatever was taken.
 
     Paper: Equation 1.5 [eq:bilevel-grad]
 
@@ -85,7 +88,7 @@ def check_hypergradient(
     'cross'
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, GRADIENT, points, rng, budget, bytes_of(memory), progress)
+    return _check(candidate, problem, GRADIENT, points, rng, budget, bytes_of(memory), progress, takes)
 
 
 def check_hessian(
@@ -98,6 +101,7 @@ def check_hessian(
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
+    takes: Takes = "vector",
 ) -> CandidateCheck:
     """Is ``candidate`` the Hessian of Phi, (d,) -> (d, d)?
 
@@ -110,7 +114,7 @@ def check_hessian(
     HOLDS
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, HESSIAN, points, rng, budget, bytes_of(memory), progress)
+    return _check(candidate, problem, HESSIAN, points, rng, budget, bytes_of(memory), progress, takes)
 
 
 def check_lower_solution(
@@ -123,6 +127,7 @@ def check_lower_solution(
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
+    takes: Takes = "vector",
 ) -> CandidateCheck:
     """Is ``candidate`` the lower-level solution y*, (d,) -> (n,)?
 
@@ -135,7 +140,7 @@ def check_lower_solution(
     HOLDS
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, LOWER, points, rng, budget, bytes_of(memory), progress)
+    return _check(candidate, problem, LOWER, points, rng, budget, bytes_of(memory), progress, takes)
 
 
 def _check(
@@ -147,6 +152,7 @@ def _check(
     budget: Budget,
     memory: int,
     progress: bool,
+    takes: Takes,
 ) -> CandidateCheck:
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(
@@ -154,7 +160,8 @@ def _check(
             hint="check_hypergradient(my_function, BilevelProblem(f, g, x, y))",
         )
     exact = problem.mean
-    candidate, seed = Candidate(function, subject.shape(exact), budget), seed_of(rng)
+    asked = in_one_vector(function, exact, takes, subject.returns)
+    candidate, seed = Candidate(asked, subject.shape(exact), budget), seed_of(rng)
     chosen = sample_points(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
     require_references(exact.d, exact.n, len(chosen), memory)
     try:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from bilevel_sym.typing import Bools, Floats
-from verify.testkit.arrays import norms
+from verify.testkit.candidate import norms
 
 __all__ = ["Cause", "Diagnosis", "Evidence", "Suspect", "explain", "unexplained"]
 
@@ -29,12 +29,7 @@ SPARE = 3  # numbers beyond the free coefficients, without which a fit says noth
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a candidate returned at P points, and the truth there; ``floor`` is what rounding may do to it there.
-
-    >>> at = Evidence(np.array([[2.0], [3.0]]), np.array([[1.0], [2.0]]), np.full(2, 1e-12))
-    >>> at.errors
-    array([1., 1.])
-    """
+    """What a candidate returned at P points, and the truth there; ``floor`` is what rounding may do to it there."""
 
     values: Floats
     truth: Floats
@@ -56,10 +51,6 @@ class Suspect:
     """A hypothesis: a candidate with this defect returns ``value + sum of c_k basis_k`` at the points, (P, ...).
 
     ``what`` may hold {0}, {1}, ... for the coefficients; ``look_at`` says where in a program to look.
-
-    >>> one = np.ones((3, 1))
-    >>> Suspect("sign", "the sign is wrong", "the minus of the implicit term", -one).basis
-    ()
     """
 
     cause: Cause

@@ -15,16 +15,14 @@ from bilevel_sym.errors import TimeIsUp
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit import messages
-from verify.testkit.arrays import norms
-from verify.testkit.asked import Asked, Subject
 from verify.testkit.behaviour import ENOUGH, Behaviour, behaviour
-from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings, WrongKind
+from verify.testkit.candidate import NO_SETTINGS, Answer, Candidate, Settings, WrongKind, norms
+from verify.testkit.convergence import convergence
 from verify.testkit.diagnosis import Diagnosis, Evidence, explain
-from verify.testkit.knobs.convergence import convergence
-from verify.testkit.knobs.sweep import FEWEST, Convergence, worst_of
-from verify.testkit.reference import References, references
+from verify.testkit.reference import Asked, References, Subject, references
 from verify.testkit.result import CandidateCheck
-from verify.testkit.screening import KEPT, calls_for, screening
+from verify.testkit.sample_points import KEPT, calls_for, screening
+from verify.testkit.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 
@@ -250,7 +248,7 @@ class Examination:
         slope: TaylorTest | None = None,
     ) -> CandidateCheck:
         k = asked.worst
-        names = [s.name for s in self.at.problem.x]
+        names = [s.name for s in self.at.problem.x_entries]
         return CandidateCheck(
             label=self.subject.label,
             verdict=verdict,

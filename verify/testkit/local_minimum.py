@@ -18,7 +18,7 @@ from bilevel_sym.system.budget import Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.bracket import Bracket
 from verify.points.classification import SecondOrder, second_order
-from verify.testkit.arrays import real_array
+from verify.testkit.candidate import real_array
 from verify.testkit.reference import require_references
 from verify.verdict import CheckResult, Verdict
 
@@ -129,7 +129,7 @@ class _Judgement:
 
     def result(self, count: int) -> CheckResult:
         measured, bound = self.numbers
-        names = [s.name for s in self.problem.x]
+        names = [s.name for s in self.problem.x_entries]
         return CheckResult(
             label=LABEL, verdict=self.verdict, message="\n  ".join(self._lines(count)), measured=measured, bound=bound,
             evidence=None if self.found is None else "certified", n_points=count,
@@ -252,7 +252,7 @@ def _direction(found: SecondOrder) -> str:
 
 
 def _named(problem: BilevelProblem, x: Sequence[sp.Rational]) -> str:
-    return ", ".join(f"{s.name} = {float(value):.10g}" for s, value in zip(problem.x, x, strict=True))
+    return ", ".join(f"{s.name} = {float(value):.10g}" for s, value in zip(problem.x_entries, x, strict=True))
 
 
 # ---- what may be given ---------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _named(problem: BilevelProblem, x: Sequence[sp.Rational]) -> str:
 
 def _points(x: Any, problem: BilevelProblem) -> list[tuple[sp.Rational, ...]]:
     """One point or several, as exact numbers."""
-    names = [s.name for s in problem.x]
+    names = [s.name for s in problem.x_entries]
     if isinstance(x, Mapping) and set(x) == set(names) and not any(np.ndim(value) for value in x.values()):
         return [rational_vector([_scalar(x[name]) for name in names], "x")]
     if hasattr(x, "x"):

@@ -8,12 +8,12 @@ import numpy as np
 
 from bilevel_sym.system.budget import Deadline
 from verify.testkit.diagnosis import Diagnosis
-from verify.testkit.knobs.sweep import WORST_POINTS, Convergence
+from verify.testkit.sweep import WORST_POINTS, Convergence
 from verify.testkit.taylor import TaylorTest
 
 if TYPE_CHECKING:
-    from verify.testkit.asked import Asked
     from verify.testkit.examination import Examination
+    from verify.testkit.reference import Asked
 
 __all__ = ["cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
 
@@ -69,15 +69,14 @@ def wrong_kind(examination: Examination, reason: str) -> str:
 
 def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -> str:
     """What is wrong, and where to look."""
-    k, certificate = asked.worst, asked.at.certificates[asked.worst]
+    k = asked.worst
+    truth = np.array(getattr(asked.at.certificates[k], asked.subject.quantity), dtype=object)
     lines = [
         f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points{_some(asked)};"
         f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
         f"  at          {_point(asked, k)}",
         *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
-        *_block(
-            "  truth      ", _balls(getattr(certificate, asked.subject.quantity)), lambda ball: f"{ball:.{DIGITS}}"
-        ),
+        *_block("  truth      ", truth, lambda ball: f"{ball:.{DIGITS}}"),
         f"  error       {asked.errors[k]:.2e}, of which rounding explains {asked.floor[k]:.1e}",
     ]
     if diagnosis is not None:
@@ -126,13 +125,9 @@ def _skipped(asked: Asked) -> str:
 
 
 def _point(asked: Asked, k: int) -> str:
-    pairs = zip(asked.at.problem.x, asked.at.x[k], strict=True)
+    pairs = zip(asked.at.problem.x_entries, asked.at.x[k], strict=True)
     shown = [f"{s.name} = {float(value)!r}" for s, value in list(pairs)[:SHOWN]]
-    return ", ".join(shown) + (", ..." if len(asked.at.problem.x) > SHOWN else "")
-
-
-def _balls(value: Any) -> Any:
-    return np.array(value, dtype=object)
+    return ", ".join(shown) + (", ..." if len(asked.at.problem.x_entries) > SHOWN else "")
 
 
 def _block(head: str, array: Any, text: Any) -> list[str]:

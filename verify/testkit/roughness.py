@@ -15,8 +15,7 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.testkit.arrays import norms
-from verify.testkit.candidate import Candidate, Settings
+from verify.testkit.candidate import Candidate, Settings, norms
 from verify.testkit.reference import Quantity, References
 
 __all__ = ["Roughness", "Segment", "roughness"]

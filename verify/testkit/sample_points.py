@@ -1,21 +1,37 @@
-"""Where a candidate is asked: points of the problem's box, special ones first, or those that a user names."""
+"""Where a candidate is asked: points of the problem's box, special ones first, or those that a user names.
+
+Then very many, to find the few at which it fails. It is compared with the kernels there, which proves nothing; the
+points at which the two differ most are certified like all others. A default solver that is inaccurate at one point in a
+few hundred is found in no other way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.arithmetic.ties import in_order
+from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.frames import check_labels, is_frame
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
+from verify.testkit.candidate import STEPS, Candidate, Settings, norms
+from verify.testkit.named_arrays import laid_out_points
+from verify.testkit.reference import Quantity
 
-__all__ = ["MOST_SITES", "given_points", "sample_points", "x_ends"]
+__all__ = ["KEPT", "MOST_SITES", "given_points", "sample_points", "screening", "x_ends"]
 
 MOST_SITES = 12
 GRID = 100  # of the box: short numbers that can be typed again, and of which float32 holds next to none
+MOST_CALLS = 1000  # calls by default, where each is one step
+SCREENING_SHARE = 0.5  # of the steps that are left, where each is many
+FEWEST = 20  # so few say nothing more than the chosen ones
+KEPT = 4
+SCREENING_GRID = 10**4  # no power of two: products of short binary fractions are exact in single precision too
 
 
 def x_ends(problem: BilevelProblem) -> tuple[Floats, Floats]:
@@ -24,8 +40,7 @@ def x_ends(problem: BilevelProblem) -> tuple[Floats, Floats]:
     >>> x_ends(BilevelProblem("x*y", "y**2 - x*y", "x", "y", box={"x": (0, 2), "y": (0, 1)}))
     (array([0.]), array([2.]))
     """
-    ends = {} if problem.box is None else dict(problem.box.items())
-    pairs = [ends.get(s.name, (-1, 1)) for s in problem.x]
+    pairs = problem.ends("x") or [(-1, 1)] * problem.d
     return np.array([float(low) for low, _ in pairs]), np.array([float(high) for _, high in pairs])
 
 
@@ -58,7 +73,8 @@ def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:
            [0.5]])
     """
     hint = f"points of {problem.d} finite numbers each, such as points=[{[0.5] * problem.d}]"
-    names = [s.name for s in problem.x]
+    names = [s.name for s in problem.x_entries]
+    points = laid_out_points(problem, points)
     check_labels(points, names, "points")
     if isinstance(points, (list, tuple)):
         for row in points:
@@ -74,3 +90,70 @@ def given_points(problem: BilevelProblem, points: Iterable[Any]) -> Floats:
     if array.ndim != 2 or array.shape[1] != problem.d or not len(array) or not np.isfinite(array).all():
         raise InvalidArgument(f"points of shape {array.shape} are not finite points of x", hint=hint)
     return array
+
+
+# ---------------------------------------------------------------------- very many points
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """The points at which candidate and kernels differ most, and how many were asked."""
+
+    points: Floats
+    count: int
+
+
+def calls_for(candidate: Candidate, settings: Settings) -> int:
+    """How many points are asked: 1000 by default, fewer where each call is many steps, and none rather than few.
+
+    >>> quick, long = Candidate(lambda x: x, (1,)), Candidate(lambda x, D: x, (1,))
+    >>> calls_for(quick, {}), calls_for(long, {"D": 100}), calls_for(long, {"D": 1000})
+    (1000, 100, 0)
+    """
+    within = SCREENING_SHARE * candidate.budget.left / candidate.cost(settings)
+    count = int(min(MOST_CALLS * candidate.budget.work / STEPS, within))
+    return count if count >= FEWEST else 0
+
+
+def screening(
+    candidate: Candidate,
+    problem: BilevelProblem,
+    quantity: Quantity,
+    settings: Settings,
+    rng: np.random.Generator,
+    *,
+    progress: bool = False,
+) -> Screening:
+    """Ask at so many points of the box as ``calls_for`` says.
+
+    - ``candidate``: what is asked.
+    - ``problem``: the problem.
+    - ``quantity``: what it is to compute.
+    - ``settings``: D, N, Q or tol.
+    - ``rng``: by which the points are drawn.
+    - ``progress``: whether a terminal shows how far it is.
+
+    >>> problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # Phi = x^2/2
+    >>> rarely = Candidate(lambda x: x if x[0] < 0.99 else 2 * x, (1,))
+    >>> found = screening(rarely, problem, "grad_phi", {}, np.random.default_rng(0))
+    >>> found.count, (found.points > 0.99).any()
+    (1000, np.True_)
+    """
+    low, high = x_ends(problem)
+    count = calls_for(candidate, settings)
+    points = low + rng.integers(1, SCREENING_GRID, (count, problem.d)) / SCREENING_GRID * (high - low)
+    if not count:
+        return Screening(points, 0)
+    try:
+        with np.errstate(all="ignore"):
+            truth = getattr(problem.kernels, quantity)(points)
+    except BilevelError:  # somewhere in the box there is no lower-level solution: the chosen points have to do
+        return Screening(points[:0], 0)
+    values: list[Floats] = []
+    with ProgressBar("asking the candidate at more points", count, shown=progress) as meter:
+        for x in points:
+            values.append(candidate(x, settings).value)
+            meter.at(len(values))
+    off, size = norms(np.array(values) - truth), norms(truth)
+    share = np.where(np.isfinite(off), off / (size + 1e-3 * size.max(initial=1e-300)), np.inf)
+    return Screening(points[in_order(share, descending=True)[:KEPT]], count)

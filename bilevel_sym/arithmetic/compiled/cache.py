@@ -20,7 +20,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from numba.core.dispatcher import Dispatcher
 
 from bilevel_sym.graph.operations import OPERATIONS
-from bilevel_sym.system.notice import tell_once
+from bilevel_sym.system.progress import tell_once
 
 __all__ = ["folder_of", "is_private", "kept"]
 

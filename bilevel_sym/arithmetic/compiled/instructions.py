@@ -70,9 +70,6 @@ class Group:
 
     A "lin" group has rows of (place, coefficient), a "sum" group (products, row) with products ((place, place),
     coefficient); the others have a tuple of places an entry.
-
-    >>> Group("mul", (), (3,), ((1, 2),)).op
-    'mul'
     """
 
     op: str

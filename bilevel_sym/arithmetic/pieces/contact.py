@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bilevel_sym.arithmetic.pieces.polynomials import Ring, TooLarge, is_zero
-from bilevel_sym.arithmetic.pieces.signs import is_number, sign_of
+from bilevel_sym.arithmetic.pieces.polynomials import Ring, TooLarge, is_number, is_zero, sign_of
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.autodiff import directional
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant, total

@@ -21,7 +21,7 @@ from flint import fmpq
 
 from bilevel_sym.arithmetic.pieces.contact import LIMIT, is_partial
 from bilevel_sym.arithmetic.pieces.crossing import Crossing, Layout, Parallels, switching
-from bilevel_sym.arithmetic.pieces.signs import is_number
+from bilevel_sym.arithmetic.pieces.polynomials import is_number
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant
 from bilevel_sym.graph.rewriting import rewritten
 

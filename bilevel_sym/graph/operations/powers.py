@@ -9,8 +9,7 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-from bilevel_sym.graph.operations.ball_ranges import NAN, even, monotone, positive
-from bilevel_sym.graph.operations.record import Operation, Shape
+from bilevel_sym.graph.operations.record import NAN, Operation, Shape, even, monotone, positive
 from bilevel_sym.graph.precision import mpmath_precision
 
 __all__ = ["RECORDS"]

@@ -16,8 +16,7 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-from bilevel_sym.graph.operations.ball_ranges import NAN, ZERO_TO_ONE, positive
-from bilevel_sym.graph.operations.record import Operation, Shape, Source
+from bilevel_sym.graph.operations.record import NAN, ZERO_TO_ONE, Operation, Shape, Source, positive
 
 __all__ = ["RECORDS"]
 

@@ -22,7 +22,7 @@ from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.exact import MAX_DIGITS, decimal_rational, rational
 from bilevel_sym.problem.file.fields import KINDS, Arrays, Intervals, Numbers, ProblemFile, Rows
 from bilevel_sym.problem.parsing import check_name
-from bilevel_sym.problem.parsing.declarations import declared, declared_shape, has_brackets
+from bilevel_sym.problem.parsing.array_declarations import declared, declared_shape, has_brackets
 from bilevel_sym.system.plain_text import named
 
 __all__ = ["SYMBOLIC", "parse_problem", "read_problem"]
@@ -146,9 +146,12 @@ class _Reader:
         kind = self._kind()
         groups = {group: self._names(group) for group in self._groups(kind)}
         parameters = self._parameters()
-        data = None if kind == "stochastic" or "data" not in self._table else self._data()
+        arrays = kind != "stochastic" or self._has_arrays(groups)
+        data = self._data() if arrays and "data" in self._table else None
         names = {group: tuple(_bare(item) for item in items) for group, items in groups.items()}
-        self._refuse_clashes({**names, "parameters": tuple(parameters), "data": tuple(data or ())})
+        rows = {*names.get("xi", ()), *names.get("zeta", ())}  # those of arrays stand in data by their names
+        shared = tuple(name for name in data or () if name not in rows)
+        self._refuse_clashes({**names, "parameters": tuple(parameters), "data": shared})
         fields = ProblemFile(
             kind=kind,
             x=groups["x"],
@@ -162,7 +165,15 @@ class _Reader:
             path=self._path,
             text=self._text,
         )
+        if kind == "stochastic" and arrays:
+            return replace(fields, xi=groups["xi"], zeta=groups["zeta"])
         return fields if kind != "stochastic" else self._with_data(fields, groups["xi"], groups["zeta"])
+
+    def _has_arrays(self, groups: Mapping[str, Sequence[str]]) -> bool:
+        """Whether a stochastic problem is stated with arrays: it has brackets, or gives its rows by their names."""
+        data, rows = self._table.get("data"), {*groups["xi"], *groups["zeta"]} - {"xi", "zeta"}
+        named = isinstance(data, dict) and not rows.isdisjoint(data)
+        return named or any(has_brackets(items) for items in groups.values())
 
     def _with_data(self, fields: ProblemFile, xi: tuple[str, ...], zeta: tuple[str, ...]) -> ProblemFile:
         self._value("data")
@@ -205,7 +216,7 @@ class _Reader:
 
     def _names(self, key: str) -> tuple[str, ...]:
         value = self._value(key)
-        if key in ("x", "y") and has_brackets(value):
+        if has_brackets(value):
             return self._declarations(key, [value] if isinstance(value, str) else value)
         names = value.replace(",", " ").split() if isinstance(value, str) else value
         if not isinstance(names, list) or (not names and key in ("x", "y")):  # a problem may have no noise

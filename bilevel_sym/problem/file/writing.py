@@ -114,7 +114,7 @@ def _to_toml(fields: ProblemFile, outside: Mapping[str, str] = MappingProxyType(
         lines += ["", "[parameters]", *(f"{name} = {_number(value)}" for name, value in fields.parameters.items())]
     if fields.box is not None:
         lines += ["", "[box]", *(f"{name} = {_list(map(_number, ends))}" for name, ends in fields.box.items())]
-    if fields.kind == "stochastic":
+    if fields.kind == "stochastic" and fields.data is None:
         lines += ["", "[data]", *_table("xi", fields.xi_data), *_table("zeta", fields.zeta_data)]
     elif fields.data:
         entries = ((name, outside.get(name, array)) for name, array in fields.data.items())

@@ -1,7 +1,7 @@
 """Text by an allowlist: the only door for untrusted text.
 
 Text is cut into tokens (``tokens``) and read by a small grammar (``grammar``), twice: onto a draft, by steps that look
-at the price before they pay it (``guarded``, ``comparisons``, ``estimates``), and into SymPy when a user asks for
+at the price before they pay it (``guarded``, ``comparisons``), and into SymPy when a user asks for
 formulas (``symbolic``). It never meets ``eval``, ``sympify`` or a lookup of names in a module.
 """
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from bilevel_sym.graph.nodes import LinearForm
-from bilevel_sym.problem.parsing.estimates import Refusal
-from bilevel_sym.problem.parsing.guarded import Arithmetic, Value
+from bilevel_sym.problem.parsing.guarded import Arithmetic, Refusal, Value
 
 __all__ = ["Builder"]
 

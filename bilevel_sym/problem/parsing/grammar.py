@@ -24,7 +24,7 @@ from bilevel_sym.errors import InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.draft import Drafted
 from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.problem.parsing.comparisons import Builder
-from bilevel_sym.problem.parsing.estimates import Refusal
+from bilevel_sym.problem.parsing.guarded import Refusal
 from bilevel_sym.problem.parsing.names import CONSTANTS, EXTREMA, check_name, suggestion
 from bilevel_sym.problem.parsing.symbolic import SympyBuilder
 from bilevel_sym.problem.parsing.tokens import Source, Token, tokenize

@@ -7,8 +7,9 @@ produce is bounded before it is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import e, fsum, pi
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import e, fsum, inf, pi
+from types import MappingProxyType
 from typing import NamedTuple
 
 import sympy as sp
@@ -18,12 +19,13 @@ from bilevel_sym.graph.draft import Draft
 from bilevel_sym.graph.exact import decimal_rational
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO, LinearForm, accumulate
 from bilevel_sym.graph.operations import FUNCTIONS
-from bilevel_sym.problem.parsing.estimates import ESTIMATES, Refusal, check_range, power
+from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["MAX_EXPONENT", "Arithmetic", "Value"]
+__all__ = ["ESTIMATES", "LARGEST", "MAX_EXPONENT", "Arithmetic", "Refusal", "Value", "check_range"]
 
 BUDGET = 600_000  # what SymPy may take for one text when a user asks for formulas, in estimated microseconds
 MAX_EXPONENT = 1000
+LARGEST = 1e300  # of a constant
 _MAX_BITS = 996  # numerators and denominators below 10**300
 _MAX_LOGARITHMS = 10_000  # bits that exp may make of the logarithms in its argument
 _MAX_TERMS = 1000  # to which an argument may grow when SymPy multiplies it out
@@ -34,12 +36,17 @@ _HYPERBOLIC = ("sinh", "cosh", "tanh")
 _INVERSES = frozenset(name for name, record in FUNCTIONS.items() if record.undoes)
 
 
-class Value(NamedTuple):
-    """A form on the draft and what the next step has to know about it.
+class Refusal(Exception):
+    """Why a value is not built; the grammar knows where it stands and raises the error."""
 
-    >>> Value(ONE_FORM, 1.0).number
-    1.0
-    """
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Value(NamedTuple):
+    """A form on the draft and what the next step has to know about it."""
 
     form: LinearForm
     number: float | None = None  # an estimate, where there are no variables
@@ -339,7 +346,55 @@ def _power_estimate(a: Value, b: Value) -> float | None:
     if a.number is None:
         return None
     if b.number is not None:
-        return power(a.number, b.number, integer=b.form.is_constant and b.form.constant.q == 1)
+        return _power(a.number, b.number, integer=b.form.is_constant and b.form.constant.q == 1)
     if a.number <= 0:
         raise Refusal("the base of a variable power must be positive", "only real numbers are accepted")
     return None
+
+
+# ---- estimates in floating point, before SymPy sees a constant: 9**9**9 is refused for the price of one power ----
+# They need not be accurate; they decide whether a constant is finite, real and of a size worth computing.
+
+
+def check_range(number: float) -> float:
+    """``number`` itself, unless it is too large, or too close to zero, for float64 work.
+
+    >>> check_range(-2.5)
+    -2.5
+    """
+    if not abs(number) <= LARGEST:
+        raise Refusal("this constant is too large", f"constants go up to {LARGEST:.0e}")
+    if abs(number) < 1 / LARGEST:
+        raise Refusal("this constant is zero or too close to it", "write 0, or scale the problem")
+    return number
+
+
+def _power(base: float, exponent: float, *, integer: bool) -> float:
+    """base**exponent, where ``integer`` says whether the exponent is a whole number."""
+    if base == 0 and exponent < 0:
+        raise Refusal("division by zero")
+    if base < 0 and not integer:
+        raise Refusal("a negative number to a fractional power is complex", "only real numbers are accepted")
+    try:
+        value = base**exponent
+    except OverflowError:
+        value = inf
+    return value if base == 0 else check_range(value)
+
+
+def _estimate(record: Operation) -> Callable[[float], float]:
+    def estimate(z: float) -> float:
+        if z <= record.domain:
+            raise Refusal("the logarithm of zero or a negative number", "only real numbers are accepted")
+        if abs(z) > record.largest and record.is_periodic:
+            raise Refusal(f"this angle is larger than {record.largest:.0e}", "take off multiples of 2*pi")
+        if abs(z) > record.largest:
+            raise Refusal(f"exp of a number near {z:.3g} is too {'large' if z > 0 else 'small'}")
+        return float((record.compiled or record.rule("numpy"))(z))  # of one float, without a library to import
+
+    return estimate
+
+
+ESTIMATES: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {name: _estimate(record) for name, record in FUNCTIONS.items()}
+)

@@ -45,11 +45,7 @@ _SYMPY_ERRORS = (
 
 
 class Part(NamedTuple):
-    """An expression, and whether it is plain: polynomials and functions of them, in which functions see nothing to do.
-
-    >>> Part(sp.Symbol("x")).plain
-    True
-    """
+    """An expression, and whether it is plain: polynomials, and functions of them that see nothing to do."""
 
     expr: sp.Expr
     plain: bool = True

@@ -68,11 +68,7 @@ _ARRAY_HINTS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 class Token(NamedTuple):
-    """One piece of the text: ``kind`` is "number", "name", "symbol" or "end"; ``place`` counts characters.
-
-    >>> Token("number", "0.5", 4).text
-    '0.5'
-    """
+    """One piece of the text: ``kind`` is "number", "name", "symbol" or "end"; ``place`` counts characters."""
 
     kind: str
     text: str

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import flint
 import sympy as sp
 
+from bilevel_sym.graph.convert import sympy_rational
 from bilevel_sym.graph.expressions import MAX_POWER, postorder
 
 __all__ = ["Field", "Ratio", "TooLarge", "normal_form", "shortest"]
@@ -111,7 +112,7 @@ class Field:
         (c_num, num), (c_den, den) = _primitive(num), _primitive(den)
         if 2 * (_minus_signs(num) + _minus_signs(den)) > len(num) + len(den):
             num, den = -num, -den  # x/(1 - x) rather than -x/(x - 1)
-        return sp.Mul(_rational(c_num / c_den), self.polynomial(num), 1 / self.polynomial(den))
+        return sp.Mul(sympy_rational(c_num / c_den), self.polynomial(num), 1 / self.polynomial(den))
 
     def polynomial(self, polynomial: Polynomial) -> sp.Expr:
         """A polynomial as an expanded expression."""
@@ -137,7 +138,7 @@ class Field:
         return {key: self._ring.from_dict(part) for key, part in parts.items()}
 
     def _term(self, powers: Sequence[int], c: Any) -> sp.Expr:
-        return sp.Mul(_rational(c), *(self.generators[k] ** int(e) for k, e in enumerate(powers) if e))
+        return sp.Mul(sympy_rational(c), *(self.generators[k] ** int(e) for k, e in enumerate(powers) if e))
 
     # ---- what an expression is made of -------------------------------------------------------------
 
@@ -349,7 +350,3 @@ def _primitive(polynomial: Polynomial) -> tuple[Any, Polynomial]:
 
 def _minus_signs(polynomial: Polynomial) -> int:
     return sum(c < 0 for c in polynomial.coeffs())
-
-
-def _rational(value: Any) -> sp.Rational:
-    return sp.Rational(int(value.p), int(value.q))

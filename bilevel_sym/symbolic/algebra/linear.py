@@ -11,6 +11,7 @@ import flint
 import sympy as sp
 
 from bilevel_sym.errors import AssumptionViolated
+from bilevel_sym.graph.convert import sympy_rational
 from bilevel_sym.graph.expressions import postorder, substitute
 from bilevel_sym.symbolic.algebra.field import Field, Ratio, TooLarge
 
@@ -126,7 +127,7 @@ def _constant(rows: Matrix, column: Sequence[sp.Expr]) -> list[sp.Expr]:
     found = negative_direction(exact)
     if found is not None:
         v, value = found
-        raise not_convex(_rational(value), {}, direction=[_rational(entry) for entry in v])
+        raise not_convex(sympy_rational(value), {}, direction=[sympy_rational(entry) for entry in v])
     inverse = flint.fmpq_mat(exact).inv()
     field = Field(column, fractions=False, budget=BUDGET)
     values = [field(entry).num for entry in column]
@@ -200,7 +201,3 @@ def _proved(rows: Matrix, column: Sequence[sp.Expr], solution: list[sp.Expr], *,
         if not field.reduced(residual).num.is_zero():
             raise ArithmeticError("the proof by substitution failed")
     return solution
-
-
-def _rational(value: Any) -> sp.Rational:
-    return sp.Rational(int(value.p), int(value.q))

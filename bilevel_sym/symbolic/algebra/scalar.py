@@ -54,9 +54,6 @@ class Root:
     the whole line. ``local`` says that it is right only where g is
     convex on an interval of the unknown, not on the whole line. ``ranges`` are pairs (kernel, value): kernel(y) =
     value was inverted as if value were in the range of the kernel, as sqrt(y) = x by y = x**2.
-
-    >>> Root(sp.Integer(2)).how
-    'inverted'
     """
 
     value: sp.Expr

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.theories.statement import Reading, Variant
+from bilevel_sym.theories import Reading, Variant
 
 __all__ = ["Constants", "MinimaxConstants"]
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from bilevel_sym.theories import statement
-from bilevel_sym.theories.statement import Statement
+from bilevel_sym import theories
+from bilevel_sym.theories import Statement
 
 __all__ = ["STATEMENTS", "Statement", "cite"]
 
@@ -23,7 +23,7 @@ def cite(label: str) -> str:
     >>> cite("lem:descent"), cite("unlabelled:stuck-region")
     ('Lemma 2.8 [lem:descent]', 'Formula [unlabelled:stuck-region]')
     """
-    return statement.cite(label, STATEMENTS)
+    return theories.cite(label, STATEMENTS)
 
 
 _alg = partial(Statement, "Algorithm")

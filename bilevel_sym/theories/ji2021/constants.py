@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 
 __all__ = ["RateConstants"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bilevel_sym.theories.statement import Statement
+from bilevel_sym.theories import Statement
 
 __all__ = ["STATEMENTS"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.hypergradient import AID, ITD
 from bilevel_sym.solvers import Descent
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.ji2021.constants import RateConstants
-from bilevel_sym.theories.statement import Variant
 
 __all__ = ["RateSchedule", "aid_bio", "ba", "itd_bio"]
 

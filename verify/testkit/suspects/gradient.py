@@ -13,19 +13,23 @@ import numpy as np
 
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
+from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.altered_result import changed_suspects
+from verify.testkit.suspects.altered_result import changed_suspects, momentum
 from verify.testkit.suspects.inverse import inverse_suspects
 from verify.testkit.suspects.loose_tolerance import stopped_suspects
-from verify.testkit.suspects.momentum import momentum
-from verify.testkit.suspects.shifted_solution import shifted_suspects
-from verify.testkit.suspects.solution import Solutions, mixed_suspects, solution_suspects, unrolled_suspects
+from verify.testkit.suspects.lower_iterates import apply, hypergradient_at, hypergradient_of, minimiser_of_f, solved
+from verify.testkit.suspects.solution import (
+    Solutions,
+    mixed_suspects,
+    shifted_suspects,
+    solution_suspects,
+    unrolled_suspects,
+)
 from verify.testkit.suspects.stale_blocks import frozen_suspects
-from verify.testkit.suspects.swapped_variables import exchanged_arguments, exchanged_functions
-from verify.testkit.suspects.wrong_point import apply, hypergradient_at, solved
 
-__all__ = ["gradient_suspects", "gradient_terms"]
+__all__ = ["exchanged_arguments", "exchanged_functions", "gradient_suspects", "gradient_terms"]
 
 DIRECT = "the direct term f_x: the derivative of f in x with y held fixed"
 IMPLICIT = "the implicit term -g_xy v, its sign and its weight"
@@ -111,19 +115,16 @@ def _transposed(at: References) -> Iterator[Suspect]:
     b = at.at
     g_xy, look = b["g_xy"], "g_xy and its axes: rows are x, columns are y, shape (d, n)"
     turned = g_xy.swapaxes(1, 2)
-    suspect = partial(_transpose, look=look)
-    if at.problem.d == at.problem.n:
-        yield suspect("g_xy is transposed", value=b["f_x"] - apply(turned, b.v))
-        yield suspect("dy_dx is transposed", value=b["f_x"] + apply(b.dy_dx.swapaxes(1, 2), b["f_y"]))
-        other = "g_yy^-1 stands on the wrong side: it is applied after g_xy, not before"
-        yield suspect(other, value=b["f_x"] - solved(b["g_yy"], apply(g_xy, b["f_y"])))
-        return
     muddled = "g_xy is filled in the wrong order: the entries of its transpose, read row by row"
-    yield suspect(muddled, value=b["f_x"] - apply(turned.reshape(g_xy.shape), b.v))
-
-
-def _transpose(what: str, *, value: Floats, look: str) -> Suspect:
-    return Suspect("transpose", what, look, value)
+    ways = {muddled: b["f_x"] - apply(turned.reshape(g_xy.shape), b.v)}
+    if at.problem.d == at.problem.n:
+        ways = {
+            "g_xy is transposed": b["f_x"] - apply(turned, b.v),
+            "dy_dx is transposed": b["f_x"] + apply(b.dy_dx.swapaxes(1, 2), b["f_y"]),
+            "g_yy^-1 stands on the wrong side: it is applied after g_xy, not before": b["f_x"]
+            - solved(b["g_yy"], apply(g_xy, b["f_y"])),
+        }
+    yield from (Suspect("transpose", what, look, value) for what, value in ways.items())
 
 
 def _before(at: References, previous: Floats | None) -> Iterator[Suspect]:
@@ -158,3 +159,71 @@ def _differences(at: References) -> Iterator[Suspect]:
     curvature = np.einsum("pii->pi", at.at.curvature())
     what = "dy_dx is a forward difference of y* with a step of about {0:.1g}"
     yield Suspect("tolerance", what, look, truth, (curvature / 2,))
+
+
+# ---------------------------------------------------------------------- x and y, or f and g, have changed places
+
+
+def exchanged_arguments(at: References) -> Iterator[Suspect]:
+    """x and y exchanged somewhere: where they have as many entries each, nothing complains.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> problem = BilevelProblem("x**2*y", "y**2 - x*y", "x", "y")
+    >>> next(exchanged_arguments(references(problem, [[1.0]]))).what
+    'f_x and f_y are exchanged'
+    """
+    if at.problem.d != at.problem.n:
+        return
+    b, names = at.at, ("f_x", "f_y", "g_xy", "g_yy", "g_xx")
+    there = dict(zip(names, blocks_at(at.problem.kernels, names, at.y, at.x), strict=True))
+    look = "the order of the arguments of f, g and their derivatives: (x, y), not (y, x)"
+
+    def suspect(what: str, *blocks: Floats) -> Suspect:
+        return Suspect("arguments", what, look, hypergradient_of(*blocks))
+
+    g_xy, g_yy = b["g_xy"], b["g_yy"]
+    yield suspect("f_x and f_y are exchanged", b["f_y"], b["f_x"], g_xy, g_yy)
+    yield suspect("the direct term is f_y instead of f_x", b["f_y"], b["f_y"], g_xy, g_yy)
+    yield suspect("the linear system is solved for f_x instead of f_y", b["f_x"], b["f_x"], g_xy, g_yy)
+    yield suspect("f is differentiated at (y, x) instead of (x, y)", there["f_x"], there["f_y"], g_xy, g_yy)
+    yield suspect("f_y is evaluated at (y, x) instead of (x, y)", b["f_x"], there["f_y"], g_xy, g_yy)
+    yield suspect("f_x is evaluated at (y, x) instead of (x, y)", there["f_x"], b["f_y"], g_xy, g_yy)
+    yield suspect("g_xy is evaluated at (y, x) instead of (x, y)", b["f_x"], b["f_y"], there["g_xy"], g_yy)
+    yield suspect("g_yy is evaluated at (y, x) instead of (x, y)", b["f_x"], b["f_y"], g_xy, there["g_yy"])
+    yield suspect("f(y, x) is differentiated instead of f(x, y)", there["f_y"], there["f_x"], g_xy, g_yy)
+    yield suspect("g is differentiated at (y, x) instead of (x, y)", b["f_x"], b["f_y"], there["g_xy"], there["g_yy"])
+    turned = there["g_xy"].swapaxes(1, 2)
+    yield suspect("g(y, x) is differentiated instead of g(x, y)", b["f_x"], b["f_y"], turned, there["g_xx"])
+    yield suspect("everything is evaluated at (y, x)", there["f_x"], there["f_y"], there["g_xy"], there["g_yy"])
+    yield suspect("x and y have changed places in f and g", there["f_y"], there["f_x"], turned, there["g_xx"])
+    (g_xx,) = blocks_at(at.problem.kernels, ("g_xx",), at.x, at.y)
+    yield suspect("g_xx stands in the place of g_yy", b["f_x"], b["f_y"], g_xy, g_xx)
+
+
+def exchanged_functions(at: References) -> Iterator[Suspect]:
+    """f and g exchanged somewhere.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> from verify.testkit.reference import references
+    >>> problem = BilevelProblem("x*y + y**2", "y**2 - x*y", "x", "y")
+    >>> next(exchanged_functions(references(problem, [[1.0]]))).what
+    'f_yy stands in the place of g_yy'
+    """
+    b = at.at
+    (g_x,) = blocks_at(at.problem.kernels, ("g_x",), at.x, at.y)
+    look = "which of f and g each derivative is taken of: the linear system and the mixed block belong to g"
+
+    def suspect(what: str, *blocks: Floats) -> Suspect:
+        return Suspect("arguments", what, look, hypergradient_of(*blocks))
+
+    f_xy, f_yy, g_xy, g_yy = b["f_xy"], b["f_yy"], b["g_xy"], b["g_yy"]
+    yield suspect("f_yy stands in the place of g_yy", b["f_x"], b["f_y"], g_xy, f_yy)
+    yield suspect("f_xy stands in the place of g_xy", b["f_x"], b["f_y"], f_xy, g_yy)
+    yield suspect("f_xy and f_yy stand in the places of g_xy and g_yy", b["f_x"], b["f_y"], f_xy, f_yy)
+    yield suspect("g_x stands in the place of f_x", g_x, b["f_y"], g_xy, g_yy)
+    yield Suspect("arguments", "it is the gradient of g in x, not of Phi", look, g_x)
+    yield Suspect("arguments", "the direct term is f_x - g_x", look, at.truth("grad_phi") - g_x)
+    y = minimiser_of_f(at.problem, at.x, at.y)
+    f_xy, f_yy, g_x, g_y = blocks_at(at.problem.kernels, ("f_xy", "f_yy", "g_x", "g_y"), at.x, y)
+    yield suspect("f and g are exchanged: the lower level minimises f", g_x, g_y, f_xy, f_yy)

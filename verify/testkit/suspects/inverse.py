@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from bilevel_sym.typing import Floats, Indices
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects.fitting import fitted, promising, steps
 from verify.testkit.suspects.linear_solvers import SERIES, Filter, Flaw, Iterates, Spectrum, conjugate_gradients
-from verify.testkit.suspects.one_parameter import fitted, promising, steps
-from verify.testkit.suspects.wrong_point import apply, solved
+from verify.testkit.suspects.lower_iterates import apply, solved
 
 __all__ = ["inverse_suspects"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bilevel_sym.estimators.linear_system import ZERO_RESIDUAL
 from bilevel_sym.typing import Floats, Indices
-from verify.testkit.suspects.wrong_point import apply
+from verify.testkit.suspects.lower_iterates import apply
 
 __all__ = ["SERIES", "Filter", "Flaw", "Iterates", "Spectrum", "conjugate_gradients"]
 
@@ -28,9 +28,6 @@ class Flaw:
     """What is wrong with an implementation of conjugate gradients; without arguments nothing is.
 
     ``beta``: "right", "none" (steepest descent), "inverted" or "one".
-
-    >>> Flaw(step_in_residual=False)
-    Flaw(step_in_solution=True, step_in_residual=False, beta='right')
     """
 
     step_in_solution: bool = True

@@ -14,9 +14,8 @@ import numpy as np
 
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.testkit.diagnosis import Suspect
+from verify.testkit.suspects.fitting import BEST, DIFFERENCE_STEP, polished
 from verify.testkit.suspects.lower_iterates import Start, after_steps, solutions_before, starts
-from verify.testkit.suspects.many_parameters import DIFFERENCE_STEP
-from verify.testkit.suspects.one_parameter import BEST, polished
 from verify.testkit.suspects.solution import Solutions
 
 __all__ = ["stopped_suspects"]

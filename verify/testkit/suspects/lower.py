@@ -11,13 +11,10 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.altered_result import changed_suspects
+from verify.testkit.suspects.altered_result import changed_suspects, momentum
 from verify.testkit.suspects.loose_tolerance import stopped_suspects
-from verify.testkit.suspects.lower_iterates import minimiser_of_f, solutions_before
-from verify.testkit.suspects.momentum import momentum
-from verify.testkit.suspects.shifted_solution import shifted_suspects
-from verify.testkit.suspects.solution import Solutions, solution_suspects
-from verify.testkit.suspects.wrong_point import solved
+from verify.testkit.suspects.lower_iterates import minimiser_of_f, solutions_before, solved
+from verify.testkit.suspects.solution import Solutions, shifted_suspects, solution_suspects
 
 __all__ = ["lower_suspects"]
 

@@ -13,23 +13,25 @@ from typing import TypeAlias
 import numpy as np
 
 from bilevel_sym import BilevelProblem
+from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects.fitting import Fitted, Many, fitted, promising, settled
 from verify.testkit.suspects.lower_iterates import (
     Start,
     after_newton,
     after_steps,
     along_points,
+    hypergradient_of,
     solutions_before,
+    solved,
     starts,
     unrolled,
 )
-from verify.testkit.suspects.one_parameter import Fitted, fitted, promising
-from verify.testkit.suspects.wrong_point import apply, solved
 
-__all__ = ["Answer", "Solutions", "mixed_suspects", "solution_suspects", "unrolled_suspects"]
+__all__ = ["Answer", "Solutions", "mixed_suspects", "shifted_suspects", "solution_suspects", "unrolled_suspects"]
 
 Answer: TypeAlias = Callable[[Floats], Floats]  # y (..., P, n) -> what the candidate returns with it, (..., P, m)
 Runs: TypeAlias = Callable[[Floats, Sequence[int]], Floats]  # step sizes (K,), numbers of steps (F,) -> (F, K, P, m)
@@ -42,13 +44,13 @@ MIXED = (*range(1, 13), 15, 16, 20, 21)
 UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
 SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule"
 WARM = "the warm start: y must be solved for at the new x before the hypergradient is computed there"
+MOST_FREE = 8  # free numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Solutions:
     """The points, what was returned there, and what a candidate makes of y.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
     >>> Solutions(at, Evidence(at.y, at.y, np.zeros(1)), lambda y: y).suspect(2 * at.y, "doubled", "").value
@@ -73,7 +75,6 @@ class Solutions:
 def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     """What a candidate returns whose lower-level solution is wrong, everything else being right.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[4.0]])
     >>> here = Solutions(at, Evidence(0 * at.y, at.y, np.zeros(1)), lambda y: y)
@@ -95,7 +96,6 @@ def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Susp
 def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """d/dx f(x, y_D(x)): too few gradient steps, differentiated along with f.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> at = references(BilevelProblem("x*y", "y**2 - x*y", "x", "y"), [[1.0], [2.0], [3.0], [4.0]])
     >>> seen = Evidence(at.x / 2, at.truth("grad_phi"), at.floor("grad_phi"))  # one step of 1/4: y = x/4
@@ -104,16 +104,13 @@ def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """
     here = Solutions(at, evidence, lambda y: y)
     for start in starts(at.problem, len(at)):
-        for number, found in _fits(here, partial(_unrolled, at, start), UNROLLED, here.grid):
-            steps = f"{_count(number)} of size {found.parameter:.4g} from {start.name}"
-            what = f"it is differentiated through {steps}, which is not converged"
-            yield Suspect("y*", what, SOLVER, found.value, (found.tangent,))
+        what = f"it is differentiated through {{}} from {start.name}, which is not converged"
+        yield from _fitted(here, partial(_unrolled, at, start), UNROLLED, what)
 
 
 def mixed_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """f at the last gradient step of the lower level and g at the one before, or the other way round.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x*y**2", "y**2 + y**4/4 - x*y", "x", "y")
     >>> at = references(problem, [[0.5], [1.0], [1.5], [2.0], [2.5], [3.0]])
@@ -125,11 +122,8 @@ def mixed_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     here = Solutions(at, evidence, lambda y: y)
     for start in starts(at.problem, len(at)):
         for late, early in (("f", "g"), ("g", "f")):
-            runs = partial(_mixed, at, start, late == "f")
-            for number, found in _fits(here, runs, MIXED, here.grid):
-                steps = f"{_count(number)} of size {found.parameter:.4g} from {start.name}"
-                what = f"{late} is evaluated after {steps}, and {early} a step earlier"
-                yield Suspect("y*", what, SOLVER, found.value, (found.tangent,))
+            what = f"{late} is evaluated after {{}} from {start.name}, and {early} a step earlier"
+            yield from _fitted(here, partial(_mixed, at, start, late == "f"), MIXED, what)
 
 
 def _mixed(at: References, start: Start, f_last: bool, step: Floats, numbers: Sequence[int]) -> Floats:
@@ -143,8 +137,7 @@ def _mixture(problem: BilevelProblem, x: Floats, y_f: Floats, y_g: Floats) -> Fl
     """f_x - g_xy g_yy^-1 f_y with a y for f and another for g."""
     f_x, f_y = blocks_at(problem.kernels, ("f_x", "f_y"), x, y_f)
     g_xy, g_yy = blocks_at(problem.kernels, ("g_xy", "g_yy"), x, y_g)
-    with np.errstate(all="ignore"):
-        return np.asarray(f_x - apply(g_xy, solved(g_yy, f_y)))
+    return hypergradient_of(f_x, f_y, g_xy, g_yy)
 
 
 def _near_start(here: Solutions, start: Start) -> Iterator[Suspect]:
@@ -181,9 +174,8 @@ def _own_steps(here: Solutions, start: Start) -> Iterator[Suspect]:
 
 def _scanned(here: Solutions, start: Start, numbers: Sequence[int], look: str) -> Iterator[Suspect]:
     """Gradient steps of one size for all points."""
-    for number, found in _fits(here, partial(_descended, here, start), numbers, here.grid):
-        what = f"the lower level is left after {_count(number)} of size {found.parameter:.4g} from {start.name}"
-        yield Suspect("y*", what, look, found.value, (found.tangent,))
+    what = f"the lower level is left after {{}} from {start.name}"
+    yield from _fitted(here, partial(_descended, here, start), numbers, what, look)
 
 
 def _uphill(here: Solutions) -> Iterator[Suspect]:
@@ -214,11 +206,15 @@ def _warm(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     y = np.where(np.isnan(before), 0.0, before)
     yield from _scanned(here, Start("y* of the point asked before", y), FEW_STEPS, WARM)
     if len(at) > 1 and np.array_equal(previous[1:], at.x[:-1]):
-        for number, found in _fits(here, partial(_carried, here, y[0]), CARRIED, here.grid):
-            what = (
-                f"y is carried from call to call with only {_count(number)} of size {found.parameter:.4g} at each point"
-            )
-            yield Suspect("y*", what, WARM, found.value, (found.tangent,))
+        what = "y is carried from call to call with only {} at each point"
+        yield from _fitted(here, partial(_carried, here, y[0]), CARRIED, what, WARM)
+
+
+def _fitted(here: Solutions, runs: Runs, numbers: Sequence[int], what: str, look: str = SOLVER) -> Iterator[Suspect]:
+    """The same as hypotheses; ``what`` has a place for how many steps, and how long."""
+    for number, found in _fits(here, runs, numbers, here.grid):
+        steps = f"{_count(number)} of size {found.parameter:.4g}"
+        yield Suspect("y*", what.format(steps), look, found.value, (found.tangent,))
 
 
 def _fits(here: Solutions, runs: Runs, numbers: Sequence[int], grid: Floats) -> Iterator[tuple[int, Fitted]]:
@@ -258,3 +254,52 @@ def _decayed(here: Solutions, weight: Floats) -> Floats:
 
 def _count(number: int, name: str = "gradient step") -> str:
     return f"{number} {name}{'s' * (number != 1)}"
+
+
+# ---------------------------------------------------------------------- a few numbers that are the same at all points
+
+
+def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
+    """What a candidate returns with a y that is y* of a shifted problem, or the same everywhere.
+
+    >>> from verify.testkit.reference import references
+    >>> at = references(BilevelProblem("x*y", "exp(y) - sin(x)*y + y**2", "x", "y"), [[k / 4] for k in range(6)])
+    >>> y = at.problem.kernels.y_star(at.x + 0.01)
+    >>> [s.what for s in shifted_suspects(Solutions(at, Evidence(y, at.y, at.floor("y_star")), lambda y: y))]
+    ['y is y* at another point, x + (0.01)']
+    """
+    at = here.at
+    if at.problem.n <= MOST_FREE:
+        zero, mean = np.zeros(at.problem.n), at.y.mean(axis=0)
+        what, look = "y is the same at all points: {}", "the lower-level solver: does it see the x of this call?"
+        yield from _settled(here, lambda c: here.answer(_everywhere(here, c)), mean, what, look)
+        what, look = "y is y* + {}", "what is added to y after the lower level is solved, and the linear term of g"
+        yield from _settled(here, lambda c: here.answer(at.y + c[:, None, :]), zero, what, look)
+        what, look = "y is y* times {}", "factors of 1/2, and means against sums, in the terms of g"
+        yield from _settled(here, lambda c: here.answer(at.y * c[:, None, :]), np.ones(1), what, look)
+    if at.problem.d <= MOST_FREE:
+        what, look = "y is y* at another point, x + {}", "the x at which the lower level is solved"
+        yield from _settled(here, lambda h: _beside(here, h), np.zeros(at.problem.d), what, look)
+
+
+def _settled(here: Solutions, family: Many, start: Floats, what: str, look: str) -> Iterator[Suspect]:
+    with np.errstate(all="ignore"):
+        found = settled(here.evidence, family, start)
+    if found is not None:
+        numbers, value = found
+        said = "(" + ", ".join(f"{number:.4g}" for number in numbers) + ")"
+        yield Suspect("y*", what.format(said), look, value, (np.zeros_like(value),) * len(numbers))
+
+
+def _everywhere(here: Solutions, y: Floats) -> Floats:
+    return np.broadcast_to(y[:, None, :], (len(y), *here.at.y.shape))
+
+
+def _beside(here: Solutions, away: Floats) -> Floats:
+    at = here.at
+    x = at.x + away[:, None, :]
+    try:
+        y = at.problem.kernels.y_star(x, y0=np.broadcast_to(at.y, (*x.shape[:-1], at.problem.n)))
+    except BilevelError:
+        y = np.full((*x.shape[:-1], at.problem.n), np.nan)
+    return here.answer(y)

@@ -13,9 +13,8 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
-from verify.testkit.suspects.lower_iterates import solutions_before, starts
-from verify.testkit.suspects.many_parameters import explains
-from verify.testkit.suspects.wrong_point import apply, solved
+from verify.testkit.suspects.fitting import explains
+from verify.testkit.suspects.lower_iterates import apply, hypergradient_of, solutions_before, solved, starts
 
 __all__ = ["frozen_suspects"]
 
@@ -42,10 +41,6 @@ def frozen_suspects(at: References, evidence: Evidence, previous: Floats | None)
     yield from _constant(at, evidence)
 
 
-def _whole(f_x: Floats, f_y: Floats, g_xy: Floats, g_yy: Floats) -> Floats:
-    return np.asarray(f_x - apply(g_xy, solved(g_yy, f_y)))
-
-
 def _at_a_start(at: References) -> Iterator[Suspect]:
     """One block at the start of the lower level, the others at y*."""
     for start in starts(at.problem, len(at)):
@@ -54,7 +49,7 @@ def _at_a_start(at: References) -> Iterator[Suspect]:
             here = {other: at.at[other] for other in NAMES}
             what = f"{name} is evaluated at the start of the lower level, {start.name}; the rest is at y*"
             look = f"the y that is handed to {name}"
-            yield Suspect("y*", what, look, _whole(**{**here, name: there[name]}))
+            yield Suspect("y*", what, look, hypergradient_of(**{**here, name: there[name]}))
 
 
 def _v_before(at: References, previous: Floats | None) -> Iterator[Suspect]:

@@ -22,7 +22,6 @@ from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.typing import Floats
@@ -341,15 +340,10 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     yield from findings(result)
     header = ("sweep", "kappa", "eps", "D", "N", "oracle", "median", "q25", "q75", "iterations", "checked", "seeds")
     slopes = {name: {"measured": vars(result.slopes(name)), "corollary": vars(COROLLARY[name])} for name in COUNTERS}
-    content = reporting.record(
-        "figure3", result.settings, result.settings.provenance(), findings(result), exponents=slopes
-    )
-    files: dict[str, Content] = {
-        "figure3.png": reporting.as_png(draw(result)),
-        "figure3.csv": reporting.as_csv(header, _rows(result)),
-        "figure3.json": reporting.as_json(content),
-    }
-    yield from reporting.place(out, files)
+    yield from reporting.publish(
+        out, {"figure3": draw(result)}, header, _rows(result), settings=result.settings,
+        provenance=result.settings.provenance(), findings=findings(result), exponents=slopes,
+    )  # fmt: skip
 
 
 def _rows(result: Complexity) -> Iterator[tuple[object, ...]]:

@@ -20,7 +20,6 @@ from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.typing import Bools, Floats
@@ -351,16 +350,11 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     result = compute(settings, progress=progress)
     yield from findings(result)
     header = ("method", "D", "N", "rms_error", "fraction_settled", "median_iterations", "q25", "q75")
-    content = reporting.record(
-        "figure2", result.settings, result.settings.provenance(), findings(result),
+    yield from reporting.publish(
+        out, {"figure2": draw(result)}, header, _rows(result), settings=result.settings,
+        provenance=result.settings.provenance(), findings=findings(result),
         rounding=[asdict(r) for r in result.rounding],
     )  # fmt: skip
-    files: dict[str, Content] = {
-        "figure2.png": reporting.as_png(draw(result)),
-        "figure2.csv": reporting.as_csv(header, _rows(result)),
-        "figure2.json": reporting.as_json(content),
-    }
-    yield from reporting.place(out, files)
 
 
 def _rows(result: Coupled) -> Iterator[tuple[object, ...]]:

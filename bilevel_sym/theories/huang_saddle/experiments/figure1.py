@@ -7,40 +7,41 @@ do matter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.hypergradient import AID
 from bilevel_sym.plotting import COLOURS, plot_spread, spread
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.system.writing import Content
 from bilevel_sym.theories.huang_saddle.experiments import reporting
-from bilevel_sym.theories.huang_saddle.experiments.figure1_messages import claim_line, findings, independence_line
 from bilevel_sym.theories.huang_saddle.experiments.figure1_results import (
     METHODS,
-    Claim,
     Figure1,
     Independence,
     Method,
     Panel,
     Settings,
+    claim_line,
+    findings,
+    independence_line,
 )
-from bilevel_sym.theories.huang_saddle.experiments.sensitivity import (
+from bilevel_sym.theories.huang_saddle.experiments.staircase import (
     FACTORS,
     Sensitivity,
+    climb_down,
     draw_dwell,
     draw_varied,
     vary,
 )
-from bilevel_sym.theories.huang_saddle.experiments.staircase import climb_down
-from bilevel_sym.theories.huang_saddle.experiments.tube_panels import in_printed_domain
 from bilevel_sym.typing import Bools, Floats
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.example import Example
@@ -50,11 +51,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Claim", "Figure1", "Independence", "Method", "Panel", "Settings", "compute", "draw", "draw_settings", "findings",
-    "in_printed_domain", "inner_steps_matter", "report",
-]  # fmt: skip
+    "Settings",
+    "compute",
+    "draw",
+    "draw_settings",
+    "findings",
+    "in_printed_domain",
+    "inner_steps_matter",
+    "read_label",
+    "report",
+]
 
-Flags: TypeAlias = Bools
+TAU = float(np.e)
 
 
 # ---- computing ----------------------------------------------------------------------------------------------
@@ -85,7 +93,7 @@ def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> Sen
     example = get("tube", d=d, L=L, gamma=settings.gamma)
     phi_min = _minimum(example)
 
-    def run(changed: Settings) -> tuple[Floats, Flags]:
+    def run(changed: Settings) -> tuple[Floats, Bools]:
         path = _run(changed, example.problem, "PBO").trajectory
         return path.phi - phi_min, path.perturbed
 
@@ -233,18 +241,13 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     told = findings(result)
     yield from told
     header = ("panel", "method", "iteration", "median", "q25", "q75")
-    content = reporting.record(
-        "figure1", result.settings, result.settings.provenance(), told,
-        independence=asdict(result.independence), claim={**asdict(result.claim), "holds": result.claim.holds},
+    pictures = {"figure1": draw(result), "figure1_settings": draw_settings(result)}
+    yield from reporting.publish(
+        out, pictures, header, _rows(result), settings=result.settings, provenance=result.settings.provenance(),
+        findings=told, independence=asdict(result.independence),
+        claim={**asdict(result.claim), "holds": result.claim.holds},
         panels=[_summary(panel) for panel in result.panels], varied=[_plain(found) for found in result.varied],
     )  # fmt: skip
-    files: dict[str, Content] = {
-        "figure1.png": reporting.as_png(draw(result)),
-        "figure1_settings.png": reporting.as_png(draw_settings(result)),
-        "figure1.csv": reporting.as_csv(header, _rows(result)),
-        "figure1.json": reporting.as_json(content),
-    }
-    yield from reporting.place(out, files)
 
 
 def _rows(result: Figure1) -> Iterator[tuple[object, ...]]:
@@ -267,3 +270,43 @@ def _plain(found: Sensitivity) -> dict[str, object]:
 def _without(record: dict[str, object], name: str) -> dict[str, object]:
     """All but the curves, which the CSV file has."""
     return {key: value for key, value in record.items() if key != name}
+
+
+class PanelName(NamedTuple):
+    """The parameters of one panel."""
+
+    L: float
+    gamma: float
+    d: int
+
+
+def read_label(label: str) -> PanelName:
+    """The parameters of a panel, from the name of its LaTeX label: L, gamma and d, written without anything between.
+
+    Nothing else in the source says them: the captions of the panels are empty, and the text speaks of "different
+    choices of problem parameters". The digits 15 at the beginning are read as 1.5, and the last ones as a dimension.
+
+    >>> read_label("figure: 15110")
+    PanelName(L=1.5, gamma=1.0, d=10)
+    """
+    found = re.fullmatch(r"figure: (15|1|2|3)(1)(5|10|20)", label)
+    if found is None:
+        raise InvalidArgument(f"{label!r:.60} is not the label of a panel of the figure", hint="such as 'figure: 1110'")
+    L, gamma, d = found.groups()
+    return PanelName(1.5 if L == "15" else float(L), float(gamma), int(d))
+
+
+def in_printed_domain(x: Floats) -> Bools:
+    """Whether points (..., d) lie in D_0, the union of the printed regions.
+
+    >>> in_printed_domain(np.array([[1.0, 1.0], [6.0, 1.0], [-0.1, 1.0], [1.0, 3.0]])).tolist()
+    [True, True, False, False]
+    """
+    passed = (x >= 2 * TAU) & (x <= 6 * TAU)
+    here = (x >= 0) & (x <= 2 * TAU)
+    ahead = (x >= 0) & (x <= TAU)
+    d = x.shape[-1]
+    found: Bools = np.asarray(passed.all(axis=-1))
+    for i in range(d):
+        found = found | passed[..., :i].all(axis=-1) & here[..., i] & ahead[..., i + 1 :].all(axis=-1)
+    return found

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.estimators.status import Status
-from bilevel_sym.plotting.picture import png
+from bilevel_sym.plotting.style import png
 from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.writing import Content, csv_lines, write_together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Provenance", "add_footer", "as_csv", "as_json", "as_png", "new_figure", "place", "record", "uninterrupted",
-    "versions",
-]  # fmt: skip
+__all__ = ["Provenance", "add_footer", "new_figure", "place", "publish", "record", "uninterrupted"]
 
 DPI = 150
 FOOTER_LINE_INCHES = 0.165  # inches that a line of the footer takes
@@ -62,12 +59,8 @@ def _broken(name: str, parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def versions() -> dict[str, str]:
-    """Of everything that the numbers or the picture depend on.
-
-    >>> sorted(versions())[:2]
-    ['bilevel-sym', 'machine']
-    """
+def _versions() -> dict[str, str]:
+    """Of everything that the numbers or the picture depend on."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("bilevel-sym", "numpy", "sympy", "numba", "matplotlib"):
         try:
@@ -88,7 +81,7 @@ def record(name: str, settings: Any, provenance: Provenance, findings: Sequence[
         "parameters": asdict(settings),
         **asdict(provenance),
         "findings": list(findings),
-        "versions": versions(),
+        "versions": _versions(),
         **more,
     }
 
@@ -105,13 +98,29 @@ def uninterrupted(solution: Solution) -> Solution:
     return solution
 
 
+def publish(
+    out: Path, pictures: Mapping[str, Figure], header: Sequence[str], rows: Iterable[Sequence[object]], **content: Any
+) -> Iterator[str]:
+    """Put the pictures and numbers of an experiment into a folder, all of them or none, and tell their names.
+
+    - ``out``: the folder.
+    - ``pictures``: by the stems of their names; the first is the experiment's.
+    - ``header``, ``rows``: of the CSV file.
+    - ``content``: what ``record`` makes the JSON file of.
+    """
+    name = next(iter(pictures))
+    files: dict[str, Content] = {f"{stem}.png": png(figure, dpi=DPI) for stem, figure in pictures.items()}
+    files |= {f"{name}.csv": _csv(header, rows), f"{name}.json": _json(record(name, **content))}
+    return place(out, files)
+
+
 def place(out: Path, files: Mapping[str, Content]) -> Iterator[str]:
-    """Put the files of an experiment into a folder, all of them or none, and tell their names."""
+    """Write files into a folder, all of them or none, and tell their names."""
     write_together({out / name: content for name, content in files.items()})
     yield from (f"wrote {out / name}" for name in files)
 
 
-def as_json(content: dict[str, Any]) -> str:
+def _json(content: dict[str, Any]) -> str:
     """Strict JSON: what is not finite becomes null."""
     return json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n"
 
@@ -124,7 +133,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """One line of names, then the rows; floats to ten digits."""
     shown = ([f"{v:.10g}" if isinstance(v, float) else v for v in row] for row in rows)
     return "".join(csv_lines(chain([header], shown)))
@@ -149,8 +158,3 @@ def add_footer(figure: Figure, lines: Sequence[str]) -> None:
     room = (FOOTER_LINE_INCHES * len(lines) + 0.1) / height
     figure.set_layout_engine("constrained", rect=(0, room, 1, 1 - room))
     figure.text(0.01, 0.06 / height, "\n".join(lines), fontsize=8, color="0.25", va="bottom", linespacing=1.35)
-
-
-def as_png(figure: Figure) -> bytes:
-    """The picture, as it stands in a file."""
-    return png(figure, dpi=DPI)

@@ -8,8 +8,12 @@
 0.125
 """
 
-from bilevel_sym.theories.huang_saddle.schedules.aid import PerturbedAIDSchedule, perturbed_aid
-from bilevel_sym.theories.huang_saddle.schedules.gdmax import PerturbedGDmaxSchedule, perturbed_gdmax
+from bilevel_sym.theories.huang_saddle.schedules.aid import (
+    PerturbedAIDSchedule,
+    PerturbedGDmaxSchedule,
+    perturbed_aid,
+    perturbed_gdmax,
+)
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from bilevel_sym.theories.huang_saddle.schedules.neon import INeonSchedule, ineon
 from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, ScheduleWarning

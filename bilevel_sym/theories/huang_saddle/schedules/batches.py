@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.constants import Constants
-from bilevel_sym.theories.statement import Variant
 
 __all__ = [
     "Term",
@@ -22,11 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One derivative whose batch mean must be close: which level samples it, its coefficient, the norm of a sample.
-
-    >>> Term("f", "f_x", coefficient=1.0, norm=2.0).level
-    'f'
-    """
+    """One derivative whose batch mean must be close: which level samples it, its coefficient, the norm of a sample."""
 
     level: str
     derivative: str
@@ -126,7 +122,7 @@ def concentration(norm: float, error: float, delta: float, dimension: int) -> in
     >>> concentration(norm=1.0, error=0.5, delta=0.1, dimension=5)
     295
     """
-    return _rounded(16 * _squared(norm / error) * math.log(2 * dimension / delta))
+    return whole_size(16 * squared(norm / error) * math.log(2 * dimension / delta))
 
 
 def tensor_concentration(norm: float, error: float, delta: float, dimension: int) -> int:
@@ -144,15 +140,16 @@ def tensor_concentration(norm: float, error: float, delta: float, dimension: int
     >>> tensor_concentration(norm=1.0, error=0.5, delta=0.1, dimension=5)
     1826
     """
-    return _rounded(16 * dimension * _squared(norm / error) * math.log((dimension + dimension**2) / delta))
+    return whole_size(16 * dimension * squared(norm / error) * math.log((dimension + dimension**2) / delta))
 
 
-def _squared(value: float) -> float:
-    # a power would raise where a product is infinite
+def squared(value: float) -> float:
+    """By a product, which is infinite where a power would raise; that is looked at later."""
     return value * value
 
 
-def _rounded(size: float) -> int:
+def whole_size(size: float) -> int:
+    """Of a batch, rounded up."""
     if not math.isfinite(size):
         raise InvalidArgument("a batch size is beyond float64", hint="a larger eps")
     return max(1, math.ceil(size))

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from bilevel_sym.theories.statement import Variant
 
 __all__ = ["NEON", "PERTURBED", "Count", "Escape", "Pace", "escape_of", "smallest_iota"]
 

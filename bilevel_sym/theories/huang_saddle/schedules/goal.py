@@ -10,8 +10,8 @@ from typing import Any, TypeVar, get_args
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.checks import settle_counts
+from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
-from bilevel_sym.theories.statement import Variant
 
 __all__ = ["Goal", "Smoothness", "float_of", "floats_of", "goal_of", "smoothness_of"]
 

@@ -17,18 +17,14 @@ from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, commo
 if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, INeon
 
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 
 __all__ = ["INeonSchedule", "NeonEstimate", "curvature_step", "ineon", "neon_escape", "neon_estimate"]
 
 
 @dataclass(frozen=True, slots=True)
 class NeonEstimate:
-    """What iNEON asks of its estimates, and the D and N of AID that give it.
-
-    >>> NeonEstimate(accuracy=1e-3, accuracy_y=1e-6, D=10, N=5).D
-    10
-    """
+    """What iNEON asks of its estimates, and the D and N of AID that give it."""
 
     accuracy: float
     accuracy_y: float

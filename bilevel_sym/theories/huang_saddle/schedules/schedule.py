@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bilevel_sym.estimators.hypergradient import Estimator
     from bilevel_sym.solvers import Descent, INeon, Perturbed
 
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 
 __all__ = ["Schedule", "ScheduleWarning", "common_fields", "positive_accuracy", "warn_about"]
 

@@ -13,7 +13,14 @@ from bilevel_sym.estimators.checks import count
 from bilevel_sym.solvers.stocbio import MAX_BATCH
 from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.theories.huang_saddle.schedules.aid import PRINTED_N, episodes_bound
-from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_sizes, gradient_terms, hessian_terms
+from bilevel_sym.theories.huang_saddle.schedules.batches import (
+    Term,
+    batch_sizes,
+    gradient_terms,
+    hessian_terms,
+    squared,
+    whole_size,
+)
 from bilevel_sym.theories.huang_saddle.schedules.escape import Count
 from bilevel_sym.theories.huang_saddle.schedules.goal import (
     Goal,
@@ -30,7 +37,7 @@ from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, commo
 if TYPE_CHECKING:
     from bilevel_sym.solvers import INeon, StocBiO
 
-from bilevel_sym.theories.statement import Variant
+from bilevel_sym.theories import Variant
 
 __all__ = ["StocBiOSchedule", "StocBiOSteps", "stocbio", "stocbio_steps"]
 
@@ -39,11 +46,7 @@ _TWO = Decimal(2)
 
 @dataclass(frozen=True, slots=True)
 class StocBiOSteps:
-    """Depths and batch sizes with which a stocBiO step decreases Phi in expectation.
-
-    >>> StocBiOSteps(D=1, Q=1, S=10, B=20, batch_f=30, batch_g=40).S
-    10
-    """
+    """Depths and batch sizes with which a stocBiO step decreases Phi in expectation."""
 
     D: int
     Q: int
@@ -281,19 +284,19 @@ def stocbio_steps(
     eps = min(goal.eps, math.sqrt(400 * smoothness.L_phi * rise))  # as if this were asked for: eps^2/(400 L_phi)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
     move = max(constants.hypergradient_bound / (4 * smoothness.L_phi), longest)
-    S = _size(760 * _square(of_y * sigma / eps) / (ell * mu))
-    start = goal.initial_error**2 + 4 * _square(kappa * move) + 4 * sigma**2 / (ell * mu * S)
+    S = whole_size(760 * squared(of_y * sigma / eps) / (ell * mu))
+    start = goal.initial_error**2 + 4 * squared(kappa * move) + 4 * sigma**2 / (ell * mu * S)
     keeps = sgd_rate(mu, ell)
     return StocBiOSteps(
         D=max(
-            least_steps(760 * _square(of_y) * start, eps**2, keeps, per_step=_TWO),
+            least_steps(760 * squared(of_y) * start, eps**2, keeps, per_step=_TWO),
             least_steps(1.0, 0.25, keeps, per_step=_TWO),
         ),
-        Q=least_steps(3000 * _square(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),
+        Q=least_steps(3000 * squared(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),
         S=S,
-        B=_size(2400 * _square(kappa * M / eps)),
-        batch_f=_size((1200 * kappa**2 + 300) * _square(M / eps)),
-        batch_g=_size(600 * _square(kappa * M / eps)),
+        B=whole_size(2400 * squared(kappa * M / eps)),
+        batch_f=whole_size((1200 * kappa**2 + 300) * squared(M / eps)),
+        batch_g=whole_size(600 * squared(kappa * M / eps)),
     )
 
 
@@ -301,17 +304,6 @@ def _batches(*groups: tuple[tuple[Term, ...], float], **common: Any) -> tuple[in
     """The larger sizes of several groups of terms, each with what one of its terms may be."""
     sizes = [batch_sizes(terms, each=each, **common) for terms, each in groups]
     return max(of_f for of_f, _ in sizes), max(of_g for _, of_g in sizes)
-
-
-def _square(value: float) -> float:
-    # a power would raise where a product is infinite, which is looked at later
-    return value * value
-
-
-def _size(samples: float) -> int:
-    if not math.isfinite(samples):
-        raise InvalidArgument("a batch size is beyond float64", hint="a larger eps")
-    return max(1, math.ceil(samples))
 
 
 def _batches_out_of_reach(schedule: StocBiOSchedule) -> Iterator[str]:

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from verify.papers.huang_saddle.claims import (
     algorithms,
+    batch_errors,
     corollaries,
     definitions,
     derivatives,
@@ -17,35 +18,16 @@ from verify.papers.huang_saddle.claims import (
     minimax,
     neon,
     routes,
+    stocbio,
+    stochastic,
     theorems,
     tube,
     warm_start,
 )
-from verify.papers.huang_saddle.claims.stochastic import batch_errors, stocbio_descent, stocbio_lemmas
-from verify.papers.huang_saddle.claims.stochastic import moments as stochastic
 
 __all__ = ["FAMILIES"]
 
 FAMILIES: tuple[ModuleType, ...] = (
-    identities,
-    routes,
-    formulas,
-    estimators,
-    algorithms,
-    derivatives,
-    lipschitz_hessian,
-    minimax,
-    definitions,
-    tube,
-    corollaries,
-    theorems,
-    hypergradient_error,
-    warm_start,
-    descent,
-    escape,
-    neon,
-    stochastic,
-    batch_errors,
-    stocbio_lemmas,
-    stocbio_descent,
-)
+    identities, routes, formulas, estimators, algorithms, derivatives, lipschitz_hessian, minimax, definitions, tube,
+    corollaries, theorems, hypergradient_error, warm_start, descent, escape, neon, stochastic, batch_errors, stocbio,
+)  # fmt: skip

@@ -115,9 +115,6 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
     Paper: Algorithm 1 [alg:perturbedalg]
     Deviation: the printed variant is replayed with ``as_printed=True``: D + 1 steps, the gradient of before the
     perturbation in the same iteration, and no perturbation while k <= T.
-
-    >>> algorithm_1.citation
-    'Algorithm 1 [alg:perturbedalg]'
     """
     setting = _setting(study)
     pilot = solve(study.exact, Descent(setting.estimator, setting.eta), setting.x, y0=setting.y, steps=STEPS, rng=0)
@@ -197,9 +194,6 @@ def algorithm_2(study: Study) -> Iterator[CheckResult]:
     Paper: Algorithm 2 [alg:iNEON]
     Deviation: the printed variant is replayed with ``as_printed=True``: D + 1 steps, from y_0 once more at k = 0, one
     test more, and a coin in place of the lower side.
-
-    >>> algorithm_2.citation
-    'Algorithm 2 [alg:iNEON]'
     """
     setting, printed = _setting(study), study.variant == "printed"
     last = SEARCH + printed
@@ -338,9 +332,6 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     Paper: Algorithm 3 [alg:INEONstocbio]
     Deviation: the printed variant is replayed with ``as_printed=True``: it looks at x_1 first, with the batches of the
     step to there, moves by sqrt(eps/rho_phi)/80, and leaves the side to a coin.
-
-    >>> algorithm_3.citation
-    'Algorithm 3 [alg:INEONstocbio]'
     """
     setting, mean = _setting(study), study.exact
     label = "alg:INEONstocbio"

@@ -89,9 +89,8 @@ class _WatchedSession:
 def calls_of(estimator: Estimator, study: Study) -> Counter[str]:
     """How often one estimate asks for each block, counted from outside.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> counts = calls_of(AID(D=3, N=2, tau=0.1), study_of(zoo.get("saddle", d=2).problem))
+    >>> from bilevel_sym import verify, zoo
+    >>> counts = calls_of(AID(D=3, N=2, tau=0.1), verify.study_of(zoo.get("saddle", d=2).problem))
     >>> counts["g_y"], counts["g_yy_v"], counts["g_xy_v"]
     (3, 3, 1)
     """

@@ -19,9 +19,8 @@ from bilevel_sym.graph.precision import mpmath_digits
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.corollaries import calls_of
 from verify.papers.huang_saddle.claims.tube import what_jumps
-from verify.papers.huang_saddle.measures.agreement import agreed
-from verify.papers.huang_saddle.measures.roots import missed
-from verify.papers.huang_saddle.measures.stopping import answers, endings
+from verify.papers.huang_saddle.measures.agreement import agreed, decided_exactly
+from verify.papers.huang_saddle.measures.point_checks import answers, endings, missed
 from verify.places import ALL_Y, INSIDE, WHOLE_X
 from verify.registry import NotApplicable, claim
 from verify.study import Study
@@ -157,10 +156,7 @@ def minimax_as_bilevel(study: Study) -> Iterator[CheckResult]:
     label = "unlabelled:minimax-as-bilevel"
     f, g = study.exact.f, study.exact.g
     same = f == -g or sp.expand(f + g) == 0
-    yield CheckResult(
-        label=label, verdict=Verdict.HOLDS if same else Verdict.VIOLATED, message="g = -f, symbolically",
-        evidence="proved", variant=study.variant, part="g = -f",
-    )  # fmt: skip
+    yield decided_exactly(label, study, "g = -f", same, "g = -f, symbolically")
     M, mu = study.constants.brackets["M"], study.constants.brackets["mu"]
     if study.variant == "printed":
         far = 2 * M.upper / mu.lower
@@ -319,10 +315,8 @@ def neon_error(study: Study) -> CheckResult:
     delta = eta * (a_hat - b_hat - a + b)
     sign = 1 if study.variant == "printed" else -1
     difference = sp.expand(u - eta * (a_hat - b_hat) - (u - eta * (a - b) + sign * delta))
-    return CheckResult(
-        label="unlabelled:neon-gradient-error", verdict=Verdict.HOLDS if difference == 0 else Verdict.VIOLATED,
-        evidence="proved", message=f"both sides differ by {sp.factor(difference)}", variant=study.variant,
-    )  # fmt: skip
+    message = f"both sides differ by {sp.factor(difference)}"
+    return decided_exactly("unlabelled:neon-gradient-error", study, "", bool(difference == 0), message)
 
 
 @claim("intro", also=("eq:objective", "objective"))

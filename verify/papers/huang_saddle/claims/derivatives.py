@@ -2,7 +2,7 @@
 
 Each bound is a formula of certified constants. What it bounds is certified over the whole box where
 ``verify.smoothness`` gives a bracket, and otherwise the largest that was seen at many points;
-``verify.papers.huang_saddle.measures.derivatives.derivative_checks`` says how both are judged.
+``verify.papers.huang_saddle.measures.derivative_checks`` says how both are judged.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 from bilevel_sym import MinimaxConstants
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
+from verify.bracket import Bracket
 from verify.enclosures.tensor_norm import largest_values
-from verify.papers.huang_saddle.measures.derivatives.derivative_checks import (
+from verify.papers.huang_saddle.measures.derivative_checks import (
     as_bracket,
     constant_hessian,
     exact,
     is_zero,
     judged_phi_derivative,
+    judged_phi_derivative_best,
 )
-from verify.papers.huang_saddle.measures.derivatives.norm_calculus import derived
-from verify.papers.huang_saddle.measures.derivatives.responses import responses
-from verify.papers.huang_saddle.measures.derivatives.sharp_bounds import judged_phi_derivative_best
+from verify.papers.huang_saddle.measures.norm_calculus import derived
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
+from verify.papers.huang_saddle.measures.responses import responses
 from verify.places import ALL_Y, INSIDE
 from verify.points.derivatives_at import block_values
 from verify.registry import claim
@@ -70,9 +71,6 @@ def bounds(study: Study) -> Iterator[CheckResult]:
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     Deviation: the print bounds |g_y| by M too, which Assumption 2.1 does not give: only f is M-Lipschitz, and |g_y| of
     a strongly convex g grows without end. The last part, |grad Phi| <= M + M ell/mu, is what the proofs draw from it.
-
-    >>> bounds.citation
-    'Proposition A.1 [pro:bounds]'
     """
     for part, names, constant in _GROUPS:
         yield judged_over_regions(study, partial(_block_bound, study, part, names, constant))
@@ -108,47 +106,35 @@ def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str,
     else:
         values = np.max([largest_values(blocks[name]) for name in names], axis=0)
         bound = getattr(constants, constant)
-    worst = first_largest(values, skip_nan=True)
-    value, ends, noise = float(values[worst]), as_bracket(bound), NORM_ERROR * float(values[worst])
-    contradicted = value - noise > ends.upper
     certified: Evidence = "proved" if is_zero(study.exact.tape, *names) else "certified"
-    return judged(
-        "pro:bounds",
-        value if contradicted else min(value, ends.lower),
-        ends,
-        noise=noise if contradicted else 0.0,
-        evidence="sampled" if contradicted else certified,
-        part=part,
-        variant=study.variant,
-        seed=study.seed,
-        n_points=len(values),
-        worst_point=study.named(x[worst], y[worst]),
-        message=f"the largest of {', '.join(names)} that was seen; the constant is certified over {region.name}",
-        region=ALL_Y + region.name,
-    )
+    message = f"the largest of {', '.join(names)} that was seen; the constant is certified over {region.name}"
+    return _largest(study, part, region, (x, y), values, as_bracket(bound), certified, message)
 
 
 def _lower_gradient(study: Study, region: Region) -> CheckResult:
     """|g_y| <= M, as printed. Nothing certifies it, except that g = -f in a minimax problem."""
     x, y, blocks = _around(study, region)
-    values = largest_values(blocks["g_y"])
-    worst = first_largest(values, skip_nan=True)
-    value, ends = float(values[worst]), as_bracket(exact(region.constants).M)
     minimax = study.problem.kind == "minimax"
+    message = f"the largest |g_y| that was seen, over {region.name}" + (", where g = -f" if minimax else "")
+    values, ends = largest_values(blocks["g_y"]), as_bracket(exact(region.constants).M)
+    certified: Evidence = "certified" if minimax else "sampled"
+    return _largest(study, "lower gradient", region, (x, y), values, ends, certified, message)
+
+
+def _largest(
+    study: Study, part: str, region: Region, at: tuple[Floats, Floats], values: Floats, ends: Bracket,
+    certified: Evidence, message: str,
+) -> CheckResult:  # fmt: skip
+    """The largest value that was seen, against the bound; unless it contradicts that, the evidence is the bound's."""
+    worst = first_largest(values, skip_nan=True)
+    value, noise = float(values[worst]), NORM_ERROR * float(values[worst])
+    sampled = certified == "sampled" or value - noise > ends.upper
     return judged(
-        "pro:bounds",
-        min(value, ends.lower) if minimax else value,
-        ends,
-        noise=0.0 if minimax else NORM_ERROR * value,
-        evidence="certified" if minimax else "sampled",
-        part="lower gradient",
-        variant=study.variant,
-        seed=study.seed,
-        n_points=len(values),
-        worst_point=study.named(x[worst], y[worst]),
-        message=f"the largest |g_y| that was seen, over {region.name}" + (", where g = -f" if minimax else ""),
+        "pro:bounds", value if sampled else min(value, ends.lower), ends, noise=noise if sampled else 0.0,
+        evidence="sampled" if sampled else certified, part=part, variant=study.variant, seed=study.seed,
+        n_points=len(values), worst_point=study.named(at[0][worst], at[1][worst]), message=message,
         region=ALL_Y + region.name,
-    )
+    )  # fmt: skip
 
 
 @claim("grad-Lipschitz", also=("eq:phi-smooth", "unlabelled:L-phi"))
@@ -162,9 +148,6 @@ def grad_lipschitz(study: Study) -> CheckResult:
     Deviation: the print has rho M^2/mu where rho M/mu follows; with M < 1 it is too small. L_phi = (ell + rho M/mu)(1 +
     kappa)^2 is attained over a box (``zoo.get("block_extremal")``). "sharp" also takes (ell + rho M/mu) kappa^2 from
     constants that are read jointly, which follows from |(I, dy_dx)| <= kappa, and judges by the smaller of the two.
-
-    >>> grad_lipschitz.title
-    'grad Phi is Lipschitz with constant L_phi'
     """
     return judged_phi_derivative_best(
         study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant=study.variant),
@@ -187,9 +170,6 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     Deviation: "sharp" takes the assumption at its word: where all of the Hessian of f is at most ell, and all of its
     third derivatives at most rho, ell kappa and rho kappa^3 hold (``MinimaxConstants``). Both hold, and the smaller
     one is taken.
-
-    >>> lemma_c1.title
-    'Phi of a minimax problem is smooth, and its Hessian is Lipschitz'
     """
     yield judged_phi_derivative_best(
         study, "lemC.1", "L_phi", lambda c: MinimaxConstants.L_phi(cast(Any, c), variant=study.variant),

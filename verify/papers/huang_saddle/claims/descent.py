@@ -32,9 +32,6 @@ def descent(study: Study) -> CheckResult:
     Deviation: none. The sharp form takes the smallest certified L_phi over the box, and
     eta/2 |grad Phi|^2 <= Phi(x_k) - Phi(x_(k+1)) + eta/2 |grad Phi - grad_phi_hat|^2, of which the print loses half by
     Young's inequality.
-
-    >>> descent.citation
-    'Lemma 2.8 [lem:descent]'
     """
     return judged_over_regions(study, lambda region: _over(study, region))
 

@@ -54,9 +54,6 @@ def escape_saddle(study: Study) -> Iterator[CheckResult]:
     -sqrt(rho_phi eps); estimates that err by at most what eq:error-required allows. Starts: every saddle point of the
     box, and three points beside each with 0 < |grad Phi| <= eps.
     Deviation: T is rounded up.
-
-    >>> escape_saddle.citation
-    'Lemma 2.9 [lem:escapesaddle]'
     """
     found = saddles(study)
     hard = [saddle for saddle in found.found if not saddle.escape.straightforward]
@@ -72,7 +69,6 @@ def worst_of(results: Iterable[CheckResult], said: str) -> Iterator[CheckResult]
 
     What could not be tried at all has no part, and then no part is called decided but by a failure.
 
-    >>> from verify.verdict import judged
     >>> two = [judged("lem:neon", k, 4.0, evidence="sampled", message=f"{k}", part="p") for k in (1.0, 3.0)]
     >>> [result.message for result in worst_of(two, "two starts")]
     ['3.0; two starts']
@@ -177,9 +173,8 @@ def _beyond(free: Floats, stuck: Floats, most: float) -> float:
 def rounding_of_phi(study: Study, x: Floats) -> float:
     """How far float64 may move a difference of values of Phi near x.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> rounding_of_phi(study_of(zoo.get("scalar").problem), np.array([0.5])) < 1e-14
+    >>> from bilevel_sym import verify, zoo
+    >>> rounding_of_phi(verify.study_of(zoo.get("scalar").problem), np.array([0.5])) < 1e-14
     True
     """
     c = study.kernels
@@ -262,9 +257,6 @@ def stuck_probability(study: Study) -> Iterator[CheckResult]:
     Assumes: the parameters of the escape lemma and of iNEON for the constants of the box.
     Deviation: the print ends both chains with ell sqrt(d)/sqrt(rho eps), and iNEON's condition on iota has ell and rho
     too; L_phi and rho_phi are what the chain gives.
-
-    >>> stuck_probability.citation
-    'Formula [unlabelled:stuck-probability]'
     """
     c = next(iter(regions(study))).constants
     L_phi, rho_phi = float(c.L_phi()), float(c.rho_phi())

@@ -21,8 +21,14 @@ from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
-from verify.papers.huang_saddle.measures.second_writing.many_digits import Vector
-from verify.papers.huang_saddle.measures.second_writing.plain import Plain, PlainEstimate, engines, long, roundings
+from verify.papers.huang_saddle.measures.second_writing.plain import (
+    Plain,
+    PlainEstimate,
+    Vector,
+    engines,
+    long,
+    roundings,
+)
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator as Moments
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import hypergradient_error
 from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, samples_of
@@ -132,9 +138,6 @@ def aid_estimate(study: Study) -> Iterator[CheckResult]:
     grad_phi_hat = f_x(x, y^D) - g_xy(x, y^D) v^N; with N >= n, v^N = g_yy^-1 f_y at y^D exactly
 
     Paper: Equation 2.2 [eq:aid-step2]; Equation 2.1 [eq:aid-step1]
-
-    >>> aid_estimate.citation
-    'Equation 2.2 [eq:aid-step2]'
     """
     tau, n = 0.5 / _ell(study), study.exact.n
     yield _compared(study, "eq:aid-step2", [_aid(1, 1, tau), _aid(3, 2, tau)], part="few steps of CG")
@@ -153,9 +156,6 @@ def neumann_estimate(study: Study) -> CheckResult:
     v_Q = eta times the sum of (I - eta g_yy)^q f_y = g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y
 
     Paper: Equation 4.7 [est-vq]
-
-    >>> neumann_estimate.citation
-    'Equation 4.7 [est-vq]'
     """
     eta = 0.7 / _ell(study)
     return _compared(study, "est-vq", [_neumann(2, Q, eta) for Q in (0, 1, 4)])
@@ -173,9 +173,6 @@ def itd_estimate(study: Study) -> CheckResult:
     """The shipped ITD is the derivative of f(x, y^D(x)) through D steps.
 
     grad_phi_hat = f_x + (dy^D/dx) f_y with dy^(t+1)/dx = dy^t/dx (I - tau g_yy) - tau g_xy, carried forward
-
-    >>> itd_estimate.citation
-    'Own statement [own:itd]'
     """
     tau = 0.5 / _ell(study)
     return _compared(study, "own:itd", [_itd(D, tau) for D in (1, 3)])
@@ -192,9 +189,6 @@ def gdmax_estimate(study: Study) -> CheckResult:
     grad_phi_hat = f_x(x, y^D)
 
     Paper: Formula [unlabelled:gdmax-estimate]
-
-    >>> gdmax_estimate.citation
-    'Formula [unlabelled:gdmax-estimate]'
     """
     tau = 0.5 / _ell(study)
     return _compared(study, "unlabelled:gdmax-estimate", [_gdmax(D, tau) for D in (1, 3)])
@@ -215,9 +209,6 @@ def stochastic_estimate(study: Study) -> Iterator[CheckResult]:
     of |h - grad Phi|^2 over many draws are those that exact sums over the rows give.
 
     Paper: Equation 4.8 [estG]
-
-    >>> stochastic_estimate.citation
-    'Equation 4.8 [estG]'
     """
     yield _without_chance(study)
     yield from _with_chance(study)

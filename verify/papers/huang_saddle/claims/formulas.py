@@ -13,8 +13,7 @@ from bilevel_sym import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify.papers.huang_saddle.measures.agreement import agreed
-from verify.papers.huang_saddle.measures.second_writing.bound_transcripts import of_bounds
-from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_schedules
+from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
 from verify.papers.huang_saddle.measures.second_writing.transcripts import (
     of_batches,
     of_constants,
@@ -49,9 +48,6 @@ def formulas(study: Study) -> Iterator[CheckResult]:
     """Constants, rates, schedules and batch sizes are what a second writing of their formulas gives.
 
     For four sets of constants, one with kappa = 1, and the certified ones of this problem; in 50 digits
-
-    >>> formulas.citation
-    'Own statement [own:formulas]'
     """
     label = "own:formulas"
     own = _own(study)

@@ -57,12 +57,28 @@ def isotropic(problem: BilevelProblem) -> Any:
     >>> isotropic(zoo.get("minimax_nash").problem), isotropic(zoo.get("scalar").problem)
     (2, None)
     """
+    if problem.is_array:
+        return _isotropic_arrays(problem)
     block = _blocks(problem)["g_yy"]
     first = block[0, 0]
     if not (first.is_number and first.is_positive):  # without a minimiser nothing ends there
         return None
     n = problem.n
     return first if all(block[i, j] == (first if i == j else 0) for i in range(n) for j in range(n)) else None
+
+
+def _vanish(problem: BilevelProblem, *names: str) -> bool:
+    """Whether blocks of an array problem are zero, as its formulas show."""
+    return all(tensor.is_zero for name in names for tensor in problem.array_model.block(name).values())
+
+
+def _isotropic_arrays(problem: BilevelProblem) -> Any:
+    """The same of an array problem: g_yy is constant, and c I at one point."""
+    if not _vanish(problem, "g_xyy", "g_yyy"):
+        return None
+    block = problem.kernels.g_yy(np.zeros(problem.d), np.zeros(problem.n))
+    first = float(block[0, 0])
+    return first if first > 0 and np.array_equal(block, first * np.eye(problem.n)) else None
 
 
 def never_errs(problem: BilevelProblem) -> bool:
@@ -72,9 +88,19 @@ def never_errs(problem: BilevelProblem) -> bool:
     >>> never_errs(zoo.get("tube", d=2).problem), never_errs(zoo.get("saddle").problem)
     (True, False)
     """
+    if problem.is_array:
+        return _vanish(problem, "f_xy", "f_yy", "g_xyy") and isotropic(problem) is not None
     blocks = _blocks(problem)
     constant = all(entry == 0 for name in ("f_xy", "f_yy") for entry in blocks[name])
     return constant and isotropic(problem) is not None and all(entry == 0 for entry in _flat(blocks["g_xyy"]))
+
+
+def always_exact(label: str, study: Study) -> CheckResult:
+    """The verdict where AID never errs."""
+    return judged(
+        label, 0.0, 0.0, evidence="proved", variant=study.variant,
+        message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
+    )  # fmt: skip
 
 
 def _blocks(problem: BilevelProblem) -> Blocks:
@@ -96,9 +122,6 @@ def cg_rate(study: Study) -> CheckResult:
     Assumes: g_yy positive definite; kappa is that of the matrix at hand, which is at most that of the assumption, and
     the bound grows with kappa.
     Deviation: the sharp form is min(1, sqrt(kappa) 2 q^N/(1 + q^(2N))).
-
-    >>> cg_rate.citation
-    'Equation B.21 [eq:cgrate]'
     """
     if study.exact.n == 1 or isotropic(study.exact) is not None:
         return _one_step(study)
@@ -192,9 +215,6 @@ def gd_rate(study: Study) -> CheckResult:
     Assumes: mu and ell bound g_yy wherever the iterates go.
     Deviation: the sharp form is (1 - mu/ell)^D, because the averaged Hessian between y_t and y* has its eigenvalues in
     [mu, ell].
-
-    >>> gd_rate.citation
-    'Equation B.22 [eq:gdrate]'
     """
     return _or_proved(study, "eq:gdrate", lambda: judged_over_regions(study, lambda region: _descents(study, region)))
 
@@ -252,15 +272,9 @@ def grad_err_aid(study: Study) -> Iterator[CheckResult]:
     Deviation: Gamma_1 is printed with M + ell M/mu for the longest step over eta, which bounds the exact hypergradient
     but neither its estimate nor a perturbation; the corrected form takes the longer of the two, the sharp form the
     longest step itself and (1 - mu/ell)^D.
-
-    >>> grad_err_aid.citation
-    'Lemma B.1 [lem:grad-err-aid]'
     """
     if never_errs(study.exact):
-        yield judged(
-            "lem:grad-err-aid", 0.0, 0.0, evidence="proved", variant=study.variant,
-            message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
-        )  # fmt: skip
+        yield always_exact("lem:grad-err-aid", study)
         return
     yield judged_over_regions(study, lambda region: _one_iteration(study, region))
     yield judged_over_regions(study, lambda region: _with_gamma(study, region))
@@ -326,9 +340,6 @@ def grad_err_mini(study: Study) -> CheckResult:
     Assumes: Assumption 3.5 [assu:minimax] over the region; tau = 1/ell; (1 - 1/kappa)^(D/2) <= 1/2.
     Deviation: the print bounds the estimate by M + ell M/mu with an M that Assumption 3.5 does not have; the corrected
     form takes the longest step over eta, which a perturbation may set. The sharp form has (1 - 1/kappa)^D.
-
-    >>> grad_err_mini.citation
-    'Lemma C.2 [lem:grad-err-mini]'
     """
     label = "lem:grad-err-mini"
     if all(entry == 0 for entry in _blocks(study.exact)["f_xy"]) and study.constants.valid.mu > 0:

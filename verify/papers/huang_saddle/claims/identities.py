@@ -19,26 +19,13 @@ import sympy as sp
 from bilevel_sym import derive_generic
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.symbolic.textbook import Equation, textbook_equations
+from bilevel_sym.symbolic.formulas import Equation, textbook_equations
 from verify.papers.huang_saddle.measures.jets import JET_BITS, Numbers, TaylorPoint, taylor_point
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__ = [
-    "bilevel_grad",
-    "danskin",
-    "hess_y_expression",
-    "hypergradient_v_star",
-    "minimax_hessian",
-    "minimax_hessian_jacobian",
-    "minimax_optimality",
-    "opt_deri1",
-    "opt_deri2",
-    "phi_grad",
-    "phi_hessian",
-    "solve_dy_dx",
-]
+__all__: list[str] = []
 
 REGION = "all x and y"
 
@@ -207,9 +194,6 @@ def phi_grad(study: Study) -> CheckResult:
 
     Paper: Equation 1.2 [phi-grad]
     Assumes: f and y* differentiable at the point.
-
-    >>> phi_grad.title
-    'The hypergradient is f_x + dy_dx f_y'
     """
     return _identity(study, "phi-grad", lambda p: (p.grad, p["f_x"] + p.response @ p["f_y"]))
 
@@ -222,9 +206,6 @@ def opt_deri1(study: Study) -> CheckResult:
 
     Paper: Equation 1.3 [eq:opt-deri1]
     Assumes: g twice differentiable at the point.
-
-    >>> opt_deri1.citation
-    'Equation 1.3 [eq:opt-deri1]'
     """
     return _identity(study, "eq:opt-deri1", lambda p: (p["g_xy"], -(p.response @ p["g_yy"])))
 
@@ -237,9 +218,6 @@ def bilevel_grad(study: Study) -> CheckResult:
 
     Paper: Equation 1.5 [eq:bilevel-grad]
     Assumes: f differentiable, g twice, and g_yy invertible at the point.
-
-    >>> bilevel_grad.citation
-    'Equation 1.5 [eq:bilevel-grad]'
     """
     return _identity(
         study, "eq:bilevel-grad", lambda p: (p.grad, p["f_x"] - p["g_xy"] @ (p.inverse(p["g_yy"]) @ p["f_y"]))
@@ -256,9 +234,6 @@ def phi_hessian(study: Study) -> CheckResult:
     Assumes: f twice and g three times differentiable at the point.
     Deviation: the print has dy_dx f_xy' as its fourth term, which is the second once more; that sum is not symmetric
     for d >= 2. Its transpose f_xy dy_dx' is meant.
-
-    >>> phi_hessian.title
-    'The Hessian of Phi in five terms'
     """
     printed = study.variant == "printed"
 
@@ -298,9 +273,6 @@ def opt_deri2(study: Study) -> CheckResult:
     Assumes: g three times differentiable at the point.
     Deviation: the print leaves open along which axis each product contracts; the two mixed terms are transposes of
     each other in the two indices of x.
-
-    >>> opt_deri2.citation
-    'Equation B.2 [eq:opt-deri2]'
     """
     return _identity(study, "eq:opt-deri2", lambda p: (_third_order(p), -(p.second @ p["g_yy"])))
 
@@ -313,9 +285,6 @@ def minimax_hessian(study: Study) -> CheckResult:
 
     Paper: Equation C.3 [phi-2]
     Assumes: f twice differentiable, and f_yy invertible at the point.
-
-    >>> minimax_hessian.citation
-    'Equation C.3 [phi-2]'
     """
     return _identity(study, "phi-2", lambda p: (p.hess, p["f_xx"] - p["f_xy"] @ p.inverse(p["f_yy"]) @ p["f_xy"].T))
 
@@ -328,9 +297,6 @@ def solve_dy_dx(study: Study) -> CheckResult:
 
     Paper: Equation 1.4 [solve-partial-y*-partial-x]
     Assumes: g twice differentiable, and g_yy invertible at the point.
-
-    >>> solve_dy_dx.citation
-    'Equation 1.4 [solve-partial-y*-partial-x]'
     """
     return _identity(study, "solve-partial-y*-partial-x", lambda p: (p.response, -(p["g_xy"] @ p.inverse(p["g_yy"]))))
 
@@ -343,9 +309,6 @@ def hess_y_expression(study: Study) -> CheckResult:
 
     Paper: Equation B.9 [eq:hess-y-expression]
     Assumes: g three times differentiable, and g_yy invertible at the point.
-
-    >>> hess_y_expression.citation
-    'Equation B.9 [eq:hess-y-expression]'
     """
     return _identity(study, "eq:hess-y-expression", lambda p: (p.second, -(_third_order(p) @ p.inverse(p["g_yy"]))))
 
@@ -358,9 +321,6 @@ def hypergradient_v_star(study: Study) -> CheckResult:
 
     Paper: Formula [unlabelled:hypergradient-v-star]
     Assumes: f differentiable, g twice, and g_yy invertible at the point.
-
-    >>> hypergradient_v_star.title
-    'The hypergradient by one linear solve'
     """
     return _identity(
         study,
@@ -377,9 +337,6 @@ def danskin(study: Study) -> CheckResult:
 
     Paper: Claim [unlabelled:danskin]
     Assumes: f differentiable, and a maximiser y* that is differentiable at the point.
-
-    >>> danskin.title
-    'The gradient of Phi for minimax is f_x alone'
     """
     return _identity(study, "unlabelled:danskin", lambda p: (p.grad, p["f_x"]))
 
@@ -393,9 +350,6 @@ def minimax_hessian_jacobian(study: Study) -> CheckResult:
     Paper: Equation C.1 [phi]
     Assumes: f twice differentiable at the point.
     Deviation: Section 1 gives dy_dx the shape d x n, and the print multiplies as if it were n x d; we transpose.
-
-    >>> minimax_hessian_jacobian.citation
-    'Equation C.1 [phi]'
     """
     return _identity(study, "phi", lambda p: (p.hess, p["f_xx"] + p["f_xy"] @ p.response.T))
 
@@ -409,8 +363,5 @@ def minimax_optimality(study: Study) -> CheckResult:
     Paper: Equation C.2 [y-opt-condition]
     Assumes: f twice differentiable at the point.
     Deviation: dy_dx is d x n, as in Section 1; the print has it transposed.
-
-    >>> minimax_optimality.citation
-    'Equation C.2 [y-opt-condition]'
     """
     return _identity(study, "y-opt-condition", lambda p: (p["f_xy"].T, -(p["f_yy"] @ p.response.T)))

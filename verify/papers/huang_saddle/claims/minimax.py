@@ -21,15 +21,7 @@ from verify.registry import NotApplicable, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__ = [
-    "definition_nash",
-    "equivalence",
-    "minimum_condition",
-    "nash_and_minima",
-    "psd_coupling",
-    "schur",
-    "strict_nash",
-]
+__all__: list[str] = []
 
 REGION = "points of the box in x"
 
@@ -103,9 +95,8 @@ def definition_nash(study: Study) -> CheckResult:
     Paper: Definition 3.1 [def:pureNash]
     Assumes: f_yy < 0 < f_xx at a stationary point.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> print(definition_nash(study_of(zoo.get("minimax_nash").problem))[0].verdict)
+    >>> from bilevel_sym import verify, zoo
+    >>> print(definition_nash(verify.study_of(zoo.get("minimax_nash").problem))[0].verdict)
     HOLDS
     """
     found = [sample for sample in sample_points(study) if sample.point is not None and sample.is_nash]
@@ -129,9 +120,8 @@ def strict_nash(study: Study) -> CheckResult:
     Paper: Formula [unlabelled:strict-local-nash]
     Deviation: "only if" fails for f = x^4 - y^2/2, where f(0, y) < f(0, 0) < f(x, 0) although f_xx = 0.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("minimax_degenerate").problem, variant="printed")
+    >>> from bilevel_sym import verify, zoo
+    >>> study = verify.study_of(zoo.get("minimax_degenerate").problem, variant="printed")
     >>> print(strict_nash(study)[0].verdict)
     VIOLATED
     """
@@ -179,9 +169,8 @@ def nash_and_minima(study: Study) -> Iterator[CheckResult]:
     Paper: Proposition 3.2 [pro:minimax]
     Assumes: f strongly concave in y.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> [str(result.verdict) for result in nash_and_minima(study_of(zoo.get("minimax_nash").problem))]
+    >>> from bilevel_sym import verify, zoo
+    >>> [str(result.verdict) for result in nash_and_minima(verify.study_of(zoo.get("minimax_nash").problem))]
     ['HOLDS', 'HOLDS']
     """
     found = sample_points(study)
@@ -220,9 +209,8 @@ def psd_coupling(study: Study) -> CheckResult:
     Deviation: printed as "always positive definite", which fails for d > n and wherever f_xy has not full rank; the
     conclusions need only "semidefinite".
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("minimax_degenerate").problem, variant="printed")
+    >>> from bilevel_sym import verify, zoo
+    >>> study = verify.study_of(zoo.get("minimax_degenerate").problem, variant="printed")
     >>> print(psd_coupling(study)[0].verdict)
     VIOLATED
     """
@@ -257,10 +245,9 @@ def schur(study: Study) -> CheckResult:
     Paper: Definition 3.3 [unlabelled:definition-strict-local-minimax]
     Deviation: the last factor is f_yx. For d = n the printed one is another matrix unless f_xy is symmetric.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
+    >>> from bilevel_sym import verify, zoo
     >>> problem = zoo.get("robust_regression").problem
-    >>> [str(schur(study_of(problem, variant=v, effort=0.225))[0].verdict) for v in ("corrected", "printed")]
+    >>> [str(schur(verify.study_of(problem, variant=v, effort=0.225))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
     label = "unlabelled:definition-strict-local-minimax"
@@ -283,10 +270,9 @@ def equivalence(study: Study) -> CheckResult:
     Deviation: printed for every strict local minimum; x = 0 is one of Phi = x^4, and no strict local minimax point of
     f = x^4 - y^2/2. Such a Phi has a strict local minimum, and no strict local minimax point exists.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
+    >>> from bilevel_sym import verify, zoo
     >>> problem = zoo.get("minimax_degenerate").problem
-    >>> [str(equivalence(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
+    >>> [str(equivalence(verify.study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
     found = sample_points(study)
@@ -308,10 +294,9 @@ def minimum_condition(study: Study) -> CheckResult:
     Paper: Equation C.4 [proof-prop-2.4-eq1]
     Deviation: Phi = x^4 has a strict local minimum with Hess Phi = 0.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
+    >>> from bilevel_sym import verify, zoo
     >>> problem = zoo.get("minimax_degenerate").problem
-    >>> [str(minimum_condition(study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
+    >>> [str(minimum_condition(verify.study_of(problem, variant=v))[0].verdict) for v in ("corrected", "printed")]
     ['HOLDS', 'VIOLATED']
     """
     found = [sample for sample in sample_points(study) if sample.point is not None and _strict_minimum(study, sample)]

@@ -54,9 +54,6 @@ def neon(study: Study) -> Iterator[CheckResult]:
     point of the box, and points beside each with 0 < |grad Phi| <= eps.
     Deviation: iota's condition has L_phi and rho_phi for ell and rho (judged by ``stuck_probability``). The sharp form
     has 0.0633/iota for 1/(40 iota): the proof has |u|^2 <= 9^(2/3) S^2 and uses 9 S^2.
-
-    >>> neon.citation
-    'Lemma 4.1 [lem:neon]'
     """
     found = saddles(study, NEON)
     hard = [saddle for saddle in found.found if not saddle.escape.straightforward]
@@ -141,9 +138,6 @@ def saddle_decrease(study: Study) -> CheckResult:
     Assumes: rho_phi is a Lipschitz constant of Hess Phi over the box, here the certified one; the expectation over the
     sign is taken exactly, the batch is all the data.
     Deviation: the print steps sqrt(eps/rho_phi)/80, without iota, which guarantees no decrease for iota >= 3.
-
-    >>> saddle_decrease.citation
-    'Lemma D.6 [lem:saddle-decrease]'
     """
     found = saddles(study, NEON)
     return next(worst_of((_decreased(study, saddle) for saddle in found.found), found.description))

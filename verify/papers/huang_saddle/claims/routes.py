@@ -24,9 +24,6 @@ def routes(study: Study) -> Iterator[CheckResult]:
 
     The kernels go by the Lagrangian in float64, certificates in balls, the measures term by term from dy_dx and
     d2y_dx2; dy_dx solves g_xy + dy_dx g_yy = 0
-
-    >>> routes.citation
-    'Own statement [own:routes]'
     """
     yield kernels_against_certificates(study, "own:routes")
     yield terms_against_kernels(study, "own:routes")

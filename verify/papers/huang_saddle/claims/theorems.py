@@ -29,6 +29,7 @@ from bilevel_sym.theories.huang_saddle.schedules import (
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.tube import require_smooth
+from verify.papers.huang_saddle.measures.agreement import decided_exactly
 from verify.papers.huang_saddle.measures.conditions import (
     CONDITION_BITS,
     ROUNDED,
@@ -47,7 +48,7 @@ from verify.papers.huang_saddle.measures.conditions import (
 from verify.papers.huang_saddle.measures.visiting import DELTA, descends, positive_constants, visits
 from verify.registry import claim
 from verify.study import Study
-from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
+from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
 REGION = "the constants of the box"
 
@@ -171,10 +172,13 @@ def _logarithm(label: str, part: str, argument: arb | None, study: Study, formul
     if argument is not None:
         meaning = f"{formula} is the logarithm of {float(argument.mid()):.4g}"
         return verdict_on(label, Condition(part, -argument, arb(0), meaning), study.variant)
-    return CheckResult(
-        label=label, verdict=Verdict.VIOLATED, message=f"{formula} is a division by zero", evidence="proved",
-        variant=study.variant, part=part,
-    )  # fmt: skip
+    return decided_exactly(label, study, part, False, f"{formula} is a division by zero")
+
+
+def _printed_n(label: str, c: Constants, study: Study) -> CheckResult:
+    root = (arb(c.ell) / arb(c.mu)).sqrt()
+    argument = None if c.ell == c.mu else (1 + root) / (1 - root)
+    return _logarithm(label, "N", argument, study, "log((1 + sqrt(kappa))/(1 - sqrt(kappa)))")
 
 
 @claim("eq:aid-ND", also=("eq:aid-ND-thm",))
@@ -201,9 +205,7 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
             rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
             conditions += _orders(c, rates, s.D, s.N, s.accuracy)
         if study.variant == "printed":
-            root = (arb(c.ell) / arb(c.mu)).sqrt()
-            argument = None if c.ell == c.mu else (1 + root) / (1 - root)
-            yield _logarithm(label, "N", argument, study, "log((1 + sqrt(kappa))/(1 - sqrt(kappa)))")
+            yield _printed_n(label, c, study)
             conditions = [condition for condition in conditions if condition.part != "N"]
         yield from worst_of_each_part(label, study.variant, conditions)
 
@@ -279,9 +281,7 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
             s = _quietly(ineon, c, goal, study)
             conditions += [*escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
-            root = (arb(c.ell) / arb(c.mu)).sqrt()
-            argument = None if c.ell == c.mu else (1 + root) / (1 - root)
-            yield _logarithm(label, "N", argument, study, "log((1 + sqrt(kappa))/(1 - sqrt(kappa)))")
+            yield _printed_n(label, c, study)
         yield from worst_of_each_part(label, study.variant, conditions)
 
 

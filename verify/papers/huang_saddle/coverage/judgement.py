@@ -9,8 +9,7 @@ from typing import Literal, cast
 from bilevel_sym import BilevelProblem, StochasticProblem, zoo
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.coverage.ledger import ROWS
-from verify.papers.huang_saddle.coverage.link import Link, Sources, sources
-from verify.papers.huang_saddle.coverage.row import Row, Word
+from verify.papers.huang_saddle.coverage.link import Link, Row, Sources, Word, sources
 from verify.papers.huang_saddle.errata.finding import Finding
 from verify.runner import run
 from verify.verdict import CheckResult, Evidence, Verdict
@@ -36,7 +35,6 @@ class Judgement:
     what the statement rests on once it is corrected: the weakest among findings and claims, or "witness" where the
     correction was computed on the erratum's witness alone.
 
-    >>> from verify.papers.huang_saddle.coverage.ledger import ROWS
     >>> found = next(judge([ROWS[62]]))
     >>> found.row.number, found.word, found.evidence, found.broken
     (63, 'wrong', 'proved', ())

@@ -6,7 +6,7 @@ is a misprint, "false as printed" is wrong, "holds but loose" is loose, "incompl
 
 from __future__ import annotations
 
-from verify.papers.huang_saddle.coverage.row import Row
+from verify.papers.huang_saddle.coverage.link import Row
 
 __all__ = ["ROWS"]
 

@@ -1,37 +1,57 @@
-"""Link: the name of what computes a statement; Sources: everything that such a name can mean."""
+"""What computes each statement of the paper: links, all that they can name, rows of the ledger, accounts of labels."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, cast, get_args
 
-from verify.erratum import Erratum
-from verify.papers.huang_saddle.coverage.definitions import cited
+import bilevel_sym
+from bilevel_sym import paper
+from bilevel_sym.theories import Statement
+from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import errata
 from verify.papers.huang_saddle.errata.finding import Finding
 from verify.papers.huang_saddle.errata.right import found_right
 from verify.registry import Claim
 from verify.runner import claims
 
-__all__ = ["BrokenLink", "Kind", "Link", "Sources", "link", "sources"]
+__all__ = ["Account", "BrokenLink", "Link", "Row", "Sources", "cited", "coverage", "link", "sources"]
 
 Kind = Literal["claim", "finding", "erratum", "definition"]
 """claim: judged on problems. finding: computed, and right. erratum: computed, and wrong as printed. definition: code
 that cites the label; there is nothing to be right or wrong about."""
 
+_LINE, _LABEL = re.compile(r"^\s*Paper: (.*)$", re.M), re.compile(r"\[([^\[\]]+)\]")
+ALSO = "also "  # begins a link that stands beside what the verdict rests on
+
+Word = Literal["holds", "definition"] | Severity
+"""What is said of a statement: that it holds as printed, that it is a definition, or what is wrong with the print."""
+
+How = Literal["claim", "finding", "erratum", "definition", "heading", "open"]
+
+FURTHER: Mapping[str, str] = MappingProxyType(
+    {
+        "unlabelled:coupling-i": "claim lem:escapesaddle | coupling",
+        "unlabelled:coupling-ii": "claim lem:escapesaddle | coupling",
+        "unlabelled:stuck-region": "claim lem:escapesaddle | stuck width",
+        "unlabelled:neon-stuck-region": "claim lem:neon | probability",
+        "unlabelled:neon-decrease": "claim lem:neon | probability",
+        "unlabelled:remark-larger-batches": "claim eq:stocneon-batch2 | D_g",
+    }
+)
+"""Links to a part of a claim, beside those that claims, errata, findings and docstrings declare themselves."""
+
 
 class BrokenLink(LookupError):
-    """A link names something that does not exist.
-
-    >>> issubclass(BrokenLink, LookupError)
-    True
-    """
+    """A link names something that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +139,101 @@ def _strings(module: str) -> frozenset[str]:
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return frozenset(value for value in constants if isinstance(value, str))
+
+
+@lru_cache(1)
+def cited() -> Mapping[str, tuple[str, ...]]:
+    """By label of this paper, the functions and classes of the library whose docstrings cite it.
+
+    >>> cited()["eq:aid-step2"]
+    ('bilevel_sym.estimators.hypergradient.AID',)
+    """
+    root = Path(bilevel_sym.__file__).parent
+    found: dict[str, tuple[str, ...]] = {}
+    for path in sorted(root.rglob("*.py")):
+        module = ".".join(("bilevel_sym", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+        for name, label in _citations(ast.parse(path.read_text(encoding="utf-8")), module):
+            if label in paper.STATEMENTS:
+                found[label] = (*found.get(label, ()), name)
+    return MappingProxyType(found)
+
+
+def _citations(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """(name, label) for this node's docstring and those inside it."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+        for line in _LINE.findall(ast.get_docstring(node) or ""):
+            yield from ((name, label) for label in _LABEL.findall(line))
+        for child in node.body:
+            if isinstance(child, ast.ClassDef | ast.FunctionDef):
+                yield from _citations(child, f"{name}.{child.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A statement of the ledger: where it stands, what it says, what an audit by hand said of it, and what computes it.
+
+    A link that begins with "also" must stand, and is not what the verdict rests on. ``why`` is given where the computed
+    verdict is another one than the audit's: who is right, and by what.
+
+    >>> row = Row(1, ("eq:objective",), "the problem", "definition", ("definition eq:objective",))
+    >>> row.found[0].kind, row.rests_on(row.found[0])
+    ('definition', True)
+    """
+
+    number: int
+    labels: tuple[str, ...]
+    text: str
+    audit: Word
+    links: tuple[str, ...]
+    why: str = ""
+
+    @property
+    def found(self) -> tuple[Link, ...]:
+        """The links, read."""
+        return tuple(link(text.removeprefix(ALSO)) for text in self.links)
+
+    def rests_on(self, item: Link) -> bool:
+        """Whether the verdict rests on this link, or has it beside."""
+        return f"{ALSO}{item}" not in self.links
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What computes a statement: the strongest kind of link, and all links.
+
+    >>> print(*coverage()["eq:qprelation"].links)
+    finding induction
+    """
+
+    how: How
+    links: tuple[Link, ...]
+
+    @property
+    def text(self) -> str:
+        """The links in words."""
+        return "; ".join(map(str, self.links)) or ("a heading" if self.how == "heading" else "nothing computes it")
+
+
+def coverage(
+    statements: Mapping[str, Statement] = paper.STATEMENTS, known: Sources | None = None
+) -> dict[str, Account]:
+    """What computes each statement of the paper, in the paper's order; "open" is what is linked to nothing.
+
+    >>> found = coverage()
+    >>> found["thm:aid"].how, found["eq:qprelation"].how, found["unlabelled:remark-nonasymptotic"].how
+    ('claim', 'finding', 'open')
+    """
+    known = known or sources()
+    return {label: _account(label, statement, known) for label, statement in statements.items()}
+
+
+def _account(label: str, statement: Statement, known: Sources) -> Account:
+    further = [link(FURTHER[label])] if label in FURTHER else []
+    for item in further:
+        known.find(item)
+    links = (*known.about(label), *further)
+    for kind in ("claim", "finding", "erratum", "definition"):
+        if any(item.kind == kind for item in links):
+            return Account(kind, links)
+    # a section states nothing but what stands inside it, under labels of its own
+    return Account("heading" if statement.kind == "Section" else "open", ())

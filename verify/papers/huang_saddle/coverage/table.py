@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from bilevel_sym import paper
-from verify.papers.huang_saddle.coverage.account import Account, coverage
 from verify.papers.huang_saddle.coverage.judgement import REFERENCES, STRENGTH, Judgement
-from verify.papers.huang_saddle.coverage.page import ENDS, INTRODUCTION
+from verify.papers.huang_saddle.coverage.link import Account, coverage
+from verify.papers.huang_saddle.errata.table import plain
 
-__all__ = ["coverage_table", "record"]
+__all__ = ["ENDS", "INTRODUCTION", "coverage_table", "record"]
 
 WORDS = ("holds", "definition", "wrong", "gap", "ambiguous", "loose", "misprint", "undecided", "open")
 HOWS = ("claim", "finding", "erratum", "definition", "heading", "open")
 KINDS = (*STRENGTH, "none")
+INTRODUCTION = """\
+# What is verified, and where it ends
+
+Every statement of the paper on escaping saddle points in bilevel optimization, what computes it, and what that says.
+This page is written by `bilevel-sym verify --coverage --format markdown`; all of it is computed again when it is
+written, and by a test. A statement is linked to *claims* (judged on problems, `bilevel-sym verify`), *findings*
+(recomputed and found right), *errata* (recomputed and found wrong as printed, [ERRATA.md](../ERRATA.md)), or
+*definitions* (code that cites the label). What is linked to nothing is called open by the code; a link to something
+that does not exist is an error.
+
+The verdict on a row is that on the statement as printed, and follows from its links: the worst of its errata, or
+*holds* where there are none and findings and claims stand, or *definition*. The words for errata are explained in
+[ERRATA.md](../ERRATA.md). The evidence is that of the verdict: of the erratum, or the weakest among the findings and
+claims that the row rests on, part by part (a link after "also" stands beside them). *As corrected* is what the
+corrected statement rests on, again the weakest; *witness* means that the correction was computed on the erratum's
+witness alone.
+
+## Rows by verdict and by kind of evidence
+
+Made by `bilevel-sym verify --coverage`, in half a minute.
+"""
+
+ENDS = """\
+## Where the verification ends
+
+- **Proved.** Identities between derivatives, for undefined f and g (symbols for every entry); inequalities between
+  norms, as polynomials with positive coefficients; numbers of the proofs, in exact rationals; witnesses of errata.
+  These hold for every problem. What a proof of the paper takes from elsewhere is taken too: the implicit function
+  theorem, Danskin's theorem, the matrix Bernstein and Pinelis inequalities, the rate of conjugate gradients (sampled,
+  not proved).
+- **Certified.** Suprema and infima over the box of a given problem, stationary points with the emptiness of the rest,
+  digits at a point: enclosures with outward rounding, elementary functions from Arb. They hold for that problem and
+  that box, and rest on IEEE 754 arithmetic, on python-flint and on this code; nothing is certified on all of R^d.
+- **Statistical.** How often an algorithm arrives: runs with fixed seeds, exact (Clopper-Pearson) bounds, confidence
+  stated. They speak of the problem, the start and the parameters that were run, and of no smaller probability than
+  the number of runs allows.
+- **Sampled.** Float64 at points or along runs. It can refute; where it does not, it only supports.
+- **By definition.** Names and formulas that are computed as they are printed; there is nothing to be right about.
+- **Assumed, not verified.** That a claim which holds on the problems that were tried holds on all: a theorem about
+  all problems is proved here only where its row says so. The theorems' own K (5e9 iterations and more) is never run
+  to its end. What O() hides is compared in orders. Lemma D.3 as printed has no proof, here or in the paper. Remarks
+  that compare with other papers are open, because those papers are not here.
+"""
 
 
 def coverage_table(
@@ -142,9 +184,9 @@ def _markdown(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> It
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for item in found:
         row = item.row
-        places = "<br>".join(_plain(paper.cite(label)) for label in row.labels)
-        links = "<br>".join(map(_plain, row.links))
-        cells = (str(row.number), places, _plain(row.text), item.word, _evidence(item), item.mended, links)
+        places = "<br>".join(plain(paper.cite(label)) for label in row.labels)
+        links = "<br>".join(map(plain, row.links))
+        cells = (str(row.number), places, plain(row.text), item.word, _evidence(item), item.mended, links)
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield from _labels(accounts)
@@ -157,8 +199,8 @@ def _disagreements(found: Sequence[Judgement]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     for item in found:
         if not item.agrees:
-            by = "; ".join(map(_plain, item.row.links))
-            yield f"| {item.row.number} | {item.row.audit} | {item.word} | {by} | {_plain(item.row.why)} |"
+            by = "; ".join(map(plain, item.row.links))
+            yield f"| {item.row.number} | {item.row.audit} | {item.word} | {by} | {plain(item.row.why)} |"
     yield ""
 
 
@@ -173,9 +215,4 @@ def _labels(accounts: Mapping[str, Account]) -> Iterator[str]:
     yield "| --- | --- | --- |"
     for label, account in accounts.items():
         if account.how != "heading":
-            yield f"| {_plain(paper.cite(label))} | {account.how} | {_plain(account.text)} |"
-
-
-def _plain(words: str) -> str:
-    """Text that markdown leaves alone."""
-    return re.sub(r"([\\`*_{}\[\]<>|~#])", r"\\\1", words)
+            yield f"| {plain(paper.cite(label))} | {account.how} | {plain(account.text)} |"

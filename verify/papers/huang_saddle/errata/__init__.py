@@ -21,8 +21,8 @@ from verify.papers.huang_saddle.errata import (
     stochastic,
     table,
 )
-from verify.papers.huang_saddle.errata.notation import NOTATIONAL
 from verify.papers.huang_saddle.errata.right import found_right
+from verify.papers.huang_saddle.errata.table import NOTATIONAL
 from verify.verdict import CheckResult
 
 __all__ = ["SUBJECTS", "errata", "errata_table"]

@@ -10,7 +10,17 @@ import sympy as sp
 from bilevel_sym import paper
 from verify.verdict import Evidence
 
-__all__ = ["Finding", "right", "same"]
+__all__: list[str] = []
+
+
+MU, ELL, RHO, M, IOTA, EPS, RHO_PHI, L_PHI = sp.symbols("mu ell rho M iota eps rho_phi L_phi", positive=True)
+KAPPA = ELL / MU
+ETA = 1 / L_PHI
+TIME = L_PHI / sp.sqrt(RHO_PHI * EPS) * IOTA  # script T
+FALL = sp.sqrt(EPS**3 / RHO_PHI) / (100 * IOTA**3)  # script F
+RADIUS = sp.sqrt(EPS / RHO_PHI) / (4 * IOTA)  # script S
+NOISE = EPS / (400 * IOTA**3)  # r
+NEON_TIME, NEON_FALL = TIME / 4, 4 * FALL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,7 @@ import sympy as sp
 from flint import arb
 
 from verify.papers.huang_saddle.errata import steps
-from verify.papers.huang_saddle.errata.finding import Finding, right, same
-from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
-from verify.papers.huang_saddle.errata.parameters import (
+from verify.papers.huang_saddle.errata.finding import (
     ELL,
     EPS,
     ETA,
@@ -28,8 +26,12 @@ from verify.papers.huang_saddle.errata.parameters import (
     RHO,
     RHO_PHI,
     TIME,
+    Finding,
     M,
+    right,
+    same,
 )
+from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
 
 __all__ = ["Finding", "found_right"]
 

@@ -9,8 +9,7 @@ import sympy as sp
 from flint import arb
 
 from bilevel_sym import BilevelProblem, MinimaxConstants, derive
-from verify.papers.huang_saddle.errata.finding import right, same
-from verify.papers.huang_saddle.errata.parameters import (
+from verify.papers.huang_saddle.errata.finding import (
     ELL,
     EPS,
     ETA,
@@ -24,6 +23,8 @@ from verify.papers.huang_saddle.errata.parameters import (
     RHO_PHI,
     TIME,
     M,
+    right,
+    same,
 )
 
 # ---- the Hessian, the estimate, descent --------------------------------------------------------------------------

@@ -15,23 +15,7 @@ from bilevel_sym.theories.huang_saddle.schedules import Schedule
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__ = [
-    "CONDITION_BITS",
-    "ROUNDED",
-    "Condition",
-    "Number",
-    "Rates",
-    "balls",
-    "budget_conditions",
-    "case_conditions",
-    "chance_of",
-    "escape_conditions",
-    "gradient_bound",
-    "inner_conditions",
-    "union_conditions",
-    "verdict_on",
-    "worst_of_each_part",
-]
+__all__: list[str] = []
 
 CONDITION_BITS = 256
 ROUNDED = fmpq(1, 2**40)  # the parameters are floats, which may lose an equality in their last places
@@ -42,11 +26,7 @@ Number: TypeAlias = arb | fmpq | int
 
 @dataclass(frozen=True)
 class Condition:
-    """One inequality that a proof asks of the parameters: ``measured`` <= ``bound``, in balls or in rationals.
-
-    >>> Condition("room", fmpq(3, 25), fmpq(3, 25), "a fifth").ratio
-    1.0
-    """
+    """One inequality that a proof asks of the parameters: ``measured`` <= ``bound``, in balls or in rationals."""
 
     part: str
     measured: Number
@@ -118,8 +98,11 @@ def escape_conditions(s: Schedule, goal: Goal, *, neon: bool = False) -> Iterato
     >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
     >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
     >>> with precision(CONDITION_BITS):
-    ...     all(bool(condition.measured <= condition.bound) for condition in escape_conditions(s, goal))
-    True
+    ...     half = arb(s.F_escape) / 2
+    ...     found = [*escape_conditions(s, goal), *union_conditions(s, goal, loops=arb(1e-9) / half)]
+    ...     found += budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=False)
+    >>> all(bool(condition.measured <= condition.bound) for condition in found), 0.05 < float(chance_of(s, goal)) < 0.1
+    (True, True)
     """
     L, rho, eps, iota, eta, r = balls(s.L_phi, s.rho_phi, s.eps, s.iota, s.eta, s.r)
     T, F, S = arb(s.T_escape), arb(s.F_escape), arb(s.S_escape)
@@ -149,12 +132,6 @@ def chance_of(s: Schedule, goal: Goal, *, neon: bool = False) -> arb:
     """What the chance of the stuck region is at most, for one escape.
 
     Paper: Equation 3.3 [iota-condition]; Equation 4.6 [iota-condition-2]
-
-    >>> from bilevel_sym import schedules
-    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
-    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
-    >>> 0.05 < float(chance_of(s, goal)) < 0.1
-    True
     """
     L, rho, eps, iota = balls(s.L_phi, s.rho_phi, s.eps, s.iota)
     pace = fmpq(1, 4) if neon else fmpq(1)
@@ -169,13 +146,6 @@ def union_conditions(
     ``loops`` is how many there can be: the gap over what one of them lowers Phi by.
 
     Paper: Theorem 2.5 [thm:aid]; Equation B.47 [thm3.5-bound2]
-
-    >>> from bilevel_sym import schedules
-    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
-    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
-    >>> (union,) = union_conditions(s, goal, loops=arb(1e-9) / (arb(s.F_escape) / 2))
-    >>> bool(union.measured <= union.bound)
-    True
     """
     # F and the count are floats, and the condition is met with equality
     allowed = share * arb(goal.delta) * (1 + ROUNDED)
@@ -187,16 +157,6 @@ def budget_conditions(s: Schedule, goal: Goal, *, decrease: arb, slope: Number, 
     """K against its two parts, each recomputed.
 
     Paper: Equation B.46 [thm3.5-bound1]; Equation B.47 [thm3.5-bound2]; Formula [unlabelled:aid-total]
-
-    >>> from bilevel_sym import schedules
-    >>> from bilevel_sym.arithmetic.balls import precision
-    >>> goal = Goal(eps=0.1, delta=0.1, d=2, initial_error=1.0, gap=1e-9, episodes=None)
-    >>> s = schedules.perturbed_aid(Constants(1.0, 2.0, 1.0, 1.0, 1.0), eps=0.1, delta=0.1, d=2, gap=1e-9)
-    >>> with precision(CONDITION_BITS):
-    ...     half = arb(s.F_escape) / 2
-    ...     (K,) = budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=False)
-    >>> bool(K.measured <= K.bound)
-    True
     """
     episode = arb(s.T_escape) + (0 if printed else 1)
     total = arb(goal.gap) * episode / decrease + slope * arb(s.L_phi) * arb(goal.gap) / arb(s.eps) ** 2

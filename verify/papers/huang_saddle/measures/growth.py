@@ -31,18 +31,7 @@ from bilevel_sym.theories.huang_saddle.schedules import (
 from bilevel_sym.theories.huang_saddle.schedules.batches import gradient_terms, hessian_terms
 from verify.papers.huang_saddle.measures.conditions import Rates, gradient_bound
 
-__all__ = [
-    "EPS",
-    "KAPPA",
-    "Order",
-    "Shipped",
-    "Size",
-    "Theorem",
-    "aid_sizes",
-    "gdmax_sizes",
-    "shipped",
-    "stocbio_sizes",
-]
+__all__: list[str] = []
 
 T, S_EPS = sp.Symbol("t", positive=True), sp.Symbol("s", positive=True)
 ELL, RHO, NU, M, SIGMA = sp.symbols("ell rho nu M sigma", positive=True)

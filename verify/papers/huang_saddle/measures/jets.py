@@ -23,7 +23,7 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
 from bilevel_sym.graph.operations import FUNCTIONS
-from bilevel_sym.graph.operations.ball_ranges import over_balls
+from bilevel_sym.graph.operations.record import over_balls
 
 if TYPE_CHECKING:
     from bilevel_sym.graph.operations.record import Operation
@@ -37,11 +37,7 @@ Numbers = NDArray[np.object_]  # entries are rationals (fmpq) or balls (arb)
 
 
 class Transcendental(Exception):
-    """A function without rational values: the computation is done in balls instead.
-
-    >>> str(Transcendental("exp"))
-    'exp'
-    """
+    """A function without rational values: the computation is done in balls instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,17 +284,13 @@ def _flat(jet: Jet, value: int) -> Jet:
     return Jet(jet.c0 * 0 + value, jet.c1 * 0, jet.c2 * 0)
 
 
-def _minus(jet: Jet) -> Jet:
-    return Jet(-jet.c0, -jet.c1, -jet.c2)
-
-
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **{name: partial(_elementary, name) for name in FUNCTIONS},
         "mul": lambda a, b: a * b,
         "ipow": _ipow,
         "rpow": _rpow,
-        "abs": lambda a: a if _positive(a.c0) else _minus(a),
+        "abs": lambda a: a if _positive(a.c0) else Jet(-a.c0, -a.c1, -a.c2),
         "sign": lambda a: _flat(a, 1 if _positive(a.c0) else -1),
         "min": lambda a, b: b if _positive(a.c0 - b.c0) else a,
         "max": lambda a, b: a if _positive(a.c0 - b.c0) else b,

@@ -80,14 +80,17 @@ class SamplePoint:
 def sample_points(study: Study) -> list[SamplePoint]:
     """All stationary points that were found, then a few points drawn from the box.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> found = sample_points(study_of(zoo.get("minimax_not_nash").problem))
+    >>> from bilevel_sym import verify, zoo
+    >>> found = sample_points(verify.study_of(zoo.get("minimax_not_nash").problem))
     >>> [(sample.is_nash, sample.is_minimax) for sample in found][:2]
     [(False, True), (False, False)]
     """
     problem = study.exact
-    found = [_sample_point(problem, at.x, at.y, _balls(problem, at), at) for at in study.stationary.points]
+    size = problem.d + problem.n
+    found = [
+        _sample_point(problem, at.x, at.y, [ball.value for ball in at.balls[:size]], at)
+        for at in study.stationary.points
+    ]
     return [*filter(None, found), *_others(study)]
 
 
@@ -105,10 +108,6 @@ def _others(study: Study) -> Iterator[SamplePoint]:
         sample = _sample_point(problem, tuple(x.tolist()), y, balls, None)
         if sample is not None:
             yield sample
-
-
-def _balls(problem: BilevelProblem, point: StationaryPoint) -> list[Any]:
-    return [ball.value for ball in point.balls[: problem.d + problem.n]]
 
 
 def _sample_point(
@@ -215,10 +214,9 @@ def strict_minimum_in_x(problem: BilevelProblem, x: sp.Rational, y: Sequence[sp.
 def around_nash(problem: BilevelProblem, sample: SamplePoint) -> float | None:
     """A delta for Definition 3.1: f is convex in x and concave in y that near (x, y), proved in intervals; or None.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
+    >>> from bilevel_sym import verify, zoo
     >>> problem = zoo.get("minimax_nash").problem
-    >>> around_nash(problem, sample_points(study_of(problem))[0]) > 0.1
+    >>> around_nash(problem, sample_points(verify.study_of(problem))[0]) > 0.1
     True
     """
     if sample.point is None:

@@ -33,7 +33,6 @@ CONSTANTS = 0.05  # of the default effort, to certify the constants of one regio
 class Region:
     """A box in (x, y) with floats for ends, and constants of Assumption 2.1 that are certified over it.
 
-    >>> from bilevel_sym import Constants
     >>> region = Region(np.array([-1.0, 0.0]), np.array([1.0, 2.0]), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
     >>> region.holds(np.array([[0.5], [0.5]]), np.array([[1.0], [3.0]]))
     array([ True, False])
@@ -61,9 +60,8 @@ class Region:
 def regions(study: Study) -> Iterator[Region]:
     """The whole box, then smaller ones. Where none can be certified, the error of the first is raised.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> next(iter(regions(study_of(zoo.get("scalar").problem)))).name
+    >>> from bilevel_sym import verify, zoo
+    >>> next(iter(regions(verify.study_of(zoo.get("scalar").problem)))).name
     'the box'
     """
     first: BilevelError | None = None
@@ -87,10 +85,9 @@ def judged_over_regions(study: Study, check: Callable[[Region], CheckResult]) ->
 
     What holds comes before what is left open. A proof needs no second region.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
+    >>> from bilevel_sym import verify, zoo
     >>> from verify.verdict import judged
-    >>> study = study_of(zoo.get("scalar").problem)
+    >>> study = verify.study_of(zoo.get("scalar").problem)
     >>> def narrow(region):
     ...     width = float((region.upper - region.lower)[0])
     ...     return judged("eq:gdrate", 1e-3, width, evidence="sampled", message="smaller boxes are tighter")

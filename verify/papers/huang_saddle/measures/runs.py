@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +19,7 @@ from verify.registry import NotApplicable
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
-__all__ = [
-    "EPISODE", "ITERATIONS", "Rounding", "Run", "Start", "compared", "described", "gammas", "halving",
-    "joined_words", "recorded", "rounding", "shaken", "small_step", "starts", "v_stars",
-]  # fmt: skip
+__all__: list[str] = []
 
 ITERATIONS, EPISODE = 10, 3  # of a run; iterations between two perturbations
 Flags = Bools
@@ -31,11 +27,7 @@ Flags = Bools
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far float64 may have moved y*, v* and grad Phi; a few dozen roundings, times how far each can carry.
-
-    >>> Rounding(1e-15, 1e-14, 1e-13).v
-    1e-14
-    """
+    """How far float64 may have moved y*, v* and grad Phi; a few dozen roundings, times how far each can carry."""
 
     y: float
     v: float
@@ -45,7 +37,6 @@ class Rounding:
 def rounding(region: Region) -> Rounding:
     """From the condition of the lower level: y* errs by kappa roundings, v* by those of its system and those of y*.
 
-    >>> from bilevel_sym import Constants
     >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
     >>> rounding(region).y < 1e-13
     True
@@ -58,11 +49,7 @@ def rounding(region: Region) -> Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where runs begin: rows of x, y and v.
-
-    >>> Start(np.zeros((3, 1)), np.zeros((3, 2)), np.zeros((3, 2))).x.shape
-    (3, 1)
-    """
+    """Where runs begin: rows of x, y and v."""
 
     x: Floats
     y: Floats
@@ -237,7 +224,6 @@ def compared(
     message: str,
     at: Floats | None = None,
     part: str = "",
-    variant: Variant | None = None,
 ) -> CheckResult:
     """The verdict on "measured <= bound" at many points, shown where the bound is closest to being attained.
 
@@ -251,16 +237,13 @@ def compared(
     - ``message``: in words.
     - ``at``: the points x, one row for each entry.
     - ``part``: the name of a piece of the statement.
-    - ``variant``: of the formulas; by default that of the study.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("scalar").problem)
+    >>> from bilevel_sym import verify, zoo
+    >>> study = verify.study_of(zoo.get("scalar").problem)
     >>> result = compared("eq:gdrate", study, np.array([1.0, 2.0]), np.array([4.0, 4.0]), 1e-12, message="two points")
     >>> print(result.verdict, result.tightness, result.n_points)
     HOLDS 0.5 2
     """
-    said: Variant = study.variant if variant is None else variant
     low, high = np.ravel(measured), np.ravel(bound)
     spread = np.broadcast_to(noise, np.shape(measured)).ravel()
     used = np.isfinite(low) & np.isfinite(high) & np.isfinite(spread)
@@ -268,19 +251,15 @@ def compared(
     clear = used & (low + spread <= high) & (low > spread)
     if not (broken | clear).any():
         reason = "nothing measured stands out from rounding" if used.any() else "no iterate stayed in the region"
-        return inconclusive(label, f"{reason}; {message}", variant=said, part=part, evidence="sampled")
+        return inconclusive(label, f"{reason}; {message}", variant=study.variant, part=part, evidence="sampled")
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(high > 0, low / high, np.inf)
     k = first_largest(np.where(broken if broken.any() else clear, ratio, -1.0))
     return judged(
         label, float(low[k]), float(high[k]), noise=float(spread[k]), evidence="sampled", message=message,
-        worst_point=None if at is None else _point(study, at.reshape(-1, at.shape[-1])[k]),
-        n_points=int((broken | clear).sum()), seed=study.seed, variant=said, part=part,
+        worst_point=None if at is None else study.named(at.reshape(-1, at.shape[-1])[k]),
+        n_points=int((broken | clear).sum()), seed=study.seed, variant=study.variant, part=part,
     )  # fmt: skip
-
-
-def _point(study: Study, x: Floats) -> Mapping[str, float]:
-    return study.named(x)
 
 
 # ---- the parameters of a run ---------------------------------------------------------------------------------------

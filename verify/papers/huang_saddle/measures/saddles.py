@@ -92,9 +92,8 @@ def places(study: Study) -> list[tuple[float, ...]]:
     The certified search is held against Newton's method from points of the box, which knows nothing of it. Raises
     ``NotApplicable`` where there is none, and what keeps the search from being trusted.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> places(study_of(zoo.get("saddle", d=2).problem))
+    >>> from bilevel_sym import verify, zoo
+    >>> places(verify.study_of(zoo.get("saddle", d=2).problem))
     [(0.0, 0.0)]
     """
     found = study.stationary
@@ -245,9 +244,8 @@ def slopes(study: Study, saddle: Saddle, pace: Pace = PERTURBED) -> list[Saddle]
 
     Along the direction of escape, across it and in between, as far away as the curvature there allows.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("minimax_wells").problem)
+    >>> from bilevel_sym import verify, zoo
+    >>> study = verify.study_of(zoo.get("minimax_wells").problem)
     >>> beside = slopes(study, saddles(study).found[0])
     >>> len(beside), all(0 < at.slope <= at.goal.eps for at in beside)
     (3, True)

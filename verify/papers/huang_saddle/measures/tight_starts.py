@@ -57,10 +57,9 @@ def tightest_iterations(
     - ``noise``: what rounding may do to an error.
     - ``name``: of the random numbers.
 
-    >>> from bilevel_sym import zoo
+    >>> from bilevel_sym import verify, zoo
     >>> from verify.papers.huang_saddle.measures.regions import regions
-    >>> from verify.study import study_of
-    >>> study = study_of(zoo.get("scalar").problem)
+    >>> study = verify.study_of(zoo.get("scalar").problem)
     >>> region = next(iter(regions(study)))
     >>> rounds = tightest_iterations(study, region, AID(1, 1, 0.1), lambda of_y, of_v: of_y + of_v, 0.0, "example")
     >>> bool(rounds[-1].ratio.max() >= rounds[0].ratio.max())

@@ -45,9 +45,8 @@ Flags = Bools
 def positive_constants(study: Study, c: Constants | None = None) -> Constants:
     """Certified constants (the study's) as floats; a positive rho where it is zero, which is an upper bound too.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> positive_constants(study_of(zoo.get("scalar").problem)).rho > 0
+    >>> from bilevel_sym import verify, zoo
+    >>> positive_constants(verify.study_of(zoo.get("scalar").problem)).rho > 0
     True
     """
     c = study.constants.valid if c is None else c
@@ -77,9 +76,8 @@ def visits(label: str, study: Study) -> CheckResult:
     a perturbation that does not move x leaves it where it is, however often it comes. One that arrives although its
     perturbations did not move x owes that to rounding, and decides nothing.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> print(visits("thm:aid", study_of(zoo.get("implicit_cubic").problem)).verdict)
+    >>> from bilevel_sym import verify, zoo
+    >>> print(visits("thm:aid", verify.study_of(zoo.get("implicit_cubic").problem)).verdict)
     NOT_APPLICABLE
     """
     try:
@@ -102,9 +100,8 @@ def visits(label: str, study: Study) -> CheckResult:
 def descends(label: str, study: Study) -> CheckResult:
     """Runs with the theorem's parameters from the steepest of some places, until an eps-local minimum is visited.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> descends("thm:aid", study_of(zoo.get("scalar").problem)).part
+    >>> from bilevel_sym import verify, zoo
+    >>> descends("thm:aid", verify.study_of(zoo.get("scalar").problem)).part
     'descent'
     """
     try:
@@ -155,7 +152,8 @@ def _steep(study: Study, smooth: Smoothness) -> _Start | None:
 def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _Start, confidence: float) -> CheckResult:
     y0 = np.array([float((low + high) / 2) for low, high in list(study.box)[study.exact.d :]])
     schedule = _schedule(study, c, smooth, start, y0)
-    steps = min(schedule.K, STEPS, int(WORK * max(1.0, study.effort)) // schedule.D)
+    work = WORK * max(1.0, study.effort) * study.lightness**3  # every step of every run reads all data
+    steps = min(schedule.K, STEPS, int(work) // schedule.D)
     # noise of length eta r grows to the size of the saddle's surroundings in about a quarter of T
     least = schedule.T_escape // 3 if start.what == SADDLE else LEAST_ITERATIONS
     if steps < min(least, schedule.K):

@@ -18,7 +18,7 @@ from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.rates import rate_y
 from verify.papers.huang_saddle.measures.regions import Region
 from verify.papers.huang_saddle.measures.runs import Run, compared, gammas, joined_words, rounding
-from verify.papers.huang_saddle.trajectory.messages import said
+from verify.papers.huang_saddle.trajectory.record import said
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
@@ -82,7 +82,7 @@ class ErrorBounds:
 def error_bounds(truth: Truth) -> ErrorBounds:
     """What the lemma on the run's estimator allows; NotApplicable where it says nothing about the run.
 
-    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+    >>> from bilevel_sym import BilevelProblem, Descent, solve
     >>> from verify.papers.huang_saddle.trajectory.record import record_of
     >>> from verify.papers.huang_saddle.trajectory.truth import truth_of
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2

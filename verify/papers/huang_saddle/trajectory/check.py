@@ -20,7 +20,6 @@ from verify.verdict import CheckResult, Verdict
 
 __all__ = ["check_trajectory"]
 
-
 CUT = "cut by time, so that nothing is decided"
 
 

@@ -19,8 +19,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.trajectory.messages import said, vector
-from verify.papers.huang_saddle.trajectory.record import Flags, Record
+from verify.papers.huang_saddle.trajectory.record import Flags, Record, said, vector
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.testkit.reference import references
 from verify.verdict import CheckResult, Verdict, not_applicable

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
-from verify.papers.huang_saddle.trajectory.messages import said, vector
-from verify.papers.huang_saddle.trajectory.record import Flags, Record
+from verify.papers.huang_saddle.trajectory.record import Flags, Record, said, vector
+from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, not_applicable
 
 __all__ = ["finite", "perturbations", "update"]
@@ -27,6 +27,8 @@ FINITE, TEST, BALL, STEP = (
     "unlabelled:algorithm-1-step-11",
     "unlabelled:algorithm-1-step-14",
 )
+
+Value = TypeVar("Value")
 
 
 class Numbers(TypedDict):
@@ -159,7 +161,7 @@ def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -
         before = grad[after[:, 0], after[:, 1] - 1]
         if (np.abs(dx + p.eta * before) <= room).all():
             return "the step goes along grad_phi_hat_(k-1), the estimate of the predecessor", "the order of the updates"
-    replaced = _replaced(record, where, rounding)
+    replaced = _replaced(record, where)
     if replaced is not None:
         s, k = replaced
         return (
@@ -172,7 +174,7 @@ def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -
     return "unexplained; another step rule (momentum, projection, a line search)?", "how x is updated"
 
 
-def _replaced(record: Record, where: np.ndarray, rounding: Floats) -> tuple[int, int] | None:
+def _replaced(record: Record, where: np.ndarray) -> tuple[int, int] | None:
     """The iterate between two steps that are off, if both together are right."""
     p, grad, x = record.parameters, record.grad_phi_hat, record.x
     assert grad is not None
@@ -208,38 +210,37 @@ def perturbations(record: Record) -> Iterator[CheckResult]:
         reason = "the test is made on batches of its own"
     elif not p.perturbs and not record.perturbed.any():
         reason = "the algorithm does not perturb"
-    if reason or record.perturbed is None:
-        for part in ("where", "waiting time", "when due"):
-            yield not_applicable(test, reason, part=part)
-        yield not_applicable(ball, reason, part="size")
-        return
-    marked = record.perturbed[:, :-1] & record.steps
-    yield _where(record, marked, test)
-    yield _waiting(record, marked, test)
-    yield _due(record, marked, test)
-    yield _size(record, marked, ball)
+    size = _size if p.escape is None else _escape_size
+    parts = (("where", _where, test), ("waiting time", _waiting, test), ("when due", _due, test), ("size", size, ball))
+    for part, check, label in parts:
+        try:
+            if reason or record.perturbed is None:
+                raise NotApplicable(reason)
+            yield check(record, record.perturbed[:, :-1] & record.steps, label, part)
+        except NotApplicable as why:
+            yield not_applicable(label, str(why), part=part)
 
 
-def _needs(record: Record, label: str, part: str, marked: Flags | None = None, **needed: object) -> CheckResult | None:
-    for name, value in needed.items():
-        if value is None:
-            return not_applicable(label, f"{name} is not there", part=part)
-    if marked is not None and not marked.any():
-        return not_applicable(label, "there was no perturbation", part=part)
-    return None
+def _needed(value: Value | None, name: str) -> Value:
+    if value is None:
+        raise NotApplicable(f"{name} is not there")
+    return value
+
+
+def _some(marked: Flags) -> Flags:
+    if not marked.any():
+        raise NotApplicable("there was no perturbation")
+    return marked
 
 
 def _norms(record: Record) -> Floats:
-    assert record.grad_phi_hat is not None
-    return np.asarray(np.linalg.norm(record.grad_phi_hat[:, :-1], axis=-1))
+    grad = _needed(record.grad_phi_hat, "grad_phi_hat")
+    return np.asarray(np.linalg.norm(grad[:, :-1], axis=-1))
 
 
-def _where(record: Record, marked: Flags, label: str) -> CheckResult:
-    part, p = "where", record.parameters
-    lacking = _needs(record, label, part, marked, eps=p.eps, grad_phi_hat=record.grad_phi_hat)
-    if lacking is not None or p.eps is None:
-        return lacking or not_applicable(label, "eps is not there", part=part)
-    norms, limit = np.where(marked, _norms(record), -1.0), STATIONARY_SHARE * p.eps
+def _where(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+    eps, norms = _needed(record.parameters.eps, "eps"), _norms(record)
+    norms, limit = np.where(_some(marked), norms, -1.0), STATIONARY_SHARE * eps
     s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
     count, worst = int(marked.sum()), float(norms[s, k])
     numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
@@ -253,58 +254,51 @@ def _where(record: Record, marked: Flags, label: str) -> CheckResult:
         [
             "perturbed where the estimate is large",
             f"value: |grad_phi_hat_k| = {worst:.6g}, but at most 4/5 eps = {limit:.6g} allows a perturbation",
-            f"suspected cause: the test compares with {'another eps' if worst > p.eps else 'eps, not 4/5 of it'}",
+            f"suspected cause: the test compares with {'another eps' if worst > eps else 'eps, not 4/5 of it'}",
             f"look at: the condition of the perturbation ({bad} of {count} perturbations)",
         ],
         record=record, at=(s, k), **numbers,
     )  # fmt: skip
 
 
-def _waiting(record: Record, marked: Flags, label: str) -> CheckResult:
+def _waiting(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
     """The smallest gap between two perturbations is above T_escape; as printed, also the first index."""
-    part, p = "waiting time", record.parameters
+    p = record.parameters
     if p.escape is not None:
-        return not_applicable(label, "iNEON does not wait", part=part)
-    lacking = _needs(record, label, part, marked, T_escape=p.T_escape)
-    if lacking is not None or p.T_escape is None:
-        return lacking or not_applicable(label, "T_escape is not there", part=part)
-    gaps = []
-    for s, row in enumerate(marked):
+        raise NotApplicable("iNEON does not wait")
+    T, gaps = _needed(p.T_escape, "T_escape"), []
+    for s, row in enumerate(_some(marked)):
         at = np.flatnonzero(row).tolist()
         start = [0] if p.as_printed and at else []  # as printed, k_perturb = 0 before the first
         gaps += [(k - before, s, k) for before, k in pairwise([*start, *at])]
     if not gaps:
-        return not_applicable(label, "there was one perturbation, which had nothing to wait for", part=part)
+        raise NotApplicable("there was one perturbation, which had nothing to wait for")
     gap, s, k = min(gaps)
-    numbers: Numbers = {"measured": p.T_escape, "bound": float(gap), "n_points": len(gaps)}
-    if gap > p.T_escape:
+    numbers: Numbers = {"measured": T, "bound": float(gap), "n_points": len(gaps)}
+    if gap > T:
         return said(
             label, part, Verdict.HOLDS,
-            [f"T_escape = {p.T_escape:g}, and at least {gap} iterations between any two perturbations"],
+            [f"T_escape = {T:g}, and at least {gap} iterations between any two perturbations"],
             **numbers,
         )  # fmt: skip
     return said(
         label, part, Verdict.VIOLATED,
         [
             "perturbed again before the waiting time was over",
-            f"value: {gap} iterations after the last perturbation, but more than T_escape = {p.T_escape:g} are to pass",
+            f"value: {gap} iterations after the last perturbation, but more than T_escape = {T:g} are to pass",
             f"suspected cause: {'k_perturb is not updated' if gap == 1 else 'the counter of iterations is off'}",
-            f"look at: k_perturb ({sum(g[0] <= p.T_escape for g in gaps)} of {len(gaps)} came too early)",
+            f"look at: k_perturb ({sum(g[0] <= T for g in gaps)} of {len(gaps)} came too early)",
         ],
         record=record, at=(s, k), **numbers,
     )  # fmt: skip
 
 
-def _due(record: Record, marked: Flags, label: str) -> CheckResult:
+def _due(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
     """Nobody walks on from where a perturbation is due."""
-    part, p = "when due", record.parameters
-    T = 0.0 if p.escape is not None else p.T_escape
-    lacking = _needs(record, label, part, None, eps=p.eps, T_escape=T, grad_phi_hat=record.grad_phi_hat)
-    if lacking is not None or p.eps is None or T is None:
-        return lacking or not_applicable(label, "eps or T_escape is not there", part=part)
-    clock = _clock(record, marked, T)
-    norms = _norms(record)
-    flat = record.steps & (norms <= STATIONARY_SHARE * p.eps * (1 - STEP_ROUNDINGS * record.unit)) & (clock > T)
+    p = record.parameters
+    eps, T = _needed(p.eps, "eps"), 0.0 if p.escape is not None else _needed(p.T_escape, "T_escape")
+    clock, norms = _clock(record, marked, T), _norms(record)
+    flat = record.steps & (norms <= STATIONARY_SHARE * eps * (1 - STEP_ROUNDINGS * record.unit)) & (clock > T)
     missed, due = flat & ~marked, int(flat.sum())
     if not missed.any():
         words = f"a perturbation at each of the {due} iterates where one was due" if due else "none was ever due"
@@ -314,7 +308,7 @@ def _due(record: Record, marked: Flags, label: str) -> CheckResult:
         label, part, Verdict.VIOLATED,
         [
             "no perturbation although one was due",
-            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {STATIONARY_SHARE * p.eps:.6g}; the last "
+            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {STATIONARY_SHARE * eps:.6g}; the last "
             f"perturbation is {'long past' if clock[s, k] > k else f'{int(clock[s, k])} iterations ago'}; "
             f"T_escape = {T:g}",
             "suspected cause: the test never sees a small estimate, or the counter runs from somewhere else",
@@ -335,23 +329,19 @@ def _clock(record: Record, marked: Flags, T: float) -> Floats:
     return np.asarray(np.where(before >= 0, index - before, first), dtype=np.float64)
 
 
-def _size(record: Record, marked: Flags, label: str) -> CheckResult:
-    part, p = "size", record.parameters
-    if p.escape is not None:
-        return _escape_size(record, marked, label)
-    lacking = _needs(record, label, part, marked, eta=p.eta, r=p.r)
-    if p.as_printed and record.grad_phi_hat is None:
-        lacking = not_applicable(label, "grad_phi_hat is not there", part=part)
-    if lacking is not None or p.eta is None or p.r is None:
-        return lacking or not_applicable(label, "eta or r is not there", part=part)
+def _size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+    p = record.parameters
+    if p.as_printed:
+        _needed(record.grad_phi_hat, "grad_phi_hat")
+    eta, r = _needed(p.eta, "eta"), _needed(p.r, "r")
     step, stale = np.diff(record.x, axis=1), np.zeros_like(record.x[:, 1:])
     if record.grad_phi_hat is not None:
-        stale = step + p.eta * record.grad_phi_hat[:, :-1]
+        stale = step + eta * record.grad_phi_hat[:, :-1]
     moved = np.linalg.norm(stale if p.as_printed else step, axis=-1)
-    length = np.where(marked, moved, -1.0)
+    length = np.where(_some(marked), moved, -1.0)
     s, k = map(int, np.unravel_index(first_largest(length), length.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
-    limit, count, worst = p.eta * p.r, int(marked.sum()), float(length[s, k])
+    limit, count, worst = eta * r, int(marked.sum()), float(length[s, k])
     numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
     if worst <= limit + noise:
         return said(
@@ -365,7 +355,7 @@ def _size(record: Record, marked: Flags, label: str) -> CheckResult:
             "stale at the perturbed point (as Algorithm 1 is printed)"
         )
         look = "the order of steps 11 and 14: the descent is to start at the perturbed point with its own gradient"
-    elif worst <= p.r + noise and p.eta < 1:
+    elif worst <= r + noise and eta < 1:
         cause, look = "x moves by u and not by eta u", "the step size in front of the perturbation"
     return said(
         label, part, Verdict.VIOLATED,
@@ -379,15 +369,10 @@ def _size(record: Record, marked: Flags, label: str) -> CheckResult:
     )  # fmt: skip
 
 
-def _escape_size(record: Record, marked: Flags, label: str) -> CheckResult:
+def _escape_size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
     """An escape by iNEON moves x by the escape step along a unit vector."""
-    part, escape = "size", record.parameters.escape
-    lacking = _needs(record, label, part, marked)
-    if lacking is not None or escape is None:
-        return lacking or not_applicable(label, "there is no escape", part=part)
-    step = np.diff(record.x, axis=1)
-    wanted = escape.escape_step
-    off = np.where(marked, np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)
+    step, wanted = np.diff(record.x, axis=1), _needed(record.parameters.escape, "escape").escape_step
+    off = np.where(_some(marked), np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)
     s, k = map(int, np.unravel_index(first_largest(off), off.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
     count, worst = int(marked.sum()), float(off[s, k])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,14 @@ from bilevel_sym import AID, BilevelProblem, GDmax, INeon, MinimaxProblem, Pertu
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Bools, Floats
-from verify.testkit.arrays import real_array
+from verify.testkit.candidate import real_array
+from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Parameters", "Record", "record_of"]
+__all__ = ["Parameters", "Record", "place_of", "record_of", "said", "vector"]
 
 Flags = Bools
 NUMBERS = ("eta", "eps", "r", "T_escape", "iota", "tau")
+SHOWN_ENTRIES = 6  # entries of a vector that are written out
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,6 @@ class Parameters:
 
     ``as_printed``: whether a perturbation is followed, in the same iteration, by the gradient of before it. ``random``:
     the estimates come from batches.
-
-    >>> Parameters(eta=0.1).eps is None
-    True
     """
 
     eta: float | None = None
@@ -96,13 +95,12 @@ class Record:
 
     def named(self, x: Floats) -> dict[str, float]:
         """A point by the names of its variables."""
-        return {symbol.name: float(value) for symbol, value in zip(self.problem.x, x, strict=True)}
+        return {symbol.name: float(value) for symbol, value in zip(self.problem.x_entries, x, strict=True)}
 
 
 def record_of(solution: Any, problem: BilevelProblem) -> Record:
     """The run, checked: a Solution, or a mapping or object with ``x`` and whatever else was kept.
 
-    >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
     >>> record_of({"x": [[1.0], [0.5]], "eta": 0.25}, problem).x.shape
     (1, 2, 1)
@@ -252,3 +250,58 @@ def _number(value: Any, what: str) -> float | None:
     if not 0 < number < math.inf:
         raise InvalidArgument(f"{what} must be a positive number, but is {value!r:.40}")
     return number
+
+
+def vector(values: Sequence[float] | Floats, digits: int = 10) -> str:
+    """Numbers in parentheses; of many the first.
+
+    >>> vector([0.5, 1 / 3], 4)
+    '(0.5, 0.3333)'
+    """
+    shown = [f"{float(value):.{digits}g}" for value in values[:SHOWN_ENTRIES]]
+    return f"({', '.join(shown)}{', ...' if len(values) > SHOWN_ENTRIES else ''})"
+
+
+def place_of(record: Record, s: int, k: int) -> str:
+    """An iterate with its point by names.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+    >>> place_of(record_of({"x": [[1.0], [0.5]]}, problem), 0, 1)
+    'iterate k = 1, x = 0.5'
+    """
+    point = list(record.named(record.x[s, k]).items())[:SHOWN_ENTRIES]
+    more = ", ..." if record.problem.d > SHOWN_ENTRIES else ""
+    return f"{record.place(s, k)}, {', '.join(f'{name} = {value:.10g}' for name, value in point)}{more}"
+
+
+def said(
+    label: str,
+    part: str,
+    verdict: Verdict,
+    lines: Sequence[str],
+    *,
+    record: Record | None = None,
+    at: tuple[int, int] | None = None,
+    measured: float | None = None,
+    bound: float | None = None,
+    n_points: int = 0,
+    evidence: Evidence | None = "sampled",
+) -> CheckResult:
+    """A result whose message has a line for each thing that is said.
+
+    - ``lines``: these things.
+    - ``record``: the run, by which the point is named.
+    - ``at``: the trajectory and the iterate.
+    - ``label``, ``part``, ``verdict``, ``measured``, ``bound``, ``n_points``, ``evidence``: as for ``CheckResult``.
+
+    >>> said("lem:descent", "", Verdict.HOLDS, ["all is well", "3 steps"]).message
+    'all is well\\n  3 steps'
+    """
+    point = None
+    if record is not None and at is not None:
+        lines = [lines[0], place_of(record, *at), *lines[1:]]
+        point = record.named(record.x[at]) if np.isfinite(record.x[at]).all() else None
+    return CheckResult(
+        label=label, part=part, verdict=verdict, message="\n  ".join(line for line in lines if line), measured=measured,
+        bound=bound, n_points=n_points, evidence=evidence, worst_point=point,
+    )  # fmt: skip

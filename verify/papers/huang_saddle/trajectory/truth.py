@@ -119,7 +119,7 @@ class Truth:
                 reach = np.fmax(reach, np.linalg.norm(y - self.y_star, axis=-1))
         # descent with steps of at most 1/ell never moves away from y*, so that it stays in these balls
         y_low, y_high = _hull(self.y_star[use], np.where(np.isfinite(reach), reach, 0.0)[use][:, None])
-        symbols = (*self.record.problem.x, *self.record.problem.y)
+        symbols = (*self.record.problem.x_entries, *self.record.problem.y_entries)
         ends = zip(np.concatenate([low, y_low]).tolist(), np.concatenate([high, y_high]).tolist(), strict=True)
         box = Box(dict(zip((s.name for s in symbols), ends, strict=True)))
         return Study(self.record.problem, box, 0, EFFORT, memory=self.memory)

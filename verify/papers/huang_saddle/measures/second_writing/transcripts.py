@@ -37,16 +37,7 @@ from bilevel_sym.theories.huang_saddle.schedules.neon import curvature_step
 from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
 
-__all__ = [
-    "DIGITS",
-    "compared_items",
-    "of_batches",
-    "of_constants",
-    "of_escapes",
-    "of_inner_loops",
-    "of_minimax",
-    "steps_needed",
-]
+__all__: list[str] = []
 
 DIGITS = 50
 ROUNDED = 1e-11  # relative: a few dozen roundings

@@ -91,9 +91,8 @@ class Region:
 class Samples:
     """The rows of a problem that is being studied; made once by ``samples_of``.
 
-    >>> from bilevel_sym import zoo
-    >>> from verify.study import study_of
-    >>> samples = samples_of(study_of(zoo.get("stochastic_noise").problem))
+    >>> from bilevel_sym import verify, zoo
+    >>> samples = samples_of(verify.study_of(zoo.get("stochastic_noise").problem))
     >>> samples.sizes, round(samples.sigma.upper, 6)
     ({'f': 4, 'g': 4}, 0.1)
     """

@@ -15,20 +15,7 @@ from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hull
 from verify.papers.huang_saddle.measures.stochastic.samples import Balls, Samples, Solved, mean
 
-__all__ = [
-    "distance",
-    "error_bound",
-    "inner",
-    "mean_hypergradient",
-    "named",
-    "near_solution",
-    "phi_after",
-    "places",
-    "series_rest",
-    "slope_in_y",
-    "solved_points",
-    "variance_bound",
-]
+__all__: list[str] = []
 
 
 def solved_points(samples: Samples) -> Iterator[Solved]:

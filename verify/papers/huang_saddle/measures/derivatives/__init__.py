@@ -1,1 +1,0 @@
-"""What the claims about derivatives of y* and Phi measure."""

@@ -1,0 +1,130 @@
+"""Responses: how y* moves with x, at many points of a region, and the largest quotients that were seen.
+
+y* is solved to round-off at points of the region, corners among them; its first and second derivatives come from the
+blocks of f and g there. Lipschitz quotients are taken over close and over distant pairs. Everything is float64 and
+carries a bound on its rounding error; what is seen is a lower bound of a supremum, never an upper one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from types import MappingProxyType
+
+import numpy as np
+
+from bilevel_sym.arithmetic.ties import first_largest
+from bilevel_sym.errors import BilevelError
+from bilevel_sym.typing import Floats, Indices
+from verify.enclosures.tensor_norm import largest_values
+from verify.papers.huang_saddle.measures.regions import Region, lower_levels
+from verify.points.derivatives_at import Derivatives, block_values
+from verify.study import Study
+
+__all__ = ["Responses", "Seen", "responses"]
+
+RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
+NEIGHBOUR_WIDTH = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
+SOLVED_BLOCK_ERROR = 2.0**-46  # relative error of a block after a well-conditioned solve: sixty units in the last place
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The largest value seen, how far rounding may have moved it, where it was, and among how many."""
+
+    value: float
+    noise: float
+    x: Floats
+    y: Floats
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Responses(Derivatives):
+    """Points (m, d) with y*(x) inside the region, the blocks there, and the derivatives of y* and v*.
+
+    ``left`` and ``right`` number the points of each pair.
+
+    >>> from bilevel_sym import verify, zoo
+    >>> from bilevel_sym import Constants
+    >>> region = Region(np.array([-3.0, -1.0]), np.array([3.0, 1.0]), 1, Constants(1.0, 10.0, 6.0, 2.0, 4.0), "a box")
+    >>> sample = responses(verify.study_of(zoo.get("scalar").problem), region)
+    >>> seen = sample.largest(sample.dy_dx)  # y* = x/(1 + x^2): its slope is 1 at zero
+    >>> 0.99 < seen.value <= 1.0
+    True
+    """
+
+    x: Floats
+    y: Floats
+    left: Indices
+    right: Indices
+    kappa: float
+
+    def largest(self, tensors: Floats) -> Seen:
+        """The largest norm over the points."""
+        values = largest_values(tensors)
+        noise = SOLVED_BLOCK_ERROR * self._conditioning * (values + 1e-300)
+        return self._seen(values, noise, np.arange(len(values)))
+
+    def steepest(self, tensors: Floats) -> Seen:
+        """The largest quotient |T(x) - T(x')|/|x - x'| over the pairs."""
+        distance = np.linalg.norm(self.x[self.left] - self.x[self.right], axis=1)
+        values = largest_values(tensors[self.left] - tensors[self.right]) / distance
+        sizes = np.sqrt(np.square(tensors.reshape(len(tensors), -1)).sum(axis=1))
+        noise = SOLVED_BLOCK_ERROR * self._conditioning * np.maximum(sizes[self.left], sizes[self.right]) / distance
+        return self._seen(values, noise + SOLVED_BLOCK_ERROR * values, self.left)
+
+    @property
+    def _conditioning(self) -> float:
+        return (1 + self.kappa) ** 2
+
+    def _seen(self, values: Floats, noise: Floats, at: Indices) -> Seen:
+        worst = first_largest(values - noise)
+        return Seen(float(values[worst]), float(noise[worst]), self.x[at[worst]], self.y[at[worst]], len(values))
+
+
+def responses(study: Study, region: Region) -> Responses:
+    """The sample of a region; the last few are kept, since many claims look at the same one."""
+    kappa = float(region.constants.ell / region.constants.mu)
+    return _responses(study, tuple(region.lower.tolist()), tuple(region.upper.tolist()), kappa)
+
+
+@lru_cache(6)
+def _responses(study: Study, lower: tuple[float, ...], upper: tuple[float, ...], kappa: float) -> Responses:
+    low, high, d = np.array(lower), np.array(upper), study.exact.d
+    rng = study.rng("responses")
+    x, near = _points(low[:d], high[:d], rng, study.lightness)
+    y = lower_levels(study.kernels, x)
+    blocks = block_values(study.kernels, x, y)
+    keep = np.asarray(((y >= low[d:]) & (y <= high[d:])).all(axis=1))
+    for values in blocks.values():
+        keep &= np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not keep.any():
+        raise BilevelError("y* lies outside the box at every point that was tried", hint="a larger box in y")
+    place = np.cumsum(keep) - 1
+    together = keep[near[:, 0]] & keep[near[:, 1]]
+    close = place[near[together]]
+    kept = MappingProxyType({name: values[keep] for name, values in blocks.items()})
+    far = rng.integers(int(keep.sum()), size=(PAIRS, 2))
+    pairs = np.concatenate([close, far])
+    pairs = pairs[np.linalg.norm(x[keep][pairs[:, 0]] - x[keep][pairs[:, 1]], axis=1) > 0]
+    if not len(pairs):
+        raise BilevelError("there are no two points of the box in x to compare", hint="a wider box")
+    return Responses(kept, x[keep], y[keep], pairs[:, 0], pairs[:, 1], kappa)
+
+
+def _points(low: Floats, high: Floats, rng: np.random.Generator, share: float) -> tuple[Floats, Indices]:
+    """Points of a box, and the pairs among them that are close: the centre, corners, random ones, their neighbours."""
+    d, width = len(low), high - low
+    many, random, neighbours = (math.ceil(share * count) for count in (CORNERS, RANDOM, NEIGHBOURS))
+    corners = np.array(list(product((0.0, 1.0), repeat=d))) if 2**d <= CORNERS else rng.integers(2, size=(many, d))
+    unit = np.concatenate([np.full((1, d), 0.5), corners, rng.random((random, d))])
+    origin = rng.integers(len(unit), size=neighbours)
+    step = rng.standard_normal((neighbours, d))
+    step *= NEIGHBOUR_WIDTH / np.linalg.norm(step, axis=1, keepdims=True)
+    # turned back where it would leave the box
+    moved = np.clip(unit[origin] + np.where((unit[origin] + step < 0) | (unit[origin] + step > 1), -step, step), 0, 1)
+    pairs = np.stack([origin, len(unit) + np.arange(neighbours)], axis=1)
+    return np.clip(low + width * np.concatenate([unit, moved]), low, high), pairs

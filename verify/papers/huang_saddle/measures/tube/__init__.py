@@ -1,1 +1,0 @@
-"""What the claims about the tube measure."""

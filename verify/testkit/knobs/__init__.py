@@ -1,1 +1,0 @@
-"""Candidates with a knob: how their errors shrink as it is turned."""
