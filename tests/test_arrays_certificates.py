@@ -12,6 +12,7 @@ from array_oracle import BALLS, BITS, NoNumber, values
 from array_strategies import LANGUAGES
 from enclosure_cases import FAMILIES, SCALES, Rng, enclosure, floats, fractions, holds
 from flint import arb, fmpq
+from helpers import THOROUGH
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_arrays_kernels_truth import NAMES, drawn_blocks
@@ -397,14 +398,16 @@ def test_a_thousand_rows() -> None:
     assert found.compare(y_star=problem.kernels.y_star(x)).digits > 9
 
 
-# ---- very many --------------------------------------------------------------------------------------------------------
+# ---- very many: ten thousand with --hypothesis-profile=thorough, a tenth of that otherwise --------------------------------
+
+SHARE = 1 if THOROUGH else 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_certificates_agree_with_scalars_at_60_digits(family: str) -> None:
-    for seed in range(100):
-        check_certificate(np.random.default_rng(seed), family, 8 if seed < 10 else 4)
+    for seed in range(100 // SHARE):
+        check_certificate(np.random.default_rng(seed), family, 8 if seed < 10 // SHARE else 4)
 
 
 @pytest.mark.slow
@@ -412,7 +415,7 @@ def test_many_certificates_agree_with_scalars_at_60_digits(family: str) -> None:
 def test_ten_thousand_random_problems_and_operations(language: str) -> None:
     known: list[int] = []
 
-    @settings(max_examples=500, suppress_health_check=list(HealthCheck), deadline=None, database=None)
+    @settings(max_examples=500 // SHARE, suppress_health_check=list(HealthCheck), deadline=None, database=None)
     @given(data=st.data(), seed=SEEDS)
     def search(data: st.DataObject, seed: int) -> None:
         known.append(check_blocks(data, language, seed))
@@ -420,7 +423,7 @@ def test_ten_thousand_random_problems_and_operations(language: str) -> None:
     search()
     assert np.mean(np.array(known) > 0) > 0.5
     start = 10_000 * list(LANGUAGES).index(language)
-    for seed in range(start, start + 1500):
+    for seed in range(start, start + 1500 // SHARE):
         check_operations(np.random.default_rng(seed))
         check_slices(np.random.default_rng(seed))
         check_systems(np.random.default_rng(seed))
