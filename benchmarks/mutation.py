@@ -30,7 +30,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "schedules": tuple(
             f"bilevel_sym/theories/huang_saddle/schedules/{name}.py"
-            for name in ("aid", "batches", "escape", "gdmax", "goal", "inner", "neon", "stochastic")
+            for name in ("aid", "batches", "escape", "goal", "inner", "neon", "stochastic")
         ),
         "constants": ("bilevel_sym/theories/huang_saddle/constants.py", "bilevel_sym/implicit/second_order.py"),
         "bounds": (
