@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from import_flow import called, tree_of
+
 CLOCKS = {"bilevel_sym/system/budget.py", "bilevel_sym/system/progress.py"}
 MODULES = {"time", "timeit", "datetime", "resource", "sched", "asyncio"}
 READERS = {
@@ -31,7 +33,7 @@ def readings(root: Path) -> list[str]:
             name = path.relative_to(root).as_posix()
             if name not in CLOCKS:
                 source = path.read_text(encoding="utf-8")
-                tree = ast.parse(source)
+                tree = tree_of(path)
                 decisions = _decisions(tree) if any(word in source for word in MEASURED) else ()  # they begin with one
                 found += [f"{name}:{line} {what}" for line, what in sorted({*_reads(tree), *decisions})]
     return found
@@ -45,7 +47,7 @@ def _reads(tree: ast.AST) -> Iterator[tuple[int, str]]:
             names = [(node.module or "").split(".")[0], *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Attribute):
             names = [node.attr] if node.attr in READERS else []
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("__import__", "import_module")):
+        elif isinstance(node, ast.Call) and called(node) in ("__import__", "import_module"):
             names = [str(a.value).split(".")[0] for a in node.args if isinstance(a, ast.Constant)]
         else:
             continue

@@ -67,6 +67,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@lru_cache(maxsize=2000)
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of that tree."""
+    return tuple(ast.walk(tree_of(path)))
+
+
 @lru_cache(maxsize=1)
 def lazy_homes() -> dict[str, str]:
     """Where the names that the two packages export are defined."""
@@ -99,7 +105,7 @@ def dotted_name(path: Path, root: Path) -> str:
 
 def imports_of(path: Path, root: Path = ROOT) -> Iterator[Taken]:
     """What a file imports, without what is for the type checker alone."""
-    nodes = list(ast.walk(tree_of(path)))
+    nodes = nodes_of(path)
     for_types = {
         id(node)
         for block in nodes
@@ -122,13 +128,18 @@ def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
         start = package[: len(package) - node.level + 1] if node.level else []
         module = ".".join([*start, *([node.module] if node.module else [])])
         yield from (f"{module}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__"):
+    elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
         text = _beginning(node.args[0]) if node.args else ""
         dots = len(text) - len(text.lstrip("."))
         start = package[: len(package) - dots + 1] if dots else []
         name = ".".join([*start, *(part for part in text.split(".") if part)])
         if name:
             yield name
+
+
+def called(node: ast.Call) -> str:
+    """The last name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _beginning(text: ast.expr) -> str:
@@ -143,8 +154,8 @@ def _chain(node: ast.AST) -> str:
     """``bilevel_sym.a.b`` where that is what an attribute says."""
     if not isinstance(node, ast.Attribute):
         return ""
-    text = ast.unparse(node)
-    return text if all(part.isidentifier() for part in text.split(".")) else ""
+    before = node.value.id if isinstance(node.value, ast.Name) else _chain(node.value)
+    return f"{before}.{node.attr}" if before else ""
 
 
 def room_of(dotted: str) -> str:

@@ -17,8 +17,10 @@ from import_flow import (
     ROOMS,
     ROOT,
     VERIFY_ROOMS,
+    called,
     dotted_name,
     imports_of,
+    nodes_of,
     offered,
     room_of,
     tree_of,
@@ -256,7 +258,7 @@ def test_a_planted_module_that_the_verifier_takes_is_counted(tmp_path: Path, pla
 def uses_of(path: Path, root: Path) -> Iterator[str]:
     """The dotted names that a file takes from modules of the two packages: by import, or as attributes of a module."""
     modules = {}
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
@@ -266,7 +268,7 @@ def uses_of(path: Path, root: Path) -> Iterator[str]:
                     yield name
         elif isinstance(node, ast.Import):
             modules |= {alias.asname: alias.name for alias in node.names if alias.asname and file_of(alias.name, root)}
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             yield f"{modules[node.value.id]}.{node.attr}"
 
@@ -312,7 +314,7 @@ def test_a_planted_use_of_what_is_inside_is_caught(tmp_path: Path, planted: str)
 def citations() -> Iterator[tuple[str, str, str]]:
     """(file, what stands before the label, label) for every ``Paper:`` line of a docstring."""
     for path in sources():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
                 for line in re.findall(r"^\s*Paper: (.*)$", ast.get_docstring(node) or "", re.M):
                     for cited, label in re.findall(r"([A-Z][^\[\]]*?) \[([^\]]+)\]", line):
@@ -354,13 +356,13 @@ def test_text_never_reaches_an_evaluator() -> None:
     }
     for path in sources():
         assert "pickle" not in path.read_text(encoding="utf-8"), path
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call):
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                attribute_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+                name = called(node)
+                owner = getattr(node.func, "value", None)
                 if name == "lambdify" and path.name == "lambdify_engine.py":
                     continue  # the one place, with every symbol renamed; test_kernels.py feeds it hostile names
-                if name in forbidden and attribute_of != "re":
+                if name in forbidden and getattr(owner, "id", "") != "re":
                     raise AssertionError(f"{path.name}:{node.lineno} calls {name}")
 
 

@@ -69,6 +69,7 @@ def check_operations(rng: Rng) -> None:
         assert holds(midrad.rational(number) * a, number * p)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(seed=SEEDS)
 def test_operations_hold_what_fractions_say(seed: int) -> None:
@@ -102,6 +103,7 @@ def _fraction(value: Any) -> Fraction:
     return Fraction(int(man)) * Fraction(2) ** int(exp)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(seed=SEEDS)
 def test_products_by_slices_hold_what_fractions_say(seed: int) -> None:
@@ -204,6 +206,7 @@ def check_block(both: Any, row: Any, name: str, found: Any) -> int:
     return len(pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 @settings(max_examples=20)
 @given(data=st.data(), seed=SEEDS)
@@ -258,6 +261,7 @@ def ridge(n: int = 12, **more: Any) -> BilevelProblem:
     )
 
 
+@pytest.mark.slow
 def test_a_certificate_of_arrays_is_used_like_any_other(tmp_path: Any) -> None:
     problem = ridge(7)
     found = evaluate(problem, ["1/3"], digits=25)

@@ -223,6 +223,7 @@ def test_what_has_no_bound_is_infinite() -> None:
     assert high[0] == np.inf
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.sampled_from(["softplus", "tanh", "huber", "cube"]), st.integers(0, 3), st.floats(-30, 30), st.floats(0, 20))
 def test_ranges_hold_the_values(name: str, order: int, start: float, width: float) -> None:
@@ -294,6 +295,7 @@ def test_norms_are_above_the_true_ones_and_near(m: int, n: int, seed: int) -> No
 # ---- what cannot be had -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_refusals_say_what_and_why(tmp_path: Path) -> None:
     with pytest.raises(CertificateFailure, match="for all x and y"):
         constants(logistic(3, 2, None))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 import sympy as sp
 from array_oracle import FRACTIONS, NoNumber, Point, values
 from array_strategies import (
@@ -186,6 +187,7 @@ def y_by_solve(at: Solved, solve: Solve) -> dict[tuple[int, ...], Fraction]:
     return dict(zip(right, _entries(found), strict=True))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_closed_forms_are_the_solution_of_the_scalar_problem(data: st.DataObject) -> None:
     _, _, at = solved(data)
@@ -203,6 +205,7 @@ def test_closed_forms_are_the_solution_of_the_scalar_problem(data: st.DataObject
         assert list(found.values()) == at.y[start : start + at.entries(of)]
 
 
+@pytest.mark.slow
 @FEW
 @given(data=st.data())
 def test_terms_are_those_of_the_scalar_derivation(data: st.DataObject) -> None:

@@ -223,6 +223,7 @@ def curved(m: int, n: int) -> BilevelProblem:
 WAYS = {"products": (-1.0, np.inf), "one factor": (-1.0, 0.0), "a factor each": (np.inf, np.inf)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_ways_to_solve_agree(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """By products, with a factor that conditions later systems until it is renewed, with a factor each step."""

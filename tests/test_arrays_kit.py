@@ -64,6 +64,7 @@ def conjugate_gradients(matrix: Floats, right: Floats, steps: int) -> Floats:
 SMALL = logistic(20, 3)
 
 
+@pytest.mark.slow
 def test_right_candidates_hold() -> None:
     kernels = SMALL.kernels
     assert verify.check_hypergradient(kernels.grad_phi, SMALL, effort="quick").verdict is Verdict.HOLDS
@@ -80,6 +81,7 @@ def test_wrong_candidates_are_named(fault: dict[str, Any], cause: str) -> None:
     assert "x_1 = " in result.message
 
 
+@pytest.mark.slow
 def test_a_wrong_hessian_is_named() -> None:
     result = verify.check_hessian(lambda x: 1.1 * SMALL.kernels.hess_phi(x), SMALL, effort="quick")
     assert (result.verdict, result.cause) == (Verdict.VIOLATED, "factor")
@@ -120,6 +122,7 @@ def test_arrays_by_name(takes: Any, returns: str) -> None:
     assert wrong.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_a_matrix_of_y_is_laid_end_to_end() -> None:
     problem = of_several()
     solution = verify.check_lower_solution(
@@ -144,6 +147,7 @@ def test_shapes_that_do_not_fit_are_told() -> None:
 # ---- strategies ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_drawn_problems_are_strongly_convex_and_print_as_code(data: st.DataObject) -> None:

@@ -206,6 +206,7 @@ def test_a_problem_that_is_too_large_is_refused_before_anything_is_built() -> No
     assert "kernels" in str(caught.value.hint)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_the_work_is_not_less_than_what_is_built(data: st.DataObject) -> None:
     problem: DrawnProblem = data.draw(problems(LANGUAGES["smooth"], depth=2))

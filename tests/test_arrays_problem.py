@@ -130,6 +130,7 @@ def test_lowering_is_the_same_problem() -> None:
     assert sp.expand(game.f + game.g) == 0
 
 
+@pytest.mark.slow
 def test_lowering_of_what_is_too_large_is_refused() -> None:
     rng = np.random.default_rng(0)
     problem = BilevelProblem("y @ y", "sum((A @ y)**4)", "x", "y[n]", data={"A": rng.random((3000, 500))})

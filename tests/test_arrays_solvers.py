@@ -106,6 +106,7 @@ def check_against_scalars(problem: BilevelProblem, algorithm: Any) -> None:
             assert repr(runs[0].counters) == repr(runs[1].counters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", problems())
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_algorithm_runs_on_arrays_as_on_the_same_problem_in_scalars(algorithm: str, name: str) -> None:
@@ -200,6 +201,7 @@ def test_all_lanes_of_an_ensemble_are_one_product(monkeypatch: pytest.MonkeyPatc
 # ---- large ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_aid_with_a_weight_for_every_row_forms_no_matrix() -> None:
     rng = np.random.default_rng(0)
     m, n = 120, 2000
@@ -322,6 +324,7 @@ def test_products_see_what_matrices_do() -> None:
     assert 0.2 * whole / np.sqrt(6) < seen.third <= whole * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_auto_forms_nothing_large_and_agrees_with_scalars_where_all_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -398,6 +401,7 @@ def test_batches_of_rows_of_arrays_are_those_of_scalars(name: str) -> None:
     check_rows(ROWS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_a_stochastic_trajectory_has_the_same_bits_alone_and_in_an_ensemble(name: str) -> None:
     x0 = starts(by_rows(), 19)
@@ -493,6 +497,7 @@ def test_rows_are_saved_and_read_again(tmp_path: Any) -> None:
         assert again.row_counts == problem.row_counts
 
 
+@pytest.mark.slow
 def test_rows_go_on_from_a_checkpoint(tmp_path: Any) -> None:
     for name, algorithm in ROWS.items():
         path, x0 = tmp_path / name, starts(by_rows(), 2)

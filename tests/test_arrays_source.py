@@ -49,6 +49,7 @@ def check(ran: Ran, x: Any) -> None:
 # ---- NumPy ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_source_computes_what_the_kernels_do(name: str) -> None:
     ran = Ran(problem_of(name), "numpy", np.asarray)

@@ -29,6 +29,7 @@ def cleaning(m: int, n: int) -> BilevelProblem:
     return BilevelProblem("sum((y - c)**2)/2", g, "w[m]", "y[n]", data=data, box={"w": (-2, 2)})
 
 
+@pytest.mark.slow
 def test_a_small_array_problem_is_judged_in_scalars() -> None:
     array = BilevelProblem("x @ y", "sum((y - b)**2) - x @ y", "x[1]", "y[1]", data={"b": [1.0]}, box={"x": (-1, 1)})
     labels = ["eq:bilevel-grad", "phi-grad", "grad-Lipschitz"]
@@ -37,6 +38,7 @@ def test_a_small_array_problem_is_judged_in_scalars() -> None:
     assert all(result.verdict is Verdict.HOLDS for result in ours.results)
 
 
+@pytest.mark.slow
 def test_searches_of_a_large_one_are_not_begun() -> None:
     """Neither formulas in scalars nor boxes: the size is told at once, and no claim breaks off with another error."""
     report = verify.run(

@@ -95,6 +95,7 @@ def test_subnormal_and_degenerate_boxes() -> None:
     assert 7 / 3 in bounds("7/3", {"x": (0, 1)}).value
 
 
+@pytest.mark.slow
 def test_at_a_kink_both_slopes_count() -> None:
     found = bounds(abs(x), {"x": (-1, 2)})
     assert (found.value.lower, found.value.upper) == (0, 2)
@@ -156,6 +157,7 @@ def test_bad_input_is_refused(call: Callable[[], object], error: type[Exception]
         call()
 
 
+@pytest.mark.slow
 def test_more_effort_is_never_wider_and_the_same_effort_the_same() -> None:
     hard = sp.sin(5 * x * y) * sp.exp(sp.cos(7 * x - y))
     quick, again, more = bounds(hard, BOX, effort=0.01), bounds(hard, BOX, effort=0.01), bounds(hard, BOX, effort=0.3)

@@ -92,6 +92,7 @@ def test_a_damaged_file_is_as_none_and_is_mended(place: Path, suffix: str, damag
     assert is_read(place)
 
 
+@pytest.mark.slow
 @POSIX
 def test_what_others_can_write_is_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_read(place)

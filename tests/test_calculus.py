@@ -159,6 +159,7 @@ def test_third_derivatives_of_a_maximum_end() -> None:
     assert expression.subs({x: -2, y: 3}) == sp.Rational(1, 4)  # z < 0: of (-z/2)^3
 
 
+@pytest.mark.slow
 def test_third_derivatives_of_pieces_within_pieces_end() -> None:
     x, y = sp.symbols("x y", real=True)
     inner = sp.Piecewise((-x * y, x < y), (x - y, (y >= 1) | (x > 1)), (-y, True))

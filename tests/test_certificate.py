@@ -288,6 +288,7 @@ def test_what_is_not_smooth_or_not_convex_is_refused(name: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "g",
     [

@@ -240,6 +240,7 @@ def test_the_zoo(tmp_path: Path, name: str, kind: str) -> None:
     assert verify.recheck(saved(problem, kind, tmp_path / "x.json"), problem).sentences
 
 
+@pytest.mark.slow
 def test_the_problem_of_the_consumer_is_the_one_that_counts(tmp_path: Path) -> None:
     path = saved(TOY, "smoothness", tmp_path / "toy.json")
     forged = changed(
@@ -352,6 +353,7 @@ def test_each_formula_is_expanded_alone_across_its_edge() -> None:
         row.jet(program.variables(["x", "y"], program.balls(box), 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["block", "joint", "smoothness"])
 def test_derivatives_along_an_edge_do_not_count(tmp_path: Path, kind: str) -> None:
     """x**3*y has a jump in its third derivative by x: g_xxxy is bounded, g_xxxxy would not be; x**2*y is too rough."""
@@ -400,6 +402,7 @@ def accepts(content: dict[str, Any], text: str, path: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["block", "joint", "smoothness"])
 def test_vague_certificates_are_accepted_of_what_is_smooth(tmp_path: Path, kind: str) -> None:
     """So that nothing but the edges can be why others are refused."""

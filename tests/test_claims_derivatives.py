@@ -146,6 +146,7 @@ def test_no_point_at_all_is_said_so() -> None:
     assert "outside the box" in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("box", [{"x": ("1/2", "1/2"), "y": (-1, 1)}, {"x": (-1, 1)}])
 def test_thin_boxes_and_boxes_in_x_alone(box: dict[str, Any]) -> None:
     problem = BilevelProblem("x*y + y**2", "y**2 + y**4/9 - x*y", "x", "y", box=box)
@@ -185,6 +186,7 @@ def test_printed_factors_are_too_large_and_hold(label: str, part: str) -> None:
     assert printed.bound > corrected.bound * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_l_phi_is_attained() -> None:
     # every second derivative is 2, mu = 1: Hess Phi = 2 (1 + 2)^2, which is the formula
     problem = BilevelProblem("(x + y)**2", "y**2/2 - 2*x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
@@ -193,6 +195,7 @@ def test_l_phi_is_attained() -> None:
     assert result.measured == result.bound == 18.0
 
 
+@pytest.mark.slow
 def test_kappa_one_and_isotropic_lower_levels() -> None:
     problem = BilevelProblem(
         "x1*y1 + sin(y2)", "(y1**2 + y2**2)/2 - x1*y1 - x2*y2", "x1 x2", "y1 y2",
@@ -203,6 +206,7 @@ def test_kappa_one_and_isotropic_lower_levels() -> None:
     assert one(problem, "unlabelled:y-star-lipschitz").measured == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_the_sharp_minimax_bound_is_smaller_and_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     game = MinimaxProblem("x**2/4 + x*y - y**2", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
     sharp, corrected = (one(game, "lemC.1", "L_phi", variant=v) for v in ("sharp", "corrected"))
@@ -215,6 +219,7 @@ def test_the_sharp_minimax_bound_is_smaller_and_holds(monkeypatch: pytest.Monkey
     assert one(game, "lemC.1", "L_phi", variant="sharp").evidence == "certified"
 
 
+@pytest.mark.slow
 def test_the_sharp_minimax_bound_is_never_the_larger_one() -> None:
     # the whole Hessian is larger than its blocks here, and the formula of the blocks the better one
     game = MinimaxProblem("x*y - y**2/2 - x**2/5", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})
@@ -301,6 +306,7 @@ def test_a_loose_bound_that_is_not_derived_stays_open() -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_settling_never_turns_a_violation() -> None:
     violated = one(zoo.get("lphi_witness").problem, "grad-Lipschitz", variant="printed")
     kept = derivative_checks.settled(violated, lambda c: c.L_phi(), derived()["hess"].norm)
@@ -337,6 +343,7 @@ def test_terms_add_up_to_the_kernels_hessian(name: str) -> None:
         np.testing.assert_allclose((y[0] - y[2]) / 2e-5, sample.dy_dx[:20, j], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_norm_calculus_against_random_numbers() -> None:
     rng = np.random.default_rng(0)
     symbols = {name: sp.Symbol(name, positive=True) for name in ("mu", "ell", "rho", "nu", "M")}

@@ -303,6 +303,7 @@ def test_more_curvature_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["probability"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_neon_that_climbs_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sign of iNEON's step: only curvature that is positive grows."""
     scaled(monkeypatch, eta=1.0)

@@ -165,6 +165,7 @@ def test_the_printed_recursions_break_at_a_perturbation(label: str) -> None:
     assert verdicts(label, problem, "corrected") == {Verdict.HOLDS}
 
 
+@pytest.mark.slow
 def test_the_printed_gamma_1_forgets_the_perturbation() -> None:
     """y* = x follows x at full speed, and x may jump by any r."""
     problem = BilevelProblem("sin(y)", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
@@ -234,6 +235,7 @@ def test_d_plus_one_steps_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None
     assert verdicts("eq:gdrate", zoo.get("quadratic").problem, "sharp") == {Verdict.VIOLATED}
 
 
+@pytest.mark.slow
 def test_d_in_place_of_half_d_is_true_and_is_the_sharp_form() -> None:
     """The print loses a square root: a step of size 1/ell keeps 1 - mu/ell, not its root."""
     problem = zoo.get("quadratic").problem
@@ -299,6 +301,7 @@ def test_broken_estimators_are_found_out(name: str, monkeypatch: pytest.MonkeyPa
     assert Verdict.VIOLATED in verdicts(label, problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "changes"),
     [
@@ -319,17 +322,20 @@ def test_constants_passed_off_as_certified_are_found_out(
     assert {result.verdict for result in CLAIMS[label](study)} != {Verdict.HOLDS}
 
 
+@pytest.mark.slow
 def test_a_smoothness_passed_off_as_certified_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     false = SimpleNamespace(L_phi=Bracket(0.1, 0.35))  # Hess Phi has norm 1 at the saddle
     monkeypatch.setattr(Study, "smoothness", property(lambda study: false))
     assert verdicts("lem:descent", zoo.get("saddle").problem, "sharp") == {Verdict.VIOLATED}
 
 
+@pytest.mark.slow
 def test_gamma_1_without_the_steps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_start, "gammas", lambda run, c, eta, variant: (run.off_y + run.off_v)[:, 0])
     assert verdicts("eq:equvseq", zoo.get("saddle").problem) == {Verdict.VIOLATED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["eq:error-required", "eq:est-error-neon"])
 def test_fewer_inner_steps_do_not_suffice(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "_asked_by_escape" if label == "eq:error-required" else "_asked_by_neon"
@@ -343,6 +349,7 @@ def test_fewer_inner_steps_do_not_suffice(label: str, monkeypatch: pytest.Monkey
     assert Verdict.VIOLATED in verdicts(label, zoo.get("saddle").problem)
 
 
+@pytest.mark.slow
 def test_a_descent_lemma_with_a_larger_decrease_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """eta |estimate|^2 in place of eta/4 |estimate|^2, by way of estimates that are said to be twice as long."""
     before = runs.recorded
@@ -355,6 +362,7 @@ def test_a_descent_lemma_with_a_larger_decrease_is_found_out(monkeypatch: pytest
     assert Verdict.VIOLATED in verdicts("lem:descent", zoo.get("saddle").problem)
 
 
+@pytest.mark.slow
 def test_ascent_is_no_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sign of the step: a run that is read backwards climbs."""
     before = runs.recorded
@@ -418,6 +426,7 @@ def test_many_digits_agree_with_floats_and_with_certificates(name: str) -> None:
         assert float(difference) < 1e-12
 
 
+@pytest.mark.slow
 def test_regions_have_constants_of_their_own() -> None:
     study = study_of(zoo.get("saddle").problem)
     whole, *parts = regions.regions(study)
@@ -475,6 +484,7 @@ def test_where_no_constants_are_certified_the_reason_is_given(monkeypatch: pytes
     assert "no certificate here" in result.message
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_verdict() -> None:
     problem = zoo.get("minimax_not_nash").problem
     first, second = (results(problem) for _ in range(2))
@@ -486,6 +496,7 @@ def test_labels_are_those_of_the_paper() -> None:
         assert paper.cite(item.label) in (item.__doc__ or "")
 
 
+@pytest.mark.slow
 def test_the_examples_run() -> None:
     for module in (*MODULES, rates, runs, regions, plain):
         outcome = doctest.testmod(module)

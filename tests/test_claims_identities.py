@@ -234,6 +234,7 @@ def test_generic_proofs_know_the_misprint() -> None:
     assert all(identities._inverts(n) for n in (1, 2, 3))
 
 
+@pytest.mark.slow
 def test_many_variables_are_taken_a_few_at_a_time() -> None:
     d = 12
     names = [f"x{i}" for i in range(d)]

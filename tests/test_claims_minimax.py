@@ -58,12 +58,14 @@ def test_the_printed_ones_fail_where_they_should_and_nowhere_else(name: str) -> 
     assert {label for label, found in said.items() if Verdict.VIOLATED in found} == PRINTED[name]
 
 
+@pytest.mark.slow
 def test_the_printed_schur_complement_is_another_matrix_where_f_xy_is_not_symmetric() -> None:
     label = "unlabelled:definition-strict-local-minimax"
     assert verdicts(TWISTED, "printed")[label] == {Verdict.VIOLATED}
     assert verdicts(TWISTED)[label] == {Verdict.HOLDS}
 
 
+@pytest.mark.slow
 def test_a_saddle_of_phi_with_more_upper_than_lower_variables() -> None:
     said = verdicts(SADDLE)
     assert said["pro:minimax"] == said["lem:equivalence"] == {Verdict.HOLDS}

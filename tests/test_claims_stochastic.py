@@ -298,6 +298,7 @@ def test_verdicts_do_not_depend_on_the_run() -> None:
 # ---- witnesses ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_printed_mean_square_error_lacks_a_factor() -> None:
     """In exact rationals: at x = 1, y = 2 - 1/10, with one row, so that batches do not matter at all."""
     x, y, y_star, Q = Fraction(1), Fraction(19, 10), Fraction(2), 11
@@ -400,6 +401,7 @@ def test_batches_that_are_too_small_are_noticed(monkeypatch: pytest.MonkeyPatch)
     assert verdicts(zoo.get("stochastic_noise").problem, "lem:err-grad") == {"VIOLATED"}
 
 
+@pytest.mark.slow
 def test_a_promise_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     true = stocbio._promised
     monkeypatch.setattr(stocbio, "_promised", lambda *args: tuple(5 * value for value in true(*args)))

@@ -101,6 +101,7 @@ def schedule(make: Any, c: Any, goal: Goal, **more: Any) -> Any:
         return make(c, eps=goal.eps, delta=goal.delta, d=goal.d, initial_error=1.0, gap=1.0, **more)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(constants(), st.floats(1.0, 1e4), st.integers(1, 50))
 def test_the_schedules_meet_what_the_proofs_ask(c: Constants, ratio: float, d: int) -> None:
@@ -115,6 +116,7 @@ def test_the_schedules_meet_what_the_proofs_ask(c: Constants, ratio: float, d: i
     assert not broken(theorems._gdmax_conditions(minimax, gdmax, goal))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(constants(), st.floats(1.0, 1e3), st.floats(1e-3, 10))
 def test_the_stochastic_schedule_meets_what_its_proof_asks(c: Constants, ratio: float, sigma: float) -> None:
@@ -212,6 +214,7 @@ def test_constants_without_a_bound_decide_nothing() -> None:
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_from_a_saddle_point_visit_a_minimum() -> None:
     result = visiting.visits("thm:aid", studied("saddle"))
     assert result.verdict is Verdict.HOLDS
@@ -219,6 +222,7 @@ def test_runs_from_a_saddle_point_visit_a_minimum() -> None:
     assert "from a saddle point" in result.message
 
 
+@pytest.mark.slow
 def test_runs_that_leave_the_box_decide_nothing() -> None:
     study = studied("quadratic")  # Phi is not bounded below
     result = visiting.visits("thm:aid", study)
@@ -234,6 +238,7 @@ def test_runs_that_do_not_arrive_decide_nothing(monkeypatch: pytest.MonkeyPatch)
     assert "did not get there" in result.message
 
 
+@pytest.mark.slow
 def test_runs_that_leave_the_box_count_as_failures_where_it_is_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visiting, "_stayed", lambda study, run: np.arange(visiting.RUNS) > 7)
     result = visiting.visits("thm:aid", studied("saddle"))
@@ -271,6 +276,7 @@ def test_the_orders_are_those_of_the_schedules(name: str, logs: int) -> None:
     assert float(stated) - 0.02 <= found <= float(stated) + 0.02 + 0.05 * logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theorem", "sizes"), [("aid", growth.aid_sizes), ("stocbio", growth.stocbio_sizes)])
 def test_every_number_is_its_formula(theorem: Any, sizes: Any) -> None:
     names = [name for name in sizes() if name != "step_g"]  # a part of batch_g, which is the larger of two
@@ -369,6 +375,7 @@ def test_no_function_is_both_lipschitz_and_strongly_concave() -> None:
     assert {r.verdict for r in corrected.values()} == {Verdict.HOLDS}
 
 
+@pytest.mark.slow
 def test_the_definition_of_an_eps_local_minimum_tells_minima_from_saddles() -> None:
     found = results("def:local-min", studied("saddle"))
     assert {part: (r.verdict, r.evidence) for part, r in found.items()} == {

@@ -60,6 +60,7 @@ def test_other_problems_are_not_the_tube() -> None:
         tube_of(BilevelProblem(shifted.f, shifted.g + shifted.y[0], shifted.x, shifted.y, name="tube"))
 
 
+@pytest.mark.slow
 def test_the_printed_f_g_and_y_star_jump_and_phi_does_not() -> None:
     assert said("eq: tube_f", "tube_printed", d=2) == {
         "Phi": "HOLDS", "f": "VIOLATED", "g": "VIOLATED", "y*": "VIOLATED",
@@ -109,6 +110,7 @@ def test_branches() -> None:
     assert branch(x**2, {x: sp.Integer(5)}) == x**2
 
 
+@pytest.mark.slow
 def test_the_connectors_meet_their_neighbours() -> None:
     assert set(said("unlabelled:h1", "tube_printed", d=3, L=2, gamma="1/7").values()) == {"HOLDS"}
     assert set(said("unlabelled:h1", "tube_printed", d=1)) == {"h_1", "nu"}
@@ -118,6 +120,7 @@ def test_the_connectors_meet_their_neighbours() -> None:
     assert not tube._meets((c - TAU) ** 2 * (c - 2 * TAU) ** 3, c, ends)
 
 
+@pytest.mark.slow
 def test_the_estimate_does_not_depend_on_y() -> None:
     for name in ("tube", "tube_printed"):
         assert set(said("unlabelled:lower-level-function", name, d=2).values()) == {"HOLDS"}
@@ -219,6 +222,7 @@ def test_perturbations_help() -> None:
         assert said("Figure: exp", name, d=d) == {"": "NOT_APPLICABLE"}
 
 
+@pytest.mark.slow
 def test_without_perturbations_nothing_is_gained(monkeypatch: pytest.MonkeyPatch) -> None:
     def swapped(problem: Any, algorithm: Any, start: Any, seed: int) -> Any:
         return np.ones(len(start)) if type(algorithm).__name__ == "Perturbed" else np.zeros(len(start))

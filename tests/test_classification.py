@@ -89,6 +89,7 @@ def test_other_bad_input_is_refused() -> None:
 # ---- degenerate, and nearly so ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_degenerate_is_said_only_where_it_is_proved() -> None:
     quartic = zoo.get("minimax_degenerate").problem
     assert classify(quartic, [0]).kind == "degenerate"
@@ -113,6 +114,7 @@ def test_an_indefinite_singular_hessian_is_a_saddle() -> None:
     assert classify(problem, [0, 0, 0]).kind == "saddle"
 
 
+@pytest.mark.slow
 def test_a_kink_is_undecided() -> None:
     problem = BilevelProblem("y", "y**2/2 - abs(x)*y", "x", "y")
     found = classify(problem, [0])
@@ -193,6 +195,7 @@ def test_at_a_strict_saddle_a_small_eps_fails() -> None:
     assert found.is_eps_local_minimum is False
 
 
+@pytest.mark.slow
 def test_the_printed_tube_at_the_end_of_its_domain() -> None:
     example = zoo.get("tube_printed", d=3)
     assert example.stationary_points

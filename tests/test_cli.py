@@ -359,6 +359,7 @@ def test_an_interrupt_inside_executed_text_leaves_the_documented_code(tmp_path: 
     assert (done.returncode, done.stderr) == (130, "bilevel-sym: interrupted; nothing was finished\n")
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_a_search_answers_ends_the_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certified constants come back with what they have; what was measured with them is not judged."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -457,6 +458,7 @@ g = "((w1 + w2 - 1)**2 + (w2 - w3 - 2)**2 + (w1 + w3)**2)/2 + (exp(a)*w1**2 + ex
 """
 
 
+@pytest.mark.slow
 def test_a_lower_level_that_stiffens_on_the_way_is_solved_all_the_same(tmp_path: Path) -> None:
     """Log-weights: g_yy grows without bound along the run, so that no tau from the start fits."""
     path = tmp_path / "weights.toml"
@@ -467,6 +469,7 @@ def test_a_lower_level_that_stiffens_on_the_way_is_solved_all_the_same(tmp_path:
     assert "by Newton's method" in done.stdout
 
 
+@pytest.mark.slow
 def test_solve_as_json_is_reproducible_and_complete() -> None:
     first, second = (json.loads(run("solve", "zoo:saddle", "--seed", "3", "--format", "json").stdout) for _ in range(2))
     assert first == second
@@ -526,6 +529,7 @@ def test_solve_refuses_bad_input_in_a_few_lines(name: str) -> None:
     assert 1 <= len(done.stderr.strip().splitlines()) <= 4
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.csv"
     path.write_text("precious")
@@ -599,6 +603,7 @@ def test_steps_that_jump_across_a_kink_are_explained(tmp_path: Path) -> None:
     assert "try: a smaller --eta" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_verdict_over_a_part_says_that_the_whole_box_breaks_the_assumption(tmp_path: Path) -> None:
     path = write(tmp_path / "bent.toml", "x*y", "(2 + x)*y**2/2 - x*y", box="x = [-3, 3]\ny = [-1, 1]")
     done = run("verify", path, "--claims", "grad-Lipschitz", "--format", "json")

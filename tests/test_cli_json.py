@@ -152,6 +152,7 @@ def test_the_file_of_a_run_holds_what_is_printed_and_the_trajectory(tmp_path: Pa
     assert written["variables"] == {"x": ["x1", "x2"], "y": ["y1", "y2"]}
 
 
+@pytest.mark.slow
 def test_the_same_seed_prints_the_same_record_and_the_seed_of_one_reproduces_it() -> None:
     many = printed("solve", "zoo:saddle", "--steps", "4", "--seeds", "3", "--seed", "7")
     one = printed("solve", "zoo:saddle", "--steps", "4", "--seed", str(many["seed"][2]))

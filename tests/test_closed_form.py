@@ -155,6 +155,7 @@ CATALOGUE: list[Callable[[sp.Symbol, sp.Symbol], sp.Expr]] = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(CATALOGUE), min_size=2, max_size=4))
 def test_separable_systems(parts: list[Callable[[sp.Symbol, sp.Symbol], sp.Expr]]) -> None:
     n = len(parts)
@@ -204,6 +205,7 @@ def test_the_implicit_cubic_is_real_and_right_for_both_signs(value: int | str) -
         assert mpmath.almosteq(mpmath.mpf(number), expected, abs_eps=mpmath.mpf("1e-30"))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(-4, 4), st.integers(1, 4), RATIONAL)
 def test_cubics_with_one_real_root(lead: int, second: int, gap: int, value: sp.Rational) -> None:
     """lead (y + second/lead)^3 + gap (y + second/lead) = x, multiplied out."""
@@ -280,6 +282,7 @@ def test_scalar_equations(g: sp.Expr, expected: sp.Expr, box: Box | None) -> Non
     assert derivative(derivative(g, y), y).subs(point).subs(y, number).n(30) > 0
 
 
+@pytest.mark.slow
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(-3, 3), RATIONAL)
 def test_equations_in_exp_have_one_real_branch(p: int, q: int, r: int, value: sp.Rational) -> None:
     """p exp(y) - q exp(-y) = x + r, which is strongly convex."""

@@ -265,6 +265,7 @@ def test_every_function_of_the_grammar_bit_for_bit(name: str) -> None:
     assert_lanes_do_not_matter(f"grammar:{name}", WIDTH + 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITWISE)
 @pytest.mark.parametrize("count", [2, 7, WIDTH - 1, WIDTH, WIDTH + 1])
 def test_the_order_and_the_size_of_an_ensemble_do_not_matter(name: str, count: int) -> None:

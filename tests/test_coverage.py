@@ -62,6 +62,7 @@ def test_every_label_is_accounted_for_and_three_are_open() -> None:
     assert all(account.links for account in found.values() if account.how not in ("heading", "open"))
 
 
+@pytest.mark.slow
 def test_a_label_that_nothing_computes_is_called_open() -> None:
     planted = {"new:lemma": Statement("Lemma", "9.9", "a lemma that nothing computes"), **STATEMENTS}
     assert coverage(planted)["new:lemma"].how == "open"
@@ -210,6 +211,7 @@ def test_a_claim_that_is_violated_on_a_problem_breaks_its_row(monkeypatch: pytes
     assert (item.word, item.stands) == ("undecided", False)
 
 
+@pytest.mark.slow
 def test_the_evidence_is_the_weakest_that_a_row_rests_on() -> None:
     """A finding is proved, the count of calls is sampled; beside an "also" the count does not matter."""
     problem = zoo.get("scalar").problem
@@ -227,6 +229,7 @@ def test_the_evidence_is_the_weakest_that_a_row_rests_on() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_part_that_is_missing_among_the_results_does_not_stand() -> None:
     """The part is a word of the module, so that the link is not broken; but no result carries it."""
     planted = replace(ROWS[58], links=("claim pro:bounds | lower gradient",))

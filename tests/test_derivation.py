@@ -251,6 +251,7 @@ def test_convexity_that_fails_somewhere_in_space_only_costs_the_closed_form() ->
         _ = derive(BilevelProblem(*formulas, box={"x": (0, 1), "y": ("-1/2", "1/2")})).y_star
 
 
+@pytest.mark.slow
 def test_a_cubic_whose_sign_changes_in_the_box_gets_a_formula_that_is_real_everywhere() -> None:
     box = {"x": (-2000, 61), "y": (-20, 20)}
     derivation = derive(BilevelProblem("x*y", "exp(2*y)/2 + (50 - x)*y + exp(-y)", "x", "y", box=box))

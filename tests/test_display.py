@@ -142,6 +142,7 @@ def exec_source(source: str) -> dict[str, Any]:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["auto", False])
 def test_source_runs_alone(closed: Any) -> None:
     derivation = derive(SCALAR, closed_form=closed)

@@ -28,6 +28,7 @@ NAMES = [entry.name for entry in ALL]
 each_erratum = pytest.mark.parametrize("entry", ALL, ids=NAMES)
 
 
+@pytest.mark.slow
 @each_erratum
 def test_the_printed_form_fails_and_the_corrected_one_holds(entry: Erratum) -> None:
     result = entry.check()
@@ -131,6 +132,7 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == written, "run: bilevel-sym errata --format markdown > .github/ERRATA.md"
 
 
+@pytest.mark.slow
 def test_the_page_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["errata"]) == 0
     shown = capsys.readouterr().out

@@ -81,6 +81,7 @@ def test_figure1_small(tmp_path: Path) -> None:
     assert sum("figure's claim" in line for line in lines) == 1
 
 
+@pytest.mark.slow
 def test_both_methods_start_from_the_same_points() -> None:
     panel = figure1.compute(figure1.Settings(dimensions=(3,), curvatures=(1.5,), steps=2, seeds=3)).panels[0]
     for pbo, bo in zip(panel.PBO.gap, panel.BO.gap, strict=True):
@@ -94,6 +95,7 @@ def test_the_minimum_and_the_drop_are_exact() -> None:
     assert panel.phi_min == pytest.approx(-2 * float(shape.nu), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_the_same_settings_give_the_same_numbers() -> None:
     settings = figure1.Settings(dimensions=(2,), curvatures=(1.0,), steps=60, seeds=2)
     first, second = (figure1.compute(settings).panels[0].PBO.gap for _ in range(2))
@@ -116,6 +118,7 @@ def test_inner_steps_matter_where_the_estimate_depends_on_y(monkeypatch: pytest.
     assert not found.holds
 
 
+@pytest.mark.slow
 def test_the_printed_domain_is_where_the_printed_tube_is_defined() -> None:
     example = zoo.get("tube_printed", d=3)
     x = np.random.default_rng(0).uniform(-1, 18, (60, 3))
@@ -265,6 +268,7 @@ def test_figure2_small(tmp_path: Path) -> None:
     assert error["PBO", "100", "3"] < error["PBO", "10", "3"] < error["PBO", "1", "3"]
 
 
+@pytest.mark.slow
 def test_the_error_is_measured_against_the_exact_gradient() -> None:
     exact = coupled.compute(coupled.Settings(d=2, inner=(1,), products=(1,), steps=20, seeds=2)).exact[0]
     assert exact.error < 1e-12
@@ -372,6 +376,7 @@ def test_the_files_of_an_experiment_appear_together_or_not_at_all(
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "new")
 
 
+@pytest.mark.slow
 def test_progress_is_on_standard_error_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

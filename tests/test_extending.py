@@ -91,6 +91,7 @@ def test_it_is_short_and_public_and_prints_what_it_says(name: str, ran: Any) -> 
     assert said == ran(name).printed != []
 
 
+@pytest.mark.slow
 def test_the_own_problem_survives_its_file(ran: Any) -> None:
     example = ran("A problem of your own")
     assert BilevelProblem.load(example.folder / "tax.toml") == example["problem"]
@@ -120,6 +121,7 @@ def zoo_tests(spec: str, folder: Path) -> None:
     test_zoo.test_every_problem_survives_a_file(spec, folder)
 
 
+@pytest.mark.slow
 def test_the_entry_passes_the_tests_of_the_zoo(in_the_zoo: str, tmp_path: Path) -> None:
     test_zoo.test_every_example_is_complete(in_the_zoo)
     test_zoo.test_examples_are_frozen_values(in_the_zoo)
@@ -173,6 +175,7 @@ def test_the_estimator_drives_a_solver(ran: Any, backend: str) -> None:
     assert longer == replace(estimator, D=4)
 
 
+@pytest.mark.slow
 def test_the_estimator_converges_and_a_wrong_one_does_not(ran: Any, tmp_path: Path) -> None:
     def judge(kind: Any) -> Any:
         return verify.check_hypergradient(

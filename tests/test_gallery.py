@@ -226,6 +226,7 @@ def test_state_is_a_candidates_own() -> None:
         np.testing.assert_array_equal(second(one), before)
 
 
+@pytest.mark.slow
 def test_records_of_runs_differ_in_what_was_planted() -> None:
     (right,) = gallery.right(saddle(), "trajectory").values()
     for item in gallery.defects("trajectory"):
@@ -244,6 +245,7 @@ def test_records_of_runs_differ_in_what_was_planted() -> None:
 # ---- the test kit tells them apart ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item", [pytest.param(i, id=i.name, marks=[pytest.mark.slow] * (i is not DEFECTS[0])) for i in POINTWISE]
 )
@@ -287,6 +289,7 @@ def test_the_solver_that_rarely_fails_does_so_rarely_and_is_named_where_it_does(
     assert result.cause in ("tolerance", "inverse")
 
 
+@pytest.mark.slow
 def test_a_dropped_iterate_and_a_forgotten_term_are_the_same_numbers_where_one_step_is_enough() -> None:
     item = BY_NAME["last CG iterate dropped"]
     result = check_hypergradient(item.candidate(isotropic()), isotropic(), rng=0)

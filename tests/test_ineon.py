@@ -217,6 +217,7 @@ def test_an_escape_takes_the_lower_side() -> None:
     assert set(np.sign(s.x[:, 0])) == {-1.0, 1.0}  # a coin
 
 
+@pytest.mark.slow
 def test_descent_with_escape_ends_in_a_minimum_and_says_so() -> None:
     neon = INeon(AID(60, 3, 0.5), 0.25, 0.01, 0.05, 80, 1e-5, step=0.3)
     s = solve(saddle(), Descent(AID(60, 3, 0.5), 0.25, escape=neon), np.zeros((8, 3)), steps=400, rng=1)

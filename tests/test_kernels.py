@@ -260,6 +260,7 @@ def test_third_derivatives_against_differences_of_certified_hessians() -> None:
         assert_close(third[:, :, k], slopes, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_symmetric_to_the_last_bit(name: str, backend: Backend) -> None:
@@ -411,6 +412,7 @@ def test_an_empty_batch_stays_empty(member: str, backend: Backend) -> None:
             check_shape(compiled(PROBLEMS[name], backend), member, shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_members_of_a_batch_do_not_see_each_other(backend: Backend) -> None:
     problem = PROBLEMS["d = 2, n = 2"]

@@ -83,6 +83,7 @@ def test_rho_phi_of_the_point_stands_in() -> None:
         assert LocalMinimum(0.25).holds(kernels, np.zeros(1)) == held
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_what_is_measured_is_the_closed_forms(data: st.DataObject) -> None:

@@ -209,6 +209,7 @@ def test_smaller_letters_give_a_legend_more_columns() -> None:
     assert columns == [2, 5]
 
 
+@pytest.mark.slow
 def test_the_numbers_of_small_axes_do_not_touch() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure

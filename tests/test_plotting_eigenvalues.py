@@ -53,6 +53,7 @@ def test_one_run_shows_every_eigenvalue() -> None:
     assert ax.get_ylabel() == r"eigenvalues of $\nabla^2\Phi$"
 
 
+@pytest.mark.slow
 def test_perturbations_are_marked_at_the_smallest() -> None:
     solution = run([0.0, 0.0])
     ax: Any = plot_eigenvalues(solution, axes())

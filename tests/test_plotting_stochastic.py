@@ -110,6 +110,7 @@ def test_only_a_plane_with_a_box_is_drawn(problem: Any, how: dict[str, Any], wor
         plot_game(problem, axes(), **how)
 
 
+@pytest.mark.slow
 def test_moves_want_a_run_in_the_plane() -> None:
     run = solve(zoo.get("saddle").problem, Descent.auto(zoo.get("saddle").problem), [1.0, 1.0], steps=2)
     with pytest.raises(InvalidArgument, match="there are 2 and 2"):

@@ -146,6 +146,7 @@ def test_building_five_hundred_terms_takes_little_work() -> None:
     assert calls_of(lambda: BilevelProblem(f, f + y**2, [x], [y])) < 1_500_000
 
 
+@pytest.mark.slow
 def test_an_expression_nested_ten_thousand_deep_is_validated() -> None:
     f: sp.Expr = x
     for _ in range(10_000):

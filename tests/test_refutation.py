@@ -54,6 +54,7 @@ def two_routes_agree() -> bool:
     return bool(sp.expand((paper - lagrangian).subs(POINT)) == sp.zeros(2, 2))
 
 
+@pytest.mark.slow
 def test_the_two_routes_agree_when_nothing_is_broken() -> None:
     assert two_routes_agree()
 

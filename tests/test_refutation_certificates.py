@@ -240,6 +240,7 @@ def outcome(content: Content, path: Path) -> str:
     return "false" if is_false(content, found) else "true"
 
 
+@pytest.mark.slow
 def test_the_originals_are_true_and_accepted(originals: dict[str, Content], tmp_path: Path) -> None:
     assert {kind: outcome(content, tmp_path / "x.json") for kind, content in originals.items()} == dict.fromkeys(
         originals, "true"
@@ -260,6 +261,7 @@ def test_what_is_false_is_told(originals: dict[str, Content]) -> None:
     assert is_false(points, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["block", "smoothness", "stationary", "point"])
 def test_altered_certificates(originals: dict[str, Content], tmp_path: Path, kind: str) -> None:
     outcomes = [outcome(alterations(originals[kind], seed), tmp_path / "x.json") for seed in range(12)]

@@ -241,12 +241,14 @@ def test_a_bound_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Pa
     assert "nothing was tested" in part().message
 
 
+@pytest.mark.slow
 def test_a_rate_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:
     assert results("saddle", "eq:gdrate")[0].verdict is Verdict.HOLDS
     monkeypatch.setattr(hypergradient_error, "rate_y", lambda *args: 1e3 * RATE(*args))
     assert results("saddle", "eq:gdrate")[0].verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_the_region_in_which_the_bound_is_tightest_is_named() -> None:
     found = next(r for r in results("saddle", "lem:grad-err-aid") if r.part == "one iteration")
     assert found.tightness is not None
@@ -265,6 +267,7 @@ def test_what_a_claim_said_before_it_gave_up_stays_said() -> None:
     assert [result.verdict for result in found] == [Verdict.VIOLATED, Verdict.NOT_APPLICABLE]
 
 
+@pytest.mark.slow
 def test_what_holds_by_definition_says_so() -> None:
     labels = ["assu:bilevel", "lemma3.4-long", "unlabelled:sketch-iteration-bound", "unlabelled:remark-large-iota"]
     report = verify.run(zoo.get("saddle").problem, claims=labels, rng=0)

@@ -110,6 +110,7 @@ def test_a_doubled_term_is_seen_in_every_arithmetic(monkeypatch: pytest.MonkeyPa
     assert not [arithmetic for arithmetic, check in CHECKS[quantity].items() if check()]
 
 
+@pytest.mark.slow
 def test_a_dropped_term_of_the_contraction_on_the_graph_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hess Phi over boxes has a writing of its own, node by node."""
     x = np.array([[0.25, 0.5]])

@@ -135,6 +135,7 @@ def test_a_root_without_guard_bits_is_seen() -> None:
     assert not passes(replace(OPERATIONS["rpow"], mpmath=lambda a, p, q: mpmath.root(a, q) ** p), "mpmath")
 
 
+@pytest.mark.slow
 def test_every_rule_is_planted() -> None:
     assert set(WRONG) == set(CHECKS) == set(DEFAULTS)
     assert all(passes(OPERATIONS[name], rule) for name in ("exp", "erf", "select") for rule in CHECKS)

@@ -102,6 +102,7 @@ def test_where_no_float_is_exact_zero_noise_is_noticed_too(monkeypatch: Patch) -
     assert visiting.visits("thm:minimax", study).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_an_escape_that_is_not_due_to_the_noise_is_not_credited_to_it(monkeypatch: Patch) -> None:
     """Beside the saddle point by a rounding: descent alone arrives, and what it says of perturbations is nothing."""
     monkeypatch.setattr(visiting, "places", lambda study: [(1e-13, 0.0)])
@@ -113,6 +114,7 @@ def test_an_escape_that_is_not_due_to_the_noise_is_not_credited_to_it(monkeypatc
     assert "64 were not moved by perturbations" in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["probability"])
 @pytest.mark.parametrize("label", ["lem:escapesaddle", "lem:neon"])
 def test_without_noise_the_escape_lemmas_fail(monkeypatch: Patch, label: str, part: str) -> None:
@@ -176,6 +178,7 @@ def generous(patch: Patch) -> None:
     everywhere(patch, old, lambda *args, **options: old(*args, **(options | {"rise": np.inf})))
 
 
+@pytest.mark.slow
 def test_a_stocbio_step_may_not_cost_what_an_escape_gains(monkeypatch: Patch) -> None:
     study, printed = (study_of(zoo.get("stochastic_noise").problem, variant=v) for v in _variants())
     found = by_part("thm:stocneon", study)
@@ -244,6 +247,7 @@ def test_a_saddle_point_that_is_not_the_first_counts(monkeypatch: Patch, label: 
     assert by_part(label, two_saddles())["probability"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["lem:escapesaddle", "lem:neon"])
 def test_starts_on_a_slope_count(monkeypatch: Patch, label: str) -> None:
     study = waves(2)
@@ -340,6 +344,7 @@ def test_a_fault_in_a_schedule_is_a_fault_of_its_corollary(
     assert by_part(label, study)[f"{part} as shipped"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_a_term_too_many_changes_an_order(monkeypatch: Patch) -> None:
     """The formula of L_phi that the order of K is proved from is the code that ships."""
     from verify.papers.huang_saddle.measures import growth

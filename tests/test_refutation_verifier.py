@@ -699,6 +699,7 @@ def test_an_interruption_keeps_what_was_found(monkeypatch: Patch) -> None:
     assert [str(result.verdict) for result in report.results] == ["HOLDS", "INCONCLUSIVE", "INCONCLUSIVE"]
 
 
+@pytest.mark.slow
 def test_a_solution_that_is_zero_up_to_rounding_is_found_at_once() -> None:
     """y* = 0 at a stationary point of Phi = y*^2: there a step of Newton's method is never small beside y."""
     problem = BilevelProblem("y**2/4", "11*(y - 3*x/4)**2/8 - sin(x + y)/4", "x", "y", box={"x": (-1, 1), "y": (-4, 4)})

@@ -177,6 +177,7 @@ def test_brackets_hold_on_many_random_problems(seed: int, d: int, n: int) -> Non
     holds(constants(problem, reading=reading, effort=0.07), reached(problem, reading, polish=seed < 3))
 
 
+@pytest.mark.slow
 def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> None:
     certified = curved
     assert CURVED.box is not None
@@ -192,6 +193,7 @@ def test_lower_ends_are_attained_at_their_points(curved: CertifiedConstants) -> 
             )
 
 
+@pytest.mark.slow
 def test_the_joint_reading_bounds_more() -> None:
     for problem in (random_problem(3, 1, 1), zoo.get("scalar").problem, zoo.get("quadratic").problem):
         block, joint = (constants(problem, reading=reading, effort=0.1) for reading in ("block", "joint"))
@@ -375,6 +377,7 @@ def test_convexity_that_is_not_proved_is_a_failure() -> None:
     assert "more effort" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("f", "g", "block"),
     [
@@ -471,6 +474,7 @@ def changed(path: Path, to: Path, change: Callable[[dict[str, Any]], object]) ->
     return to
 
 
+@pytest.mark.slow
 def test_a_file_is_proved_again(saved: Path, bent: CertifiedConstants) -> None:
     again = recheck(saved, BENT)
     for name, bracket in bent.brackets.items():

@@ -66,6 +66,7 @@ def test_the_same_seed_gives_the_same_verdicts() -> None:
     assert first.results == second.results
 
 
+@pytest.mark.slow
 def test_a_generator_gives_a_seed_that_the_report_names() -> None:
     report = verify.run(TOY, claims=["eq:gdrate"], rng=np.random.default_rng(5))
     again = verify.run(TOY, claims=["eq:gdrate"], rng=report.seed)
@@ -107,6 +108,7 @@ def test_a_problem_without_a_box_is_refused() -> None:
         verify.run("zoo:scalar")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_time_cuts_says_so_and_is_never_called_done() -> None:
     report = verify.run(zoo.get("saddle").problem, effort="quick", seconds=0.2)
     late = [result for result in report.results if result.message == "cut by time before its turn"]

@@ -84,6 +84,7 @@ def chance(iota: Any, smoothness: Smoothness, goal: Goal, time: float) -> Any:
     return L * mpmath.sqrt(goal.d) / mpmath.sqrt(rho * eps) * iota**2 * mpmath.mpf(2) ** (8 - mpmath.mpf(time) * iota)
 
 
+@pytest.mark.slow
 @given(
     L=st.floats(1e-3, 1e6), rho=st.floats(1e-3, 1e9), eps=EPS, delta=DELTA, d=DIMENSION, episodes=st.integers(1, 1000),
     pace=st.sampled_from([PERTURBED, NEON]),
@@ -118,6 +119,7 @@ def test_iota_is_the_smallest_float_that_its_condition_allows(
         assert abs(closed.real - iota) <= 2 * math.ulp(iota)
 
 
+@pytest.mark.slow
 @given(
     L=st.floats(1e-3, 1e6), rho=st.floats(1e-3, 1e9), eps=EPS, delta=DELTA, d=DIMENSION,
     fixed=st.one_of(st.just(0.0), st.floats(1e-3, 1e12)), cubed=st.floats(1e-12, 1e15), pace=st.sampled_from([PERTURBED, NEON]),
@@ -219,6 +221,7 @@ def test_printed_ineon_takes_iota_from_ell_and_rho() -> None:
 # ---- one escape -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(c=bilevel_constants(), eps=EPS, delta=DELTA, d=DIMENSION)
 def test_the_scales_of_an_escape(c: Constants, eps: float, delta: float, d: int) -> None:
     for theorem, time, decrease in ((perturbed_aid, 1, 100), (ineon, Fraction(1, 4), 25)):
@@ -235,6 +238,7 @@ def test_the_scales_of_an_escape(c: Constants, eps: float, delta: float, d: int)
         assert s.tau == 1 / c.ell
 
 
+@pytest.mark.slow
 @given(c=bilevel_constants(), eps=EPS, delta=DELTA, d=DIMENSION)
 def test_the_steps_of_the_escape_proofs_hold_with_a_rounded_time(
     c: Constants, eps: float, delta: float, d: int
@@ -545,6 +549,7 @@ def test_the_six_errors_of_a_stocbio_step_share_the_budget(
         assert q ** (2 * s.D) <= mpmath.mpf(1) / 4
 
 
+@pytest.mark.slow
 @given(c=bilevel_constants(), eps=EPS, delta=DELTA, d=st.integers(1, 50))
 def test_a_loop_that_escapes_lowers_phi_whatever_its_stocbio_step_does(
     c: Constants, eps: float, delta: float, d: int
@@ -924,6 +929,7 @@ def test_stocbio_configures_algorithm_3() -> None:
 EXTREME = st.sampled_from([1e-30, 1e-20, 1e-10, 1.0, 1e10, 1e20, 1e30])
 
 
+@pytest.mark.slow
 @given(
     mu=EXTREME, kappa=st.sampled_from([1.0, 10.0, 1e10, 1e29]), rho=EXTREME, nu=EXTREME, M=EXTREME, eps=EXTREME,
     start=EXTREME, gap=EXTREME, delta=st.sampled_from([1e-29, 0.5]), d=st.sampled_from([1, 10**18]),

@@ -329,6 +329,7 @@ def test_as_a_bound_one_axis_less_is_continuous() -> None:
         assert order_needed(function, axes, along, exists=False) == most
 
 
+@pytest.mark.slow
 def test_the_hessian_of_the_tube_exists_on_its_edges() -> None:
     kernels = compile_kernels(zoo.get("tube", d=3).problem, backend="tape")
     e = math.e

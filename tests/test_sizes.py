@@ -144,6 +144,7 @@ def test_what_is_carried_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -
 # ---- with less memory: the same, in smaller parts --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_less_memory_bounds_the_same_boxes_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = example(3, 2)
     rng = np.random.default_rng(1)
@@ -205,6 +206,7 @@ def said_to_fit(action: Callable[[], object]) -> int:
     return int(re.findall(r"d = (\d+) ", caught.value.hint or "")[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("third", [False, True])
 def test_what_is_said_to_fit_does_fit(third: bool) -> None:
     memory, work = 2 * 10**9, 1e12

@@ -111,6 +111,7 @@ def test_brackets_on_zoo_problems(name: str) -> None:
     assert found.formula_reason or min(found.L_phi_formula or 0, found.rho_phi_formula or 0) > 0
 
 
+@pytest.mark.slow
 def test_known_answers() -> None:
     """Phi = x^3 - x^2 over [-1, 2]: the derivatives are 3 x^2 - 2 x, 6 x - 2 and 6."""
     problem = BilevelProblem("y**3 - x**2", "y**2/2 - x*y", "x", "y")
@@ -171,6 +172,7 @@ def test_refusals_of_what_is_not_smooth() -> None:
         smoothness(BilevelProblem("log(x)*y", "y**2/2 - x*y", "x", "y"), Box({"x": (-2, -1)}), effort=0.1)
 
 
+@pytest.mark.slow
 def test_minimax_of_two_dimensions_against_its_schur_complement() -> None:
     """Phi = x' (A + B B') x/2 in closed form: the norm of the Hessian is that of the matrix."""
     problem = MinimaxProblem("x1**2/2 - x2**2 + y1*(x1 + 2*x2) - y1**2/2", "x1 x2", "y1", box=Box([-1, -1], [1, 1]))
@@ -185,6 +187,7 @@ def test_minimax_of_two_dimensions_against_its_schur_complement() -> None:
 # ---------------------------------------------------------------------- the bounds
 
 
+@pytest.mark.slow
 def test_bounds_are_above_samples_for_all_three_norms() -> None:
     problem, rng = random_problem(7, 3, 2), np.random.default_rng(1)
     boxes = PhiBoxes(problem)

@@ -152,6 +152,7 @@ def rational_aid(
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "n", "spectrum"), [(1, 1, "2"), (2, 3, "two"), (3, 2, "isotropic"), (2, 3, "10"), (1, 3, "4")]
 )
@@ -173,6 +174,7 @@ def test_descent_with_aid_is_its_rational_recursion(
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n", "spectrum"), [(1, 1, "2"), (2, 3, "two"), (4, 2, "isotropic"), (3, 4, "30")])
 def test_exact_descent_on_a_quadratic_is_a_matrix_power(backend: Any, d: int, n: int, spectrum: str) -> None:
     """x_k - x* = (I - eta H)^k (x_0 - x*), with H and x* exact rationals."""
@@ -214,6 +216,7 @@ def test_the_loop_is_the_estimator_again_and_again(backend: Any, estimator: Esti
 # ---- the inexact descent lemma ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     d=st.integers(1, 3), n=st.integers(1, 3), seed=st.integers(0, 10**6), D=st.integers(1, 4), N=st.integers(1, 3),
     start=st.floats(-2, 2, allow_nan=False),
@@ -529,6 +532,7 @@ def test_recording_changes_nothing(tape_backend: Any, name: str) -> None:
     assert_same_rows(last, everything, list(range(37)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_the_last_recorded_point_is_the_result(tape_backend: Any, name: str) -> None:
     s = whole_run(name, tape_backend, "all")
@@ -569,6 +573,7 @@ def test_beyond_the_end_of_a_trajectory_the_backends_agree_too() -> None:
     assert np.array_equal(tape.calls, compiled.calls)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_subset_in_any_order_has_the_same_bits(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, 36), min_size=1, max_size=20))
@@ -826,6 +831,7 @@ def test_an_interrupt_inside_an_estimate_keeps_what_there_is(monkeypatch: pytest
     assert s.x.tolist() == [[1.0], [2.0]]
 
 
+@pytest.mark.slow
 def test_a_real_interrupt_ends_a_long_run(tape_backend: Any) -> None:
     """SIGINT from outside, while the loop is at work: in compiled code too it is seen soon, and nothing is lost."""
     p = zoo.get("saddle", d=2).problem
@@ -986,6 +992,7 @@ class Smooth:
         self.L_phi, self.rho_phi = L_phi, rho_phi
 
 
+@pytest.mark.slow
 def test_given_smoothness_gives_the_steps() -> None:
     a = Perturbed.auto(zoo.get("saddle", d=2).problem, Smooth(4.0, 9.0), eps=0.01)
     assert (a.eta, a.eps, a.rho_phi) == (0.25, 0.01, 9.0)
@@ -1153,6 +1160,7 @@ def test_where_phi_looks_quadratic_a_saddle_is_not_called_a_minimum(name: str) -
         assert Status.LOCAL_MINIMUM not in s.statuses
 
 
+@pytest.mark.slow
 def test_ineon_finds_the_curvature_of_a_quadratic() -> None:
     p = QUADRATIC["saddle"]
     for seed in range(5):

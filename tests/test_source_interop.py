@@ -109,6 +109,7 @@ def test_second_derivatives_are_finite_far_from_zero(jax: Any) -> None:
 # ---- refusals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jax_in_single_precision_is_refused(jax: Any) -> None:
     problem = problem_of("ridge")
     x, y = point(problem)

@@ -93,6 +93,7 @@ def test_the_tube_in_one_dimension_is_decided_across_its_kinks() -> None:
 # ---- an independent route: SymPy's real roots of Phi' ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(FEW)
 @given(st.lists(st.integers(-5, 5), min_size=3, max_size=5), st.lists(st.integers(-2, 2), min_size=1, max_size=3))
 def test_against_the_real_roots_of_a_polynomial(upper: list[int], target: list[int]) -> None:
@@ -178,6 +179,7 @@ def test_a_point_where_boxes_are_cut_is_found_once(monkeypatch: pytest.MonkeyPat
     assert matches(list(result.points), example)
 
 
+@pytest.mark.slow
 def test_boxes_by_name_by_position_and_with_y() -> None:
     problem = zoo.get("scalar").problem
     given_: list[Any] = [Box([-3], [3]), Box([-3, -1], [3, 1]), {"x": (-3, 3)}, problem.box]
@@ -187,6 +189,7 @@ def test_boxes_by_name_by_position_and_with_y() -> None:
 # ---- what cannot be decided -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_singular_hessian_is_one_cluster_quickly() -> None:
     result = search(zoo.get("minimax_degenerate").problem)
     assert not result.complete
@@ -196,6 +199,7 @@ def test_a_singular_hessian_is_one_cluster_quickly() -> None:
     assert "singular" in result.message
 
 
+@pytest.mark.slow
 def test_an_irrational_singular_point_stays_undecided() -> None:
     problem = BilevelProblem("(x**2 - 2)**3 + y**2", "y**2/2", "x", "y")
     points = stationary_points(problem, Box(["1"], [2]), effort=0.15)
@@ -215,6 +219,7 @@ def test_a_curve_of_stationary_points_does_not_take_for_ever() -> None:
         assert any(all(low <= t <= high for low, high in box.values()) for box in covered)
 
 
+@pytest.mark.slow
 def test_a_kink_is_undecided_and_says_why() -> None:
     problem = BilevelProblem("y", "y**2/2 - abs(x - 1/3)*y", "x", "y")  # Phi = |x - 1/3|
     result = search(problem, Box([-1], [1]), effort=0.25)
@@ -241,6 +246,7 @@ def test_a_lower_level_with_a_kink_in_y_is_left_undecided() -> None:
     assert not result.points
 
 
+@pytest.mark.slow
 def test_outside_the_domain_and_without_convexity_nothing_is_said() -> None:
     log = BilevelProblem("log(x)*y", "y**2/2 - y", "x", "y")
     found = search(log, Box([-1], [1]), effort=0.025)
@@ -300,6 +306,7 @@ def test_bad_input_is_refused() -> None:
             search(problem, seconds=seconds)
 
 
+@pytest.mark.slow
 def test_results_print() -> None:
     text = str(search(zoo.get("minimax_degenerate").problem))
     assert "degenerate" in text
@@ -360,6 +367,7 @@ def test_excluded_boxes_have_no_zero_and_images_hold_every_zero() -> None:
         assert inside[holds].all()
 
 
+@pytest.mark.slow
 def test_hulls_over_kinks_exclude_only_what_has_no_zero() -> None:
     problem = zoo.get("tube", d=2).problem
     boxes = Boxes(problem)
@@ -444,6 +452,7 @@ def test_brackets_of_balls_are_outward() -> None:
             assert arb(bracket.upper) >= value
 
 
+@pytest.mark.slow
 def test_very_many_boxes_are_gathered_and_stay_covered() -> None:
     rng = np.random.default_rng(0)
     lower = rng.random((1000, 2))

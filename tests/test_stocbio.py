@@ -130,6 +130,7 @@ def test_rows_are_drawn_with_equal_probability_and_replacement(size: int) -> Non
         assert scipy.stats.binomtest(int(doubles), 3000, 1 / 3).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_estimate_is_unbiased_where_the_lower_level_is_not_random() -> None:
     """E[grad_phi_hat] = f_x - g_xy E[v_Q] with independent batches; at y_0 = 0 one step below has no noise in y."""
     p = StochasticProblem(
@@ -324,6 +325,7 @@ def test_a_trajectory_has_the_same_bits_in_any_company(rows: list[int], record: 
             assert np.array_equal(mine, theirs, equal_nan=mine.dtype == np.float64), name
 
 
+@pytest.mark.slow
 def test_large_ensembles_with_large_batches_are_the_same_too() -> None:
     """More rows times lanes than are computed in one go."""
     p = zoo.get("stochastic_rows", rows=40).problem
@@ -337,6 +339,7 @@ def test_large_ensembles_with_large_batches_are_the_same_too() -> None:
 # ---- escapes ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_descent_with_escapes_leaves_the_saddle_and_ends_in_a_minimum() -> None:
     a = StocBiO(5, 8, 200, 0.2, 0.2, 0.2, 2000, 2000, escape=INeon(AID(20, 2, 0.2), 0.2, 0.1, 0.5, 60, 1e-3, step=0.4))
     s = solve(stochastic_saddle(), a, np.zeros((6, 2)), steps=150, rng=0)
@@ -366,6 +369,7 @@ def test_the_step_of_an_escape() -> None:
     assert StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=known).eps == 0.5
 
 
+@pytest.mark.slow
 def test_as_printed_makes_no_check_at_the_start_and_tosses_a_coin() -> None:
     known = INeon(AID(20, 2, 0.2), 0.1, 0.5, 0.5, 60, 1e-3, rho_phi=2.0)
     a = StocBiO(2, 2, 20, 0.2, 0.01, 0.2, 500, 500, escape=known, as_printed=True)
@@ -377,6 +381,7 @@ def test_as_printed_makes_no_check_at_the_start_and_tosses_a_coin() -> None:
     assert set(np.sign(jump[:, 0])) == {-1.0, 1.0}
 
 
+@pytest.mark.slow
 def test_after_an_escape_comes_a_step_of_descent() -> None:
     s = solve(
         stochastic_saddle(),

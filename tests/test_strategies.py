@@ -93,6 +93,7 @@ def test_every_problem_has_its_class_its_sizes_and_a_box(name: str, data: st.Dat
     assert len(problem.box) == problem.d + problem.n
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_points_lie_in_the_box_and_are_short_numbers(data: st.DataObject) -> None:
     problem = data.draw(problems() | degenerate("badly scaled"))
@@ -161,6 +162,7 @@ def test_the_constants_of_quadratics_are_exact_or_nearly(recipe: Recipe) -> None
     assert mine.M <= 3 * certified.upper.M
 
 
+@pytest.mark.slow
 @given(ALL)
 def test_y_star_is_a_root_of_the_lower_level(recipe: Recipe) -> None:
     if recipe.y_star is None:
@@ -197,11 +199,13 @@ def test_isotropic(recipe: Recipe) -> None:
     np.testing.assert_allclose(block, float(recipe.spectrum[0]) * np.eye(recipe.n), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_isotropic_problems_have_2_i_first_and_others_too() -> None:
     assert smallest(recipes("isotropic"), lambda r: True).spectrum == (2,)
     assert smallest(recipes("isotropic"), lambda r: r.n == 3 and r.spectrum[0] < 1).spectrum == (sp.Rational(1, 2),) * 3
 
 
+@pytest.mark.slow
 @given(recipes("few eigenvalues", n=(1, 4)))
 def test_few_eigenvalues(recipe: Recipe) -> None:
     assert recipe.n >= 3
@@ -227,6 +231,7 @@ def test_shapes(kind: str, holds: Any, data: st.DataObject) -> None:
     assert holds(problem.d, problem.n)
 
 
+@pytest.mark.slow
 @given(recipes("early termination", n=(1, 4)))
 def test_early_termination(recipe: Recipe) -> None:
     """f_y is orthogonal to the last eigenvector, identically, and g_yy never leads there."""
@@ -241,6 +246,7 @@ def test_early_termination(recipe: Recipe) -> None:
     assert all(sp.expand(along(along(problem.g, u), last)) == 0 for u in recipe.frame[:-1])
 
 
+@pytest.mark.slow
 @given(recipes("quadratic g"), recipes("third derivatives"))
 def test_with_and_without_third_derivatives_of_g(plain: Recipe, bent: Recipe) -> None:
     variables = (*plain.problem.x, *plain.problem.y)
@@ -251,6 +257,7 @@ def test_with_and_without_third_derivatives_of_g(plain: Recipe, bent: Recipe) ->
     assert any(abs(float(entry.subs(values))) > 1e-6 for entry in third)
 
 
+@pytest.mark.slow
 @given(recipes("ill-conditioned"))
 def test_ill_conditioned(recipe: Recipe) -> None:
     assert recipe.kappa in [10**k for k in range(9)]
@@ -265,6 +272,7 @@ def test_the_ends_of_the_condition_numbers_occur(kappa: int) -> None:
     assert smallest(recipes("ill-conditioned"), lambda recipe: recipe.kappa == kappa).kappa == kappa
 
 
+@pytest.mark.slow
 @given(recipes("root at zero"), recipes("root at a point"), recipes("zero adjoint"))
 def test_warm_starts_at_the_root(zero: Recipe, at_point: Recipe, adjoint: Recipe) -> None:
     assert zero.y_star == (0,) * zero.n
@@ -279,6 +287,7 @@ def test_warm_starts_at_the_root(zero: Recipe, at_point: Recipe, adjoint: Recipe
     assert not adjoint.problem.kernels.f_y(x[None], np.zeros((1, adjoint.n))).any()  # so v* = 0
 
 
+@pytest.mark.slow
 @given(degenerate("f independent of y"), degenerate("f linear in y"), degenerate("constant blocks"))
 def test_simple_upper_levels(without: BilevelProblem, linear: BilevelProblem, constant: BilevelProblem) -> None:
     assert without.f.free_symbols <= set(without.x)
@@ -307,6 +316,7 @@ def test_bad_scales_reach_both_ends() -> None:
     assert smallest(recipes("badly scaled", n=2), lambda r: r.kappa == 10**8).kappa == 10**8
 
 
+@pytest.mark.slow
 def test_degenerate_draws_every_kind_that_fits() -> None:
     seen = {kind: smallest(recipes(kind), lambda recipe: True).kind for kind in DEGENERATE}
     assert seen == {kind: kind for kind in DEGENERATE}
@@ -350,6 +360,7 @@ def test_every_strategy_shrinks_to_something_short(name: str) -> None:
 NAMES = {kind.__name__: kind for kind in (BilevelProblem, MinimaxProblem, StochasticProblem)}
 
 
+@pytest.mark.slow
 @given(ALL)
 def test_a_problem_prints_as_code_that_makes_it(recipe: Recipe) -> None:
     code = repr(recipe.problem)

@@ -270,6 +270,7 @@ def test_outside_a_domain_and_beyond_overflow_ieee_rules_hold(lanes: int, compil
         np.testing.assert_equal(array_run(program, [[at, Q(0)]], lanes, compiled=compiled)["f"], [expected])
 
 
+@pytest.mark.slow
 def test_back_to_sympy_is_the_same_function() -> None:
     for name, expression in GRAMMAR.items():
         graph = Graph(2)

@@ -142,6 +142,7 @@ def without(*parts: str) -> Callable[[Case], Floats]:
 # ---- the terms ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d=2,n=1", *map(slow, ["d=1,n=2", "d=n=2", "seed 6", "seed 16"])])
 def test_terms_are_those_of_the_derivation(name: str) -> None:
     found = case(name)
@@ -377,6 +378,7 @@ def sequence(case: Case) -> Floats:
     return np.concatenate([np.full((1, case.problem.d), np.nan), case.at.x[:-1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d=1,n=2", "d=n=2", *map(slow, ["d=1,n=1", "seed 6", "seed 16"])])
 def test_the_point_before(name: str) -> None:
     found = case(name)
@@ -390,6 +392,7 @@ def test_the_point_before(name: str) -> None:
     assert found.diagnosis(late).cause not in ("predecessor", "y*")  # unknown order: nothing is said of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "D", "tau"), [("d=1,n=2", 1, 0.1), ("d=n=2", 2, 0.05), ("d=2,n=1", 3, 0.03), ("d=3,n=2", 4, 0.02)]
 )
@@ -488,6 +491,7 @@ def test_smooth_symmetric_error_without_a_cause(seed: int, name: str, size: floa
     assert found.diagnosis(values, sequence(found)).cause == "unexplained"
 
 
+@pytest.mark.slow
 def test_terms_that_vanish_are_not_said_to_be_missing() -> None:
     """f_xy = 0 here, so that what is without cross terms and without curvature is without curvature."""
     found = Case(random_problem(4), sampled(random_problem(4)))
@@ -499,6 +503,7 @@ def test_terms_that_vanish_are_not_said_to_be_missing() -> None:
     assert diagnosis.what == "it is f_xx alone: d2y_dx2 f_y, dy_dx f_yy dy_dx^T are missing"
 
 
+@pytest.mark.slow
 def test_curvature_that_vanishes_hides_its_defects() -> None:
     x, y = X2, Y2
     problem = BilevelProblem(
@@ -517,6 +522,7 @@ def test_curvature_that_vanishes_hides_its_defects() -> None:
     assert found.diagnosis(by_weights(cross=2, cross_transposed=0)(found)).cause == "symmetry"
 
 
+@pytest.mark.slow
 def test_minimax_has_no_third_derivatives_and_equal_terms() -> None:
     """There f_y = 0, and dy_dx f_yx is minus the quadratic term: what cannot be told apart is named as well."""
     problem = random_problem(5)
@@ -535,6 +541,7 @@ def test_a_symmetric_half_is_not_called_asymmetric() -> None:
     assert diagnosis.cause == "cross"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [1, 3])
 def test_few_points(points: int) -> None:
     found = case("d=n=2")

@@ -98,6 +98,7 @@ def test_anything_else_is_refused(other: Any) -> None:
 # --- which problems
 
 
+@pytest.mark.slow
 def test_the_zoo_is_smooth_and_exact_unless_asked_by_name() -> None:
     names = {case.spec for case in zoo_cases(True)}
     assert {"scalar", "ridge", "quadratic", "saddle", "minimax_nash", "hyper_cleaning"} <= names
@@ -115,6 +116,7 @@ def test_generated_problems_take_turns_and_more_of_them_only_adds() -> None:
     assert generated_cases(0) == ()
 
 
+@pytest.mark.slow
 def test_generated_problems_can_be_judged() -> None:
     """Of these kinds many are drawn that float64 cannot judge; they are passed over."""
     for case in generated_cases(8, kinds=["ill-conditioned", "badly scaled"]):
@@ -125,6 +127,7 @@ def test_generated_problems_can_be_judged() -> None:
             assert size == 0 or at.floor(name).min() < 0.01 * size
 
 
+@pytest.mark.slow
 def test_generated_problems_differ_by_number_and_seed_and_are_of_their_kind() -> None:
     problems = {GeneratedCase("d > n", k, seed).problem() for k in range(5) for seed in range(3)}
     assert len(problems) > 12
@@ -399,6 +402,7 @@ def test_tests_keep_their_order_and_given_and_own_names_may_be_used(inner: Run) 
 # --- the entry point
 
 
+@pytest.mark.slow
 def test_loading_the_plugin_costs_nothing() -> None:
     """pytest loads it in every session of everybody who has this package installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -427,6 +431,7 @@ def test_every_public_name_of_verify_is_found() -> None:
     subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
 
 
+@pytest.mark.slow
 def test_a_minimax_problem_prints_as_one() -> None:
     assert isinstance(GeneratedCase("minimax", 0).problem(), MinimaxProblem)
     assert GeneratedCase("minimax", 0).code().startswith("from bilevel_sym import MinimaxProblem\n")

@@ -104,6 +104,7 @@ def test_slope_of_right_and_wrong_derivatives(name: str | int, quantity: Quantit
     assert "as with a right" in str(right)
 
 
+@pytest.mark.slow
 @FEW
 @given(seed=st.sampled_from(SEEDS), exponent=st.integers(-9, -2), sign=st.sampled_from([-1, 1]))
 def test_the_crossover_is_where_error_and_curvature_are_equal(seed: int, exponent: int, sign: int) -> None:

@@ -513,6 +513,7 @@ def test_what_nothing_produces_is_unexplained(name: str) -> None:
         assert diagnosed(at, truth + error, previous).cause == "unexplained"
 
 
+@pytest.mark.slow
 def test_an_error_that_is_random_is_unexplained() -> None:
     rng = np.random.default_rng(5)
     _, at, previous = setting("wide")
@@ -648,6 +649,7 @@ def test_another_function_is_minimised() -> None:
     assert lower_diagnosis(at, at.x.copy()).what == "it is x itself"
 
 
+@pytest.mark.slow
 def test_the_start_may_be_the_centre_of_the_box() -> None:
     problem = BilevelProblem(
         TURNED.f, TURNED.g, TURNED.x, TURNED.y, box={"x1": (-1, 1), "x2": (-1, 1), "y1": (0, 1), "y2": (1, 3)}
@@ -660,6 +662,7 @@ def test_the_start_may_be_the_centre_of_the_box() -> None:
     assert "left at its start, the centre of the box" in diagnosed(at, values).what
 
 
+@pytest.mark.slow
 def test_two_points_are_enough_to_run() -> None:
     """Little evidence must not break anything; nor must the lack of a point before."""
     for name in ("turned", "line"):

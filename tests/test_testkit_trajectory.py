@@ -82,6 +82,7 @@ def violated(report: Report) -> set[str]:
 # ---- right runs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_right_run_holds_in_every_rule(solution: Solution) -> None:
     assert solution.trajectory.perturbed.sum() >= 2
     report = check_trajectory(solution, SADDLE)
@@ -146,6 +147,7 @@ def test_right_runs_on_the_zoo_raise_no_alarm(name: str) -> None:
     no_alarm(zoo.get(name).problem, slice(0, 2))
 
 
+@pytest.mark.slow
 def test_an_escape_by_ineon_holds() -> None:
     neon = INeon(AID(D=5, N=2, tau=0.5), eta=0.1, eps=0.02, r=0.1, T_escape=80, F_escape=1e-4)
     run = solve(SADDLE, Descent(AID(D=5, N=2, tau=0.5), eta=0.1, escape=neon), [0.0, 0.0], steps=12, rng=0)
@@ -161,6 +163,7 @@ def test_an_escape_by_ineon_holds() -> None:
     assert part(check_trajectory(longer, SADDLE), "size").verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_gdmax_is_held_against_its_own_lemma() -> None:
     problem = zoo.get("minimax_not_nash").problem
     ell = float(certified_constants(problem).valid.ell)
@@ -196,6 +199,7 @@ def walked(problem: BilevelProblem, x: list[float], steps: int, move: Callable[.
     return {"x": np.array(iterates), "grad_phi_hat": np.array(estimates), **more}
 
 
+@pytest.mark.slow
 def test_the_stale_gradient_right_after_a_perturbation(run: Run) -> None:
     (k, *_) = np.flatnonzero(run["perturbed"])
     run["grad_phi_hat"][k + 1] = run["grad_phi_hat"][k]
@@ -224,6 +228,7 @@ def test_the_stale_gradient_of_an_unknown_solver() -> None:
     assert "predecessor" in result.message
 
 
+@pytest.mark.slow
 def test_algorithm_1_as_printed_is_recognised(solution: Solution) -> None:
     # where the estimate is large, so that it leaves the ball together with u
     printed = Perturbed(AID(D=5, N=2, tau=0.5), eta=0.1, eps=1.0, r=0.01, T_escape=5, as_printed=True)
@@ -243,6 +248,7 @@ def test_a_wrong_step_size(run: Run) -> None:
     assert "the step size in use is 0.1, not eta = 0.2" in result.message
 
 
+@pytest.mark.slow
 def test_a_perturbation_that_is_too_large(run: Run) -> None:
     (k, *_) = np.flatnonzero(run["perturbed"])
     u = run["x"][k + 1] - run["x"][k]
@@ -253,12 +259,14 @@ def test_a_perturbation_that_is_too_large(run: Run) -> None:
     assert result.bound == pytest.approx(0.01)
 
 
+@pytest.mark.slow
 def test_perturbed_too_often(run: Run) -> None:
     report = check_trajectory(run | {"T_escape": 25}, SADDLE)
     assert "waiting time" in violated(report)
     assert "before the waiting time was over" in part(report, "waiting time").message
 
 
+@pytest.mark.slow
 def test_perturbed_where_the_estimate_is_large(run: Run) -> None:
     assert "where" in violated(check_trajectory(run | {"eps": 1e-9}, SADDLE))
 
@@ -283,6 +291,7 @@ def test_the_implicit_term_is_missing() -> None:
     assert "suspected cause: cross" in check_trajectory(run, SADDLE)[ESTIMATES].message
 
 
+@pytest.mark.slow
 def test_gradients_from_an_unconverged_lower_level() -> None:
     lazy = solve(SADDLE, Descent(AID(1, 2, 0.05), 0.1), [0.5, 0.3], y0=[2.0, -2.0], steps=12)
     claims = opened(lazy) | {"schedule": Descent(AID(30, 2, 0.05), 0.1)}
@@ -300,6 +309,7 @@ def test_gradients_that_pass_for_stationary() -> None:
     assert "passes for stationary" in result.message
 
 
+@pytest.mark.slow
 def test_an_iterate_that_was_overwritten(run: Run) -> None:
     run["x"][11] += [0.0, 0.3]
     report = check_trajectory(run, SADDLE)
@@ -329,6 +339,7 @@ def test_iterates_alone_leave_all_but_one_part_not_applicable() -> None:
     assert all(r.message for r in report.results)
 
 
+@pytest.mark.slow
 def test_objects_float32_and_the_last_estimate_missing(solution: Solution) -> None:
     t = solution.trajectory
     x = [np.array([0.5, 0.3], dtype=np.float32)]
@@ -343,6 +354,7 @@ def test_objects_float32_and_the_last_estimate_missing(solution: Solution) -> No
     assert inexact[ESTIMATES].verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_without_a_box_the_hull_of_the_run_serves() -> None:
     free = BilevelProblem(SADDLE.f, SADDLE.g, SADDLE.x, SADDLE.y)
     report = check_trajectory(solve(free, Descent(Exact(), 0.1), [0.5, 0.3], steps=10), free)
@@ -375,6 +387,7 @@ def test_constants_that_are_given() -> None:
     assert "do not hold along the run" in doubtful.message
 
 
+@pytest.mark.slow
 def test_a_run_with_the_lemmas_parameters_is_held_to_its_accuracy(solution: Solution) -> None:
     run = solve(SADDLE, Perturbed(Exact(), 0.1, eps=0.1, r=0.1 / 400 / 8, T_escape=20), [0.0, 0.0], steps=30, rng=0)
     report = check_trajectory(opened(run), SADDLE)

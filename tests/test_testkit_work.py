@@ -89,6 +89,7 @@ def wrong_at_the_seventh(x: Floats) -> Floats:
     return right + 1e-3 if np.array_equal(x, EIGHT[6]) else right
 
 
+@pytest.mark.slow
 def test_wrong_at_the_seventh_of_eight_points(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = check_hypergradient(Counted(wrong_at_the_seventh), TOY, points=EIGHT)
     assert quick.verdict is Verdict.VIOLATED
@@ -121,6 +122,7 @@ def test_named_points_are_all_asked_whatever_the_effort(effort: Any) -> None:
         assert result.n_points == 40 or result.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_of_the_points_that_nobody_named_some_may_be_left_out_and_that_is_said() -> None:
     """Each call is a thousand steps, and the budget holds ten of them."""
 
@@ -313,6 +315,7 @@ def test_what_never_converges_ends_within_20_000_steps(name: str, points: Any) -
     assert quick.steps <= STEPS / 10 + (700 * len(points or EIGHT) if own else len(points or ()) * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [None, EIGHT])
 def test_what_converges_at_some_points_and_never_at_others(points: Any) -> None:
     candidate = Counted(lambda x, D: TOY.kernels.grad_phi(x) * (1 + 0.9**D + (x[0] > 0.2) / D))
@@ -382,6 +385,7 @@ def test_cut_by_seconds_says_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> N
     assert "left out: how the error falls as D are raised" in result.message
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_truly_slow_is_cut() -> None:
     result = check_hypergradient(Counted(TOY.kernels.grad_phi, call=0.2), TOY, seconds=0.5)
     assert result.verdict is Verdict.INCONCLUSIVE
@@ -462,6 +466,7 @@ def test_effort_says_at_how_many_iterates_a_run_is_looked_at() -> None:
     assert part.ok
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_by_seconds_holds_nothing_that_was_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     run = long_run(300)
     whole = check_trajectory(run, TOY)

@@ -193,6 +193,7 @@ def test_tau_and_rho_are_those_of_their_blocks() -> None:
     assert (c.mu, c.tau, c.rho) == (pytest.approx(2.0), pytest.approx(0.5), 0.0)
 
 
+@pytest.mark.slow
 def test_the_print_is_refuted_and_its_erratum_stands() -> None:
     problem = zoo.get("lphi_witness").problem
     (printed,) = verify.run(problem, claims=["ji2021:lem-smooth"], variant="printed", effort="quick").results

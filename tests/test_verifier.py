@@ -134,6 +134,7 @@ def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_hypothesis_costs_nothing_of_ours(site: Path) -> None:
     code = "import sys, hypothesis.strategies; print(*sys.modules)"
     loaded = run("-c", code, where=site, path=[ROOT, site]).stdout.split()

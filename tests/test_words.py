@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from import_flow import tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / ".github" / "docs"
@@ -150,7 +151,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in (path for top in ("bilevel_sym", "verify") for path in sorted((ROOT / top).rglob("*.py"))):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if name != INDEPENDENT:
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+            yield name, tree_of(path)
 
 
 def defined(tree: ast.Module) -> Iterator[str]:

@@ -329,6 +329,7 @@ def test_a_reader_who_leaves_is_told_as_a_failure_to_write() -> None:
 # ---- many at once, and kill -9 ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eight_threads_save_to_one_path(tmp_path: Path) -> None:
     path = tmp_path / "toy.toml"
     problems = [BilevelProblem(f"{k + 1}*x*y", "y**2/2 - x*y", "x", "y") for k in range(8)]
@@ -373,6 +374,7 @@ def killed_in_the_middle(path: Path, times: int) -> int:
     return len(left)
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_the_whole_old_or_the_whole_new_file(tmp_path: Path) -> None:
     killed_in_the_middle(tmp_path / "run.csv", 3)
 

@@ -691,6 +691,7 @@ def test_stochastic_means_are_the_deterministic_problems(name: str, exact: str) 
     assert sp.expand(mean.g - other.g) == 0
 
 
+@pytest.mark.slow
 def test_ridge_has_its_best_penalty_inside_the_box() -> None:
     example = zoo.get("ridge")
     slope = numeric(example.problem.x, grad(known(example.phi), example.problem.x))

@@ -16,7 +16,7 @@ from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["SYSTEM", "ExactOracle", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
+__all__ = ["SYSTEM", "ExactOracle", "OneLane", "Oracle", "fill", "filled", "in_lanes", "out_of_lanes"]
 
 SYSTEM = ("f", "f_x", "f_y", "g_yy_v")  # what the linear system g_yy v = f_y needs: the largest of the programs
 
@@ -46,19 +46,56 @@ class ExactOracle:
 
     def __init__(self, kernels: Kernels) -> None:
         self.engine: Engine = kernels.batch_invariant
-        self._sessions: dict[tuple[tuple[str, ...], int], Session] = {}
+        self._sessions: dict[tuple[tuple[str, ...], int], Lanes] = {}
 
     @property
     def width(self) -> int:
         """Many lanes share the price of a call, as long as the table stays in the cache."""
         return max(BLOCK_LANES, self.engine.lanes(SYSTEM) // BLOCK_LANES * BLOCK_LANES)
 
-    def session(self, names: Sequence[str], lanes: slice) -> Session:
+    def session(self, names: Sequence[str], lanes: slice) -> Lanes:
         """Sessions are used again: their tables are the solver's only large memory."""
         key = (tuple(names), lanes.stop - lanes.start)
         if key not in self._sessions:
-            self._sessions[key] = self.engine.session(*key)
+            single = self.engine.single
+            self._sessions[key] = OneLane(self.engine.session(key[0], 1), key[1]) if single else self.engine.session(*key)
         return self._sessions[key]
+
+
+class OneLane:
+    """The lanes of one trajectory: the first is computed, the others have what it has.
+
+    - ``session``: where it is computed.
+    - ``lanes``: how many there seem to be.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> kernels = BilevelProblem("x*sum(y)", "y @ y/2 - x*sum(y)", "x", "y[2]").kernels.for_one_trajectory
+    >>> session = ExactOracle(kernels).session(("g_y",), slice(0, 16))
+    >>> session.inputs(0)[:] = [[1.0], [2.0], [3.0]]
+    >>> session.perform(0)
+    >>> session.rows("g_y").shape, session.rows("g_y")[:, 0]
+    ((2, 16), array([1., 2.]))
+    """
+
+    def __init__(self, session: Session, lanes: int) -> None:
+        self._session, self._lanes = session, lanes
+        self._tables: dict[int, Floats] = {}
+
+    def inputs(self, stage: int) -> Floats:
+        """The inputs of one stage, (inputs, lanes)."""
+        if stage not in self._tables:
+            self._tables[stage] = np.zeros((len(self._session.inputs(stage)), self._lanes))
+        return self._tables[stage]
+
+    def perform(self, stage: int) -> None:
+        """Perform one stage whose inputs are in their places."""
+        self._session.inputs(stage)[:, 0] = self.inputs(stage)[:, 0]
+        self._session.perform(stage)
+
+    def rows(self, name: str) -> Floats:
+        """One block, (entries, lanes)."""
+        first = self._session.rows(name)
+        return np.broadcast_to(first, (len(first), self._lanes))
 
 
 def fill(session: Lanes, x: Floats, y: Floats) -> None:

@@ -86,6 +86,10 @@ class Engine(Blocks, Protocol):
     def name(self) -> str:
         """What it is called in messages."""
 
+    @property
+    def single(self) -> bool:
+        """Whether it serves one trajectory: lanes beyond the first are filling, and need not be computed."""
+
     def lower_level(self, x: Floats, y0: Floats) -> LowerSolution:
         """y*(x) for each row of x, from the rows of y0; LowerLevelFailure names the first row that fails."""
 

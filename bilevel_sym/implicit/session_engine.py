@@ -21,6 +21,7 @@ class SessionEngine(ABC):
 
     name: str
     batch_invariant: bool
+    single: bool = False
 
     @abstractmethod
     def session(self, names: Sequence[str], lanes: int) -> Session:

@@ -51,6 +51,7 @@ class ArrayEngine(SessionEngine):
     - ``data``: arrays by name, float64 or scipy.sparse.
     - ``products``: how data are multiplied with many points; see ``kernel_of``. Unless "together", a point has the same
       bits in every batch.
+    - ``single``: whether it serves one trajectory, whose lanes are all the same point.
     - ``workshop``: the plan, where there is one already.
     """
 
@@ -63,8 +64,10 @@ class ArrayEngine(SessionEngine):
         data: Mapping[str, Any],
         *,
         products: LaneProducts = "together",
+        single: bool = False,
         workshop: Workshop | None = None,
     ) -> None:
+        self.single = single
         self._workshop = workshop or Workshop(model, sizes, data)
         self._arguments = model, sizes, data
         self._products: LaneProducts = products
@@ -81,10 +84,10 @@ class ArrayEngine(SessionEngine):
 
     def for_one_trajectory(self) -> ArrayEngine:
         """The same for one trajectory: products of a matrix and a vector."""
-        return self._twin("each")
+        return self._twin("each", single=True)
 
-    def _twin(self, products: LaneProducts) -> ArrayEngine:
-        return ArrayEngine(*self._arguments, products=products, workshop=self._workshop)
+    def _twin(self, products: LaneProducts, *, single: bool = False) -> ArrayEngine:
+        return ArrayEngine(*self._arguments, products=products, single=single, workshop=self._workshop)
 
     def _compile(self, names: tuple[str, ...]) -> ArrayProgram:
         return ArrayProgram(self._workshop, names, products=self._products)
@@ -93,7 +96,7 @@ class ArrayEngine(SessionEngine):
         """Points at which these blocks can be computed."""
         program = self._program(tuple(names))
         self._refuse_beyond(lanes * program.largest, ", ".join(names))
-        if self._workshop.is_sparse or (lanes == 1 and not self.batch_invariant):
+        if self._workshop.is_sparse or (lanes == 1 and (self.single or not self.batch_invariant)):
             return ArraySession(program, lanes, 1, apart=True)
         group = self.lanes(names) if self.batch_invariant else lanes
         return ArraySession(program, lanes, group if group < BLOCK else group // BLOCK * BLOCK)
