@@ -37,7 +37,7 @@ from bilevel_sym.estimators.batches import Batch, BatchSession, Data
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import compile_kernels
 from bilevel_sym.kernels.kernels import Kernels
-from bilevel_sym.solvers.auto import practical
+from bilevel_sym.solvers.auto import MAX_ARRAY_STEPS, practical
 from bilevel_sym.solvers.curvature import extreme_eigenvalues, look
 from bilevel_sym.solvers.local_minimum import curvature_at
 
@@ -330,7 +330,10 @@ def test_auto_forms_nothing_large_and_agrees_with_scalars_where_all_is_looked_at
 ) -> None:
     small = problems()["logistic"]
     one, two = (practical(p, points=4) for p in (small, small.lowered()))
-    assert one.estimator == replace(two.estimator, tau=one.estimator.tau)  # type: ignore[type-var,attr-defined]
+    assert isinstance(one.estimator, Exact)  # D + N gradient steps cost more than Newton's method
+    assert isinstance(two.estimator, AID)
+    assert two.estimator.D + two.estimator.N > MAX_ARRAY_STEPS
+    assert isinstance(practical(problems()["isotropic"], points=4).estimator, AID)
     assert (one.mu, one.ell, one.L_phi) == pytest.approx((two.mu, two.ell, two.L_phi), rel=1e-8)
     for name in ("g_yy", "hess_phi", "third_phi", "expansion"):
         monkeypatch.setattr(Kernels, name, None)
@@ -445,15 +448,21 @@ def test_the_mean_over_all_batches_of_one_row_is_the_mean_exactly() -> None:
 
 @pytest.mark.parametrize("defect", ["scaled", "shifted"])
 def test_wrongly_scaled_or_chosen_rows_are_seen(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = array_batches._looked_up
+    right = array_batches._lookup
 
-    def wrong(table: Any, picked: Any) -> Floats:
-        found = right(table, picked)
-        if defect == "scaled":
-            return 1.01 * found
-        return found if found.ndim == 3 else np.roll(found, 1, axis=1)  # the labels of other rows
+    def wrong(table: Any, room: Floats) -> Callable[[Any], None]:
+        look = right(table, room)
 
-    monkeypatch.setattr(array_batches, "_looked_up", wrong)
+        def defective(picked: Any) -> None:
+            look(picked)
+            if defect == "scaled":
+                room[...] *= 1.01
+            elif room.ndim < 3:
+                room[...] = np.roll(room, 1, axis=1)  # the labels of other rows
+
+        return defective
+
+    monkeypatch.setattr(array_batches, "_lookup", wrong)
     checks: list[Callable[[], None]] = [lambda: check_rows(PLAIN)] + [check_unbiased] * (defect == "scaled")
     for check in checks:
         with pytest.raises(AssertionError):

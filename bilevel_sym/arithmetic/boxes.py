@@ -15,7 +15,7 @@ from bilevel_sym.arithmetic.scalars import BALLS, constant_values
 from bilevel_sym.graph.program import Program, Row, Step
 from bilevel_sym.typing import Floats
 
-__all__ = ["SPARSE", "IntervalProgram", "IntervalSession", "Operations"]
+__all__ = ["CONSTANT_BITS", "SPARSE", "IntervalProgram", "IntervalSession", "Operations"]
 
 Pair = tuple[Floats, Floats]
 Call = Callable[[Floats, Floats], None]

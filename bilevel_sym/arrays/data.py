@@ -24,7 +24,7 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.system.frames import is_frame
 
-__all__ = ["MAX_RANK", "DataArray", "columns_of", "data_array"]
+__all__ = ["MAX_RANK", "DataArray", "columns_of", "data_array", "is_sparse"]
 
 MAX_RANK = 2
 LARGEST_WHOLE = 2**53  # beyond it float64 does not have every whole number
@@ -134,7 +134,7 @@ def data_array(value: object, name: str) -> DataArray:
     """
     if isinstance(value, DataArray):
         return value
-    if _is_sparse(value):
+    if is_sparse(value):
         return DataArray(_sparse(value, name))
     if is_frame(value):
         array = _from_frame(value, name)
@@ -226,8 +226,12 @@ def _check_shape(shape: Sequence[int], name: str) -> None:
 # ---- scipy.sparse -----------------------------------------------------------------------------------------------
 
 
-def _is_sparse(value: object) -> bool:
-    """Whether it is a scipy.sparse array; what was never imported cannot have made one."""
+def is_sparse(value: object) -> bool:
+    """Whether it is a scipy.sparse array; what was never imported cannot have made one.
+
+    >>> is_sparse(np.eye(2))
+    False
+    """
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(value))
 

@@ -12,11 +12,12 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.plan import DATA, Step
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.typing import Floats
 
-__all__ = ["BLOCK", "LaneProducts", "embedded", "kernel_of", "treats_lanes_alike"]
+__all__ = ["BLOCK", "LaneProducts", "OnViews", "embedded", "kernel_of", "treats_lanes_alike"]
 
 FEW_ENTRIES = 500
 SMALL_SUM = 10_000  # entries up to which sums need no care for temporary arrays
@@ -26,6 +27,29 @@ BLOCK = 8  # points in a product of one fixed shape
 LaneProducts: TypeAlias = Literal["together", "blocks", "each"]
 Kernel = Callable[..., Any]
 Place = Callable[[Any], Any]
+
+
+class OnViews:
+    """A function of views of its arguments: who calls it with the same arrays again need not make them again.
+
+    - ``function``: of two arrays.
+    - ``first``: the view of the first argument; None for itself.
+    - ``second``: that of the second.
+
+    >>> OnViews(np.subtract, None, np.transpose)(np.eye(2), np.array([[0.0, 1.0], [2.0, 0.0]]))
+    array([[ 1., -2.],
+           [-1.,  1.]])
+    """
+
+    def __init__(self, function: Kernel, first: Place | None, second: Place | None) -> None:
+        self.function, self._first, self._second = function, first, second
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        return self.function(*self.views(a, b))
+
+    def views(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """What the function is called with."""
+        return _view(self._first, a), _view(self._second, b)
 
 
 def kernel_of(step: Step, args: Sequence[Step], products: LaneProducts = "together") -> Kernel:
@@ -52,7 +76,7 @@ def _apply(step: Step, args: Sequence[Step]) -> Kernel:
     op, parameter = cast("tuple[str, tuple[int, ...]]", step.parameter)
     if op == "pi":
         return lambda: np.float64(np.pi)
-    rule = _FEW_CALLS.get(op) if step.entries <= FEW_ENTRIES else None
+    rule = _in_few_calls(op) if step.entries <= FEW_ENTRIES else None
     rule = rule or OPERATIONS[op].rule("numpy")
     dense = [_dense if arg.sparse else None for arg in args]
     if any(dense):
@@ -66,20 +90,17 @@ def _apply(step: Step, args: Sequence[Step]) -> Kernel:
     return rule
 
 
-def _sigmoid(value: Any) -> Any:
-    from scipy.special import expit
+def _in_few_calls(op: str) -> Kernel | None:
+    """The same function in fewer calls, for arrays on which a call costs more than its arithmetic."""
+    if op == "sigmoid":
+        from scipy.special import expit
 
-    return expit(value)
+        return cast("Kernel", expit)
+    return _bell if op == "bell" else partial(np.logaddexp, 0.0) if op == "softplus" else None
 
 
 def _bell(value: Any) -> Any:
     return 0.25 / np.square(np.cosh(0.5 * value))
-
-
-# the same functions in fewer calls, for arrays on which a call costs more than its arithmetic
-_FEW_CALLS: Mapping[str, Kernel] = MappingProxyType(
-    {"softplus": partial(np.logaddexp, 0.0), "sigmoid": _sigmoid, "bell": _bell}
-)
 
 
 def _dense(value: Any) -> Floats:
@@ -158,11 +179,11 @@ def _multiply(step: Step, args: Sequence[Step]) -> Kernel:
         return lambda a, b: _view(first, _plain(a)) * _view(second, _plain(b))
     if first is None and second is None:
         return np.multiply
-    return lambda a, b: np.multiply(_view(first, a), _view(second, b))
+    return OnViews(np.multiply, first, second)
 
 
 def _plain(value: Any) -> Floats:
-    return _dense(value) if hasattr(value, "nnz") else np.asarray(value)
+    return _dense(value) if is_sparse(value) else np.asarray(value)
 
 
 def _scaled_sparse(places: tuple[int, ...], other: Step) -> Kernel:
@@ -205,10 +226,12 @@ def _combine(step: Step, args: Sequence[Step]) -> Kernel:
     if len(rows) == 1 and full[0]:
         coefficient = rows[0][0]
         if not constant:
-            return lambda value: value * coefficient
+            return np.negative if coefficient == -1.0 else partial(np.multiply, coefficient)
         return lambda value: value * coefficient + constant
     if len(rows) == 2 and all(full) and not constant and rows[1][0] in (1.0, -1.0) and rows[0][0] == 1.0:
         return np.add if rows[1][0] == 1.0 else np.subtract
+    if len(rows) == 2 and all(full) and not constant and (rows[0][0], rows[1][0]) == (-1.0, 1.0):
+        return lambda one, two: np.subtract(two, one)
     if not any(deltas for _, _, deltas in rows) and any(full) and step.entries <= SMALL_SUM:
         return _small_sum([(number, _placed(places, rank)) for number, places, _ in rows], constant)
     adders = [_adder(coefficient, places, deltas, rank) for coefficient, places, deltas in rows]
@@ -324,13 +347,13 @@ def _matrix_vector(
     vector = _merged_axes(two, both, [], summed, args[1].shape)
     if not left:
         matrix = _merged_axes(one, both, [], summed, args[0].shape)
-        return lambda first, second: np.vecdot(matrix(first), vector(second))
+        return OnViews(np.vecdot, matrix, vector)
     matrix = _merged_axes(one, both, left, summed, args[0].shape)
     tail = step.shape[len(both) :]
     times = _OVER_DATA[products] if not both and args[0].stage == DATA else np.matvec
 
     if len(tail) == 1:
-        return lambda first, second: times(matrix(first), vector(second))
+        return OnViews(times, matrix, vector)
 
     def kernel(first: Floats, second: Floats) -> Floats:
         product = times(matrix(first), vector(second))

@@ -11,18 +11,27 @@ Heads: a ``Leaf`` (a variable, or data), ``Delta``, ``Apply`` (a function entry 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-__all__ = ["GROUP", "Apply", "Delta", "Factor", "Head", "Leaf", "LogSumExp", "Role", "Tensor", "Term"]
+__all__ = ["GROUP", "Apply", "Delta", "Factor", "Head", "Leaf", "LogSumExp", "Role", "Tensor", "Term", "known_sizes"]
 
 Role = Literal["x", "y", "data", "parameter", "v", "direction"]
 GROUP = "group"  # the operation of a sum in parentheses
 LONGEST_KEY = 200  # characters; beyond it a digest stands for the key
 Dims = tuple[str, ...]
+
+
+def known_sizes(dimensions: Mapping[str, int | None]) -> dict[str, int]:
+    """The dimensions that stand for a number.
+
+    >>> known_sizes({"m": 2, "n": None})
+    {'m': 2}
+    """
+    return {dim: size for dim, size in dimensions.items() if size is not None}
 
 
 def _shortened(key: str) -> str:

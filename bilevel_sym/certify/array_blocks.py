@@ -11,10 +11,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bilevel_sym.arithmetic.enclosed.arithmetics import Enclosing
+from bilevel_sym.arithmetic.enclosed.entries import zeros_like
 from bilevel_sym.arithmetic.enclosed.steps import embedded, perform
 from bilevel_sym.arrays.plan import DATA, ExactPlan
+from bilevel_sym.arrays.tensor import known_sizes
 from bilevel_sym.implicit.array_model import ArrayModel
-from bilevel_sym.implicit.array_program import ArrayBlock, Workshop, blocks_of
+from bilevel_sym.implicit.array_program import ArrayBlock, Workshop, blocks_of, reachable
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.memory import refuse_beyond
 
@@ -47,8 +49,7 @@ class Exactly:
     @staticmethod
     def of(problem: BilevelProblem) -> Exactly:
         """Those of a problem."""
-        sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
-        return Exactly(problem.array_model, sizes, problem.arrays)
+        return Exactly(problem.array_model, known_sizes(problem.dimensions), problem.arrays)
 
     def _block(self, name: str) -> ArrayBlock:
         return blocks_of(self.workshop, name)[name]
@@ -61,13 +62,7 @@ class Exactly:
 
     def reached(self, name: str) -> list[int]:
         """The steps of a block, in order."""
-        steps, found = self.workshop.plan.steps, set(self.block(name).steps())
-        stack = list(found)
-        while stack:
-            more = [k for k in steps[stack.pop()].args if k not in found]
-            found.update(more)
-            stack += more
-        return sorted(found)
+        return reachable(self.workshop.plan.steps, self.block(name).steps())
 
 
 def _dense(value: Any) -> Any:
@@ -175,7 +170,7 @@ def _put(slices: tuple[slice, ...], shape: tuple[int, ...]) -> Any:
         inner = array.reshape(tuple(own.stop - own.start for own in slices))
         if inner.shape == shape:
             return inner
-        result = np.full(shape, type(array.flat[0])(0), object) if array.dtype == object else np.zeros(shape)
+        result = zeros_like(array, shape)
         result[slices] = inner
         return result
 

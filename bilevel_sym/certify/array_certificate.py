@@ -28,7 +28,6 @@ MOST_COLUMNS = 50  # of Hess Phi: each takes a system of its own
 START_BITS = 128  # for the residual that a region is found with
 BALL = 14  # float64 numbers that a ball takes the memory of
 VECTORS = ("f", "f_x", "f_y", "g", "g_y", "g_yy_v", "g_xy_v")
-UNDEFINED = "f or g is not smooth, or not defined, at the point"
 
 
 class Truths(NamedTuple):

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any, cast
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 
 from bilevel_sym.arithmetic.enclosed.arithmetics import FloatArrays
 from bilevel_sym.arithmetic.enclosed.entries import arranged, floats_of
@@ -21,7 +21,7 @@ from bilevel_sym.arithmetic.enclosed.midrad import TINY, MidRad, exact, product,
 from bilevel_sym.arithmetic.enclosed.steps import perform
 from bilevel_sym.arrays.plan import Step
 from bilevel_sym.certify.array_blocks import EnclosedBlocks, EnclosedPoint, Exactly, assembled
-from bilevel_sym.certify.convexity import CONVEXITY_BITS, Convexity
+from bilevel_sym.certify.convexity import CONVEXITY_BITS, Convexity, as_fmpq
 from bilevel_sym.errors import AssumptionViolated
 from bilevel_sym.graph.precision import precision
 from bilevel_sym.problem.problem import BilevelProblem
@@ -44,10 +44,10 @@ def array_convexity_at(problem: BilevelProblem, x: Sequence[Any], y: Sequence[An
     if ends is None:
         return "assumed", "there is no box for y over which it could be checked"
     with precision(CONVEXITY_BITS):
-        pairs = [(_rational(low), _rational(high)) for low, high in ends]
+        pairs = [(as_fmpq(low), as_fmpq(high)) for low, high in ends]
         inside = all(arb(low) <= ball and ball <= arb(high) for (low, high), ball in zip(pairs, y, strict=True))
         whole = arranged([arb(low).union(arb(high)).union(ball) for (low, high), ball in zip(pairs, y, strict=True)])
-        at, box = floats_of(arranged([arb(_rational(value)) for value in x])), floats_of(whole)
+        at, box = floats_of(arranged([arb(as_fmpq(value)) for value in x])), floats_of(whole)
         centre = floats_of(arranged([arb((low + high) / 2) for low, high in pairs]))
     blocks = EnclosedBlocks(Exactly.of(problem), FloatArrays())
     with np.errstate(all="ignore"):
@@ -55,10 +55,6 @@ def array_convexity_at(problem: BilevelProblem, x: Sequence[Any], y: Sequence[An
             return "proved over the box", "" if inside else "and up to y*, which lies outside of it"
         _refuse_concave(problem, x, blocks.at(at, centre), centre)
     return "assumed", "it was not decided over the box, which is looked at as a whole in a problem of this size"
-
-
-def _rational(value: Any) -> fmpq:
-    return fmpq(int(value.p), int(value.q)) if hasattr(value, "p") else fmpq(int(value))
 
 
 def _is_convex(blocks: EnclosedBlocks[MidRad], x: MidRad, box: MidRad) -> bool:

@@ -24,9 +24,10 @@ from bilevel_sym.arithmetic.enclosed.midrad import MidRad
 from bilevel_sym.certify.array_blocks import EnclosedBlocks, Exactly
 from bilevel_sym.typing import Floats
 
-__all__ = ["Region", "nearest", "proved_region", "refined", "solved"]
+__all__ = ["UNDEFINED", "Region", "nearest", "proved_region", "refined", "solved"]
 
 NOT_SMOOTH = "g switches between pieces (abs, min, max, Piecewise) at y*, or is not defined there"
+UNDEFINED = "f or g is not smooth, or not defined, at the point"
 NOT_PROVED = "Krawczyk's test did not prove that y* exists"
 LAST_BITS = 30  # last bits of the working precision that need not be right: less than its guard
 MAX_STEPS = 200
@@ -69,7 +70,7 @@ def proved_region(exactly: Exactly, x: MidRad, y: Floats, residual: Callable[[Fl
     >>> solved(near, arranged([arb(2), arb(4)]), lambda z: 2 * z)[1].contains(2)
     True
     """
-    blocks, reason = EnclosedBlocks(exactly, FloatArrays()), NOT_PROVED
+    blocks = EnclosedBlocks(exactly, FloatArrays())
     sizes = np.abs(y)
     width = WIDTH * (sizes + WIDTH * sizes.max(initial=0.0)) + 2.0**-900
     for _ in range(REGIONS_TRIED):
@@ -83,7 +84,7 @@ def proved_region(exactly: Exactly, x: MidRad, y: Floats, residual: Callable[[Fl
             return "g or its derivatives are not finite near y*"
         y = y - np.array([float(ball.mid()) for ball in found.balls.tolist()])
         width = np.maximum(width, WIDER * np.array([float(reach.mid()) for reach in found.reach.tolist()]))
-    return reason
+    return NOT_PROVED
 
 
 def _region(blocks: EnclosedBlocks[MidRad], x: MidRad, box: MidRad) -> Region | str:
@@ -122,7 +123,7 @@ def _steps(centre: Any, correction: Callable[[Any], Any], holds: Callable[[Any, 
     for _ in range(MAX_STEPS):
         found = correction(centre)
         if not found.is_finite:
-            return "f or g is not smooth, or not defined, at the point"
+            return UNDEFINED
         if not holds(centre, found.reach):
             return NOT_PROVED
         truth = centre + found.balls

@@ -24,6 +24,7 @@ from flint import arb
 from bilevel_sym.arithmetic.balls import Ball
 from bilevel_sym.arithmetic.scalars import BALLS
 from bilevel_sym.certify.array_evaluation import ArrayStarts, Uncomputed, end_to_end, fits_scalars, is_large
+from bilevel_sym.certify.array_lower_level import UNDEFINED
 from bilevel_sym.certify.convexity import Convexity, convexity_at
 from bilevel_sym.certify.krawczyk import BallBlocks, LowerLevel
 from bilevel_sym.certify.saved_certificate import decimal_ball, write_certificate
@@ -207,7 +208,8 @@ def evaluate(
     x holds rationals, decimal text or floats (a float means its exact value), in order or by name. Precision is
     raised until the digits are there; what cannot be proved raises CertificateFailure, and says why. Where the problem
     has a box for y, convexity of g in y is checked over it at x; where it is refuted, AssumptionViolated is raised.
-    A problem with arrays may be of any size that fits into memory; Hess Phi is computed up to d = 50 then.
+    A problem with arrays may be of any size that fits into memory; Hess Phi is computed up to d = 50 then, and an entry
+    that may be 0 is known to so many digits of the largest one beside it.
 
     - ``problem``: the problem.
     - ``x``: the point; of a problem with arrays also {name: array}.
@@ -242,8 +244,8 @@ def evaluate(
             if problem.is_array:
                 break  # what float64 does not decide, more bits do not either
         elif not _defined(enclosure):
-            reason, undefined = "f or g is not smooth, or not defined, at the point", undefined + 1
-        elif lost := _missing(enclosure, digits):
+            reason, undefined = UNDEFINED, undefined + 1
+        elif lost := _missing(enclosure, digits, by_size=problem.is_array):
             reason = f"{lost} is known to fewer than {digits} digits"
         else:
             convexity, why = starts.convexity([ball.value for ball in enclosure[0]])
@@ -398,18 +400,24 @@ def _defined(enclosure: Enclosure) -> bool:
     return all(ball.value.is_finite() for ball in (*y, phi, *grad, *(entry for row in hess for entry in row)))
 
 
-def _missing(enclosure: Enclosure, digits: int) -> str | None:
-    """The first quantity with too few certain digits."""
+def _missing(enclosure: Enclosure, digits: int, *, by_size: bool) -> str | None:
+    """The first quantity with too few certain digits.
+
+    enclosure: the balls
+    digits: how many are asked for
+    by_size: whether an entry that may be zero is judged by the largest entry of its array, where that is not zero
+    """
     y, phi, grad, hess = enclosure
     named = {"y*": y, "Phi": (phi,), "grad Phi": grad, "Hess Phi": tuple(ball for row in hess for ball in row)}
     for name, balls in named.items():
-        if not all(_enough(ball.value, digits) for ball in balls):
+        largest = max((ball.value.abs_lower() for ball in balls), default=arb(0)) if by_size else arb(0)
+        # without a scale, so small that float64 has nothing but zero in it
+        zero = largest * arb(10) ** -digits if largest > 0 else arb(10) ** (-digits - DECADES)
+        if not all(_enough(ball.value, digits, zero) for ball in balls):
             return name
     return None
 
 
-def _enough(value: Any, digits: int) -> bool:
-    """Relative digits; a ball that contains zero must be so small that float64 has nothing but zero in it."""
-    if value.contains(0):
-        return bool(value.rad() <= arb(10) ** (-digits - DECADES))
-    return bool(value.rad() <= value.abs_lower() * arb(10) ** (-digits))
+def _enough(value: Any, digits: int, zero: Any) -> bool:
+    """Relative digits; a ball that contains zero must be as small as ``zero``."""
+    return bool(value.rad() <= (zero if value.contains(0) else value.abs_lower() * arb(10) ** -digits))

@@ -25,7 +25,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.budget import Budget
 
-__all__ = ["Convexity", "convexity_at"]
+__all__ = ["Convexity", "as_fmpq", "convexity_at"]
 
 Convexity = Literal["proved over the box", "assumed"]
 Piece = tuple[tuple[fmpq, fmpq], ...]
@@ -51,7 +51,7 @@ def convexity_at(problem: BilevelProblem, x: Sequence[Any], y: Sequence[Any]) ->
     box = {} if problem.box is None else dict(problem.box.items())
     if not all(s.name in box for s in problem.y):
         return "assumed", "there is no box for y over which it could be checked"
-    ends = tuple((_fmpq(low), _fmpq(high)) for low, high in (box[s.name] for s in problem.y))
+    ends = tuple((as_fmpq(low), as_fmpq(high)) for low, high in (box[s.name] for s in problem.y))
     whole = tuple(_hull(pair, ball) for pair, ball in zip(ends, y, strict=True))
     if None in whole:
         return "assumed", "y* is too far outside the box"
@@ -64,7 +64,7 @@ class _Search:
 
     def __init__(self, problem: BilevelProblem, x: Sequence[Any], box: Piece, whole: Piece) -> None:
         self._problem, self._x, self._box, self._whole = problem, x, box, whole
-        self._lower = LowerLevel(problem, [BALLS.constant(int(value.p), int(value.q)) for value in map(_fmpq, x)])
+        self._lower = LowerLevel(problem, [BALLS.constant(int(value.p), int(value.q)) for value in map(as_fmpq, x)])
         model = problem.tape
         program, support = model.program(("g", "g_y", "g_yy")), 0
         for form in model.block("g_yy")[1]:
@@ -213,5 +213,10 @@ def _hull(ends: tuple[fmpq, fmpq], ball: Any) -> tuple[fmpq, fmpq] | None:
     return min(ends[0], below), max(ends[1], above)
 
 
-def _fmpq(value: Any) -> fmpq:
+def as_fmpq(value: Any) -> fmpq:
+    """A whole number, or a rational with ``p`` and ``q``, as FLINT has it.
+
+    >>> as_fmpq(fmpq(1, 3)), as_fmpq(2)
+    (1/3, 2)
+    """
     return fmpq(int(value.p), int(value.q)) if hasattr(value, "p") else fmpq(int(value))

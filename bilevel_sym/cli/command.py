@@ -247,8 +247,9 @@ def _meant(text: str, path: Path, folder: bool) -> str:
     """What stands for a problem that is not there: a name of the zoo, or a file nearby."""
     from bilevel_sym import zoo
 
+    known = (*zoo.names(), *zoo.data_names())
     name = text.removeprefix("zoo").lstrip("/.").partition(",")[0]
-    if near := difflib.get_close_matches(name.removesuffix(".toml")[:60], zoo.names(), n=1, cutoff=0.8):
+    if near := difflib.get_close_matches(name.removesuffix(".toml")[:60], known, n=1, cutoff=0.8):
         return f"did you mean zoo:{near[0]}?"
     try:
         files = sorted(item.name for item in (path if folder else path.parent).glob("*.toml"))

@@ -111,7 +111,7 @@ def zoo_record() -> Record:
     from bilevel_sym import zoo
 
     problems: list[Record] = []
-    for name in zoo.names():
+    for name in (*zoo.names(), *zoo.data_names()):
         try:
             parameters = _plain(zoo.parameters(name))
         except InvalidExtension as error:
@@ -138,11 +138,8 @@ def example_record(example: Example) -> Record:
         "kind": problem.kind,
         "x": [s.name for s in problem.x_entries],
         "y": [s.name for s in problem.y_entries],
-        "f": str(problem.f),
-        "g": str(problem.g),
+        **example.formulas(),
         "box": None if problem.box is None else {s: [str(low), str(high)] for s, (low, high) in problem.box.items()},
-        "y_star": None if example.y_star is None else [str(e) for e in example.y_star],
-        "phi": None if example.phi is None else str(example.phi),
         "stationary_points": None
         if points is None
         else [{"x": [str(c) for c in point.x], "kind": point.kind} for point in points],

@@ -5,21 +5,26 @@ A product is that of a matrix and a vector for each lane, so that a lane has the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from bilevel_sym.arrays.data import is_sparse
+from bilevel_sym.arrays.tensor import Leaf, known_sizes
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
+from bilevel_sym.estimators.linear_system import Product
+from bilevel_sym.estimators.row_run import RowRun
+from bilevel_sym.implicit.array_program import ArrayProgram, Workshop
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["ArrayPart", "RowEngine"]
+__all__ = ["ArrayPart", "RowBatches", "RowEngine", "row_engine"]
 
 Rows: TypeAlias = tuple[Indices, Floats]  # the rows of each lane, (lanes, R), and their weights
 MAX_PLANS = 64  # for so many sizes of batches: the theorem's Neumann series has one for each product
+MAX_ENGINES = 8  # problems whose programs are kept
 GROUP_NUMBERS = 2_000_000  # numbers that lanes hold at a time
 
 
@@ -35,12 +40,11 @@ class RowEngine:
     def __init__(self, problem: StochasticProblem) -> None:
         self.d, self.n = problem.d, problem.n
         self.samples = problem.array_samples
-        self._sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
+        self._sizes = known_sizes(problem.dimensions)
         self._data = problem.arrays
         self._refuse_unknown(problem)
         self.program = lru_cache(MAX_PLANS)(self._compile)
         self._workshop = lru_cache(MAX_PLANS)(self._make_workshop)
-        self._parts: dict[object, ArrayPart] = {}
 
     def _refuse_unknown(self, problem: StochasticProblem) -> None:
         model, known = self.samples.model, {*self.samples.given, *(leaf.name for leaf in self.samples.weights.values())}
@@ -59,6 +63,38 @@ class RowEngine:
         """What computes blocks of F or of G over so many rows."""
         return ArrayProgram(self._workshop(function, rows), names, products="each")
 
+    def tables(self, program: ArrayProgram, function: str) -> list[tuple[int, Any]]:
+        """The arrays of all rows that a program takes some of, and where it wants them."""
+        rows = self.samples.rows[function].items()
+        places = ((program.place_of(name), array.values) for name, array in rows)
+        return [(place, table) for place, table in places if place is not None]
+
+
+@lru_cache(MAX_ENGINES)
+def row_engine(problem: StochasticProblem) -> RowEngine:
+    """The engine of a problem: its programs are made once.
+
+    >>> problem = StochasticProblem("a*y", "(y - x)**2", "x", "y", "a", "", {"a": [1.0]}, {})
+    >>> row_engine(problem) is row_engine(problem)
+    True
+    """
+    return RowEngine(problem)
+
+
+class RowBatches:
+    """What one run computes over batches of rows, in memory of its own.
+
+    >>> import numpy as np
+    >>> problem = StochasticProblem("a @ y", "(y - b) @ (y - b)", "x[n]", "y[n]", "a[n]", "b[n]", {"a": [[1.0]]}, {"b": [[4.0]]})
+    >>> batch = np.array([[0]]), np.array([[1.0]])
+    >>> RowBatches(RowEngine(problem)).descended(np.zeros((1, 1)), np.zeros((1, 1)), [batch] * 2, 0.25)
+    array([[3.]])
+    """
+
+    def __init__(self, engine: RowEngine) -> None:
+        self.engine = engine
+        self._parts: dict[object, ArrayPart] = {}
+
     def descended(self, x: Floats, y: Floats, batches: Iterable[Rows], step: float) -> Floats:
         """y after y <- y - step g_y, a batch of G each time.
 
@@ -67,60 +103,75 @@ class RowEngine:
         - ``batches``: rows and weights.
         - ``step``: the step size.
         """
-        flat = np.concatenate([x, y]).T.copy()
-        moving = flat[:, self.d :]
-        for picked, weights in batches:
-            part = self._walking(("g_y",), picked, weights)
-            part.put(0, flat)
-            moving -= step * part.take("g_y")
-        return moving.T
+        walk = _Walk(self, ("g_y",), self.engine.samples.model.y, np.concatenate([x, y]).T)
+        scale, flat = np.asarray(step), walk.points
+        for batch in batches:
+            part = walk.on(batch)
+            flat = part.inputs[0]
+            moving = flat[:, self.engine.d :]
+            np.subtract(moving, scale * part.take("g_y"), moving)
+        return flat[:, self.engine.d :].T.copy()
 
-    def neumann_series(self, x: Floats, y: Floats, right: Floats, batches: Iterable[Rows], eta: float) -> Floats:
-        """eta times the sum of the products (I - eta g_yy) ... (I - eta g_yy) right, each with a batch of its own.
+    def products(self, x: Floats, y: Floats, batches: Iterator[Rows]) -> Product:
+        """What takes vectors, (lanes, n), to their products with g_yy: of the next batch each time.
 
         - ``x``, ``y``: the points, (d, lanes) and (n, lanes), one lane for each of a batch.
-        - ``right``: what is multiplied, (n, lanes).
         - ``batches``: rows and weights of G.
-        - ``eta``: the step of the series.
         """
-        flat, power = np.concatenate([x, y]).T.copy(), right.T.copy()
-        total = power.copy()
-        for picked, weights in batches:
-            part = self._walking(("g_yy_v",), picked, weights)
-            part.put(0, flat)
-            part.put(1, power)
-            power = power - eta * part.take("g_yy_v")
-            total += power
-        return (eta * total).T
+        walk = _Walk(self, ("g_yy_v",), self.engine.samples.model.v, np.concatenate([x, y]).T)
 
-    def _walking(self, names: tuple[str, ...], picked: Indices, weights: Floats) -> ArrayPart:
-        """A part for these rows: that of others of the same number again, if there is one."""
+        def product(vectors: Floats) -> Floats:
+            part = walk.on(next(batches))
+            part.put(1, vectors)
+            part.go(1)
+            return part.take("g_yy_v")
+
+        return product
+
+    def part(self, names: tuple[str, ...], batch: Rows, moving: Sequence[Leaf]) -> ArrayPart:
+        """Blocks of G over batches of this shape, between which some inputs move; it is used again."""
+        picked, weights = batch
         key = (names, picked.shape)
         if key not in self._parts:
             if len(self._parts) >= MAX_PLANS:
                 self._parts.clear()
-            self._parts[key] = ArrayPart(self, names, picked, weights, "g")
-        part = self._parts[key]
-        part.reload(picked, weights)
+            self._parts[key] = ArrayPart(self.engine, names, picked, weights, "g", moving)
+        return self._parts[key]
+
+class _Walk:
+    """Blocks of G over one batch after the other; what stays the same between batches of one size is not done again.
+
+    - ``batches``: whose memory it uses.
+    - ``names``: of the blocks.
+    - ``moving``: the inputs that change from one batch to the next.
+    - ``points``: where it begins, (lanes, inputs).
+    """
+
+    def __init__(self, batches: RowBatches, names: tuple[str, ...], moving: Sequence[Leaf], points: Floats) -> None:
+        self._batches, self._names, self._moving, self.points = batches, names, moving, points
+        self._part: ArrayPart | None = None
+
+    def on(self, batch: Rows) -> ArrayPart:
+        """The first stage on the next batch, at the inputs as they now are."""
+        part = self._part
+        if part is None or not part.fits(batch[0]):
+            before = self.points if part is None else part.inputs[0]
+            self._part = part = self._batches.part(self._names, batch, self._moving)
+            part.put(0, before)
+        part.reload(*batch)
+        part.go(0)
         return part
 
-    def tables(self, program: ArrayProgram, function: str) -> list[tuple[int, Any]]:
-        """The arrays of all rows that a program takes some of, and where it wants them."""
-        rows = self.samples.rows[function].items()
-        places = ((program.place_of(name), array.values) for name, array in rows)
-        return [(place, table) for place, table in places if place is not None]
 
+def _lookup(table: Any, room: Floats) -> Callable[[Indices], object]:
+    """What copies the chosen rows of one array, (..., R), into ``room``."""
+    if not is_sparse(table):
+        return lambda picked: table.take(picked, 0, room, "clip")  # they are in range: no need to look
 
-def _looked_up(table: Any, picked: Indices) -> Floats:
-    """The chosen rows of one array, (lanes, R, ...)."""
-    sparse = hasattr(table, "nnz")
-    if picked.shape[1] == table.shape[0]:  # batches as large as the data are the data, with weights
-        whole = table.toarray() if sparse else table
-        return np.broadcast_to(whole, (len(picked), *whole.shape))
-    if sparse:
-        return np.asarray(table[picked.ravel()].toarray()).reshape(*picked.shape, table.shape[1])
-    found: Floats = table.take(picked, axis=0, mode="clip")  # they are in range: no need to look
-    return found
+    def look(picked: Indices) -> None:
+        room[...] = table[picked.ravel()].toarray().reshape(room.shape)
+
+    return look
 
 
 class ArrayPart:
@@ -131,48 +182,115 @@ class ArrayPart:
     - ``picked``: the rows of each lane, (lanes, R).
     - ``weights``: their weights, likewise.
     - ``function``: "f" or "g".
+    - ``moving``: the inputs that change from one batch to the next; all, unless given.
     """
 
     def __init__(
-        self, engine: RowEngine, names: Sequence[str], picked: Indices, weights: Floats, function: str
+        self,
+        engine: RowEngine,
+        names: Sequence[str],
+        picked: Indices,
+        weights: Floats,
+        function: str,
+        moving: Sequence[Leaf] | None = None,
     ) -> None:
         lanes, rows = picked.shape
-        program = engine.program(tuple(names), function, rows)
-        self._tables = engine.tables(program, function)
-        own = engine.samples.weights.get(function)
-        self._weight = None if own is None else program.place_of(own.name)
+        self._shape, program = picked.shape, engine.program(tuple(names), function, rows)
+        self.inputs = [np.zeros((lanes, layout.size)) for layout in program.workshop.inputs]
         group = max(1, GROUP_NUMBERS // max(1, program.entries))
-        cuts = [slice(a, min(a + group, lanes)) for a in range(0, lanes, group)]
-        self._parts = [(Run(program, (cut.stop - cut.start,)), cut) for cut in cuts]
+        cuts = [slice(a, min(a + group, lanes)) for a in range(0, lanes, group)] if lanes > 1 else [0]
+        self._groups = [_Group(engine, program, function, (cut, rows), self.inputs, moving) for cut in cuts]
         self.reload(picked, weights)
+
+    def fits(self, picked: Indices) -> bool:
+        """Whether a batch has the shape of this one."""
+        return self._shape == picked.shape
 
     def reload(self, picked: Indices, weights: Floats) -> None:
         """Another batch of the same size."""
-        self._picked, self._weights = picked, weights
+        self._batch: Rows | None = (picked, weights)
 
     def perform(self, stage: int, table: Floats) -> None:
         """Perform one stage on the inputs of all lanes, (inputs, lanes)."""
-        self.put(stage, np.ascontiguousarray(table[:, : len(self._picked)].T))
+        self.put(stage, table[:, : self._shape[0]].T)
+        self.go(stage)
 
     def put(self, stage: int, rows: Floats) -> None:
-        """The same on rows, (lanes, inputs)."""
-        for run, lanes in self._parts:
-            if stage == 0:
-                self._give(run, lanes)
-            run.perform(stage, rows[lanes])
+        """Other inputs of one stage, (lanes, inputs)."""
+        self.inputs[stage][...] = rows
+        for group in self._groups:
+            group.run.settle(stage)
 
-    def _give(self, run: Run, lanes: slice) -> None:
-        picked = self._picked[lanes]
-        if self._weight is not None:
-            run.give(self._weight, self._weights[lanes])
-        for place, table in self._tables:
-            run.give(place, _looked_up(table, picked))
+    def go(self, stage: int) -> None:
+        """Perform one stage on this batch; inputs that move may have been written to."""
+        for group in self._groups:
+            if self._batch is not None:
+                group.load(*self._batch)
+            group.run.perform(stage)
+        self._batch = None  # it is where it is needed
 
     def means(self, name: str) -> Floats:
         """One block, (entries, lanes)."""
-        return self.take(name).reshape(len(self._picked), -1).T
+        return self.take(name).reshape(self._shape[0], -1).T
 
     def take(self, name: str) -> Floats:
-        """The same with lanes first, (lanes, ...)."""
-        found = [run.block(name) for run, _ in self._parts]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        """The same with lanes first unless there is only one; to be read before the next batch."""
+        if len(self._groups) == 1:
+            return self._groups[0].run.block(name)
+        return np.concatenate([group.run.block(name) for group in self._groups])
+
+
+def _places(program: ArrayProgram, given: Iterable[int], moving: Sequence[Leaf] | None) -> set[int] | None:
+    """Where that stands which changes from batch to batch; None for everything."""
+    if moving is None:
+        return None
+    inputs = (program.place_of(leaf.name) for leaf in moving)
+    return {*given, *(place for place in inputs if place is not None)}
+
+
+class _Group:
+    """Some lanes of a part, and the memory for their rows; a single lane has no axis of its own.
+
+    - ``engine``, ``program``, ``function``: see ``ArrayPart``.
+    - ``size``: which lanes, and how many rows each of them takes.
+    - ``inputs``: of all lanes, (lanes, inputs), a table for each stage.
+    - ``moving``: see ``ArrayPart``.
+    """
+
+    def __init__(
+        self,
+        engine: RowEngine,
+        program: ArrayProgram,
+        function: str,
+        size: tuple[slice | int, int],
+        inputs: Sequence[Floats],
+        moving: Sequence[Leaf] | None,
+    ) -> None:
+        self._lanes, rows = size
+        lead = inputs[0][self._lanes].shape[:-1]
+        given, self._lookups = dict[int, Floats](), list[Callable[[Indices], object]]()
+        for place, table in engine.tables(program, function):
+            given[place] = self._room(table, (*lead, rows))
+        own = engine.samples.weights.get(function)
+        weight = None if own is None else program.place_of(own.name)
+        self._weights = None if weight is None else given.setdefault(weight, np.empty((*lead, rows)))
+        self._weighted: Floats | None = None
+        self.run = RowRun(program, lead, [table[self._lanes] for table in inputs], given, _places(program, given, moving))
+
+    def _room(self, table: Any, lead: tuple[int, ...]) -> Floats:
+        """Where the rows of one array stand: batches as large as the data are the data, with weights."""
+        if lead[-1] == table.shape[0]:
+            whole = table.toarray() if is_sparse(table) else table
+            return np.broadcast_to(whole, (*lead[:-1], *whole.shape))
+        room = np.empty((*lead, *table.shape[1:]), dtype=np.float64)
+        self._lookups.append(_lookup(table, room))
+        return room
+
+    def load(self, picked: Indices, weights: Floats) -> None:
+        """The rows and weights of a batch, (all lanes, R)."""
+        own = picked[self._lanes]
+        for look in self._lookups:
+            look(own)
+        if self._weights is not None and weights is not self._weighted:
+            self._weights[...] = weights[self._lanes]
+            self._weighted = weights

@@ -16,13 +16,13 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
-from bilevel_sym.estimators.array_batches import ArrayPart, RowEngine
+from bilevel_sym.estimators.array_batches import ArrayPart, RowBatches, row_engine
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
+__all__ = ["Batch", "BatchOracle", "BatchSession", "Data", "padded"]
 
 Streams: TypeAlias = Sequence[np.random.Generator]
 AHEAD = 10_000  # rows that are drawn in one go for each lane
@@ -71,14 +71,14 @@ class Data:
         return TapeEngine(self.problem.samples, batch_invariant=True)
 
     @cached_property
-    def arrays(self) -> RowEngine:
+    def arrays(self) -> RowBatches:
         """F and G of problems with arrays."""
-        return RowEngine(self.problem)
+        return RowBatches(row_engine(self.problem))
 
     def part(self, names: Sequence[str], batch: Batch, function: str) -> Part:
         """The means of F or of G over a batch."""
         if self.problem.is_array:
-            return ArrayPart(self.arrays, names, batch.picked, batch.weights, function)
+            return ArrayPart(self.arrays.engine, names, batch.picked, batch.weights, function)
         return _Part(self, names, batch, function)
 
     def rows_of(self, function: str, size: int) -> int:
@@ -183,11 +183,18 @@ class BatchSession:
 
     def rows(self, name: str) -> Floats:
         """One block, (entries, lanes)."""
-        means = self._parts[name[0]].means(name)
-        lanes = self._tables[0].shape[1]
-        if means.shape[1] == 1:
-            return means.repeat(lanes, axis=1)
-        return np.concatenate([means, np.repeat(means[:, :1], lanes - means.shape[1], axis=1)], axis=1)
+        return padded(self._parts[name[0]].means(name), self._tables[0].shape[1])
+
+
+def padded(table: Floats, lanes: int) -> Floats:
+    """The lanes that are there, and the first of them again until there are so many.
+
+    >>> padded(np.array([[1.0, 2.0]]), 4)
+    array([[1., 2., 1., 1.]])
+    """
+    if table.shape[1] == 1:
+        return table.repeat(lanes, axis=1)
+    return np.concatenate([table, table[:, :1].repeat(lanes - table.shape[1], axis=1)], axis=1)
 
 
 class _Part:

@@ -22,11 +22,11 @@ from bilevel_sym.estimators.linear_system import Product, Solved, conjugate_grad
 from bilevel_sym.estimators.oracle import SYSTEM, ExactOracle, Oracle, fill, in_lanes, out_of_lanes
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.implicit import second_order as implicit
-from bilevel_sym.implicit.engine import Lanes, in_halves
+from bilevel_sym.implicit.engine import Lanes, copies_of_the_first, in_halves
 from bilevel_sym.kernels import Counts, compile_kernels
 from bilevel_sym.kernels.arguments import joined
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
-from bilevel_sym.typing import Bools, Floats, Indices
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = [
     "AID",
@@ -494,20 +494,10 @@ class Exact(Estimator):
             calls["G_g"][members] = solution.evaluations
             calls["HV_g"][members] = solution.products + n
 
-        filling = _filling(x, y)
+        filling = copies_of_the_first(np.concatenate([x, y]).T)
         own = np.flatnonzero(~filling)
         lost = in_halves(own, attempt, LowerLevelFailure, NotPositiveDefinite, KernelError)
         failed[lost] = Status.LOWER_LEVEL_FAILURE
         for part in (result.grad, result.y, result.phi, failed, calls["G_g"], calls["HV_g"]):
             part[..., filling] = part[..., :1]
         return result
-
-
-def _filling(x: Floats, y: Floats) -> Bools:
-    """The lanes that are copies of the first: there is no need to compute them."""
-    copies: Bools = np.ones(x.shape[1], dtype=np.bool_)
-    for table in (x, y):
-        bits = np.ascontiguousarray(table).view(np.int64)
-        copies &= (bits == bits[:, :1]).all(axis=0)
-    copies[:1] = False
-    return copies

@@ -57,8 +57,10 @@ class ExactOracle:
         """Sessions are used again: their tables are the solver's only large memory."""
         key = (tuple(names), lanes.stop - lanes.start)
         if key not in self._sessions:
-            single = self.engine.single
-            self._sessions[key] = OneLane(self.engine.session(key[0], 1), key[1]) if single else self.engine.session(*key)
+            alone = self.engine.single
+            self._sessions[key] = (
+                OneLane(self.engine.session(key[0], 1), key[1]) if alone else self.engine.session(*key)
+            )
         return self._sessions[key]
 
 

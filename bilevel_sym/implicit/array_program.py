@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.execute import LaneProducts, embedded, kernel_of
 from bilevel_sym.arrays.plan import DATA, Part, Plan, Step
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.typing import Floats
 
-__all__ = ["ArrayBlock", "ArrayProgram", "Layout", "Run", "Values", "Workshop", "blocks_of"]
+__all__ = ["ArrayBlock", "ArrayProgram", "Layout", "Run", "Values", "Workshop", "blocks_of", "reachable"]
 
 Lead = tuple[int, ...]
 Instruction = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
@@ -81,8 +82,8 @@ class Workshop:
         self.inputs = tuple(Layout(leaves, sizes) for leaves in stages)
         stage_of = {leaf.name: stage for stage, leaves in enumerate(stages) for leaf in leaves}
         stage_of |= {leaf.name: 0 for leaf in given}
-        self.is_sparse = any(_is_sparse(value) for value in data.values())
-        nonzeros = {name: value.nnz for name, value in data.items() if _is_sparse(value)}
+        self.is_sparse = any(is_sparse(value) for value in data.values())
+        nonzeros = {name: value.nnz for name, value in data.items() if is_sparse(value)}
         self.plan = plan(sizes, lambda leaf: stage_of.get(leaf.name, DATA), nonzeros)
         self._values: dict[int, Any] = {}
 
@@ -100,13 +101,9 @@ class Workshop:
         return self._values[step]
 
 
-def _is_sparse(value: object) -> bool:
-    return hasattr(value, "nnz")
-
-
 def _locked(value: Any) -> Any:
     """What must not be written to: a block that is nothing else is copied."""
-    if _is_sparse(value):
+    if is_sparse(value):
         return value
     view = np.asarray(value).view()
     view.flags.writeable = False
@@ -200,7 +197,7 @@ class ArrayProgram:
         self.blocks = {name: block for asked in names for name, block in blocks_of(workshop, asked).items()}
         plan = workshop.plan
         wanted = set(outputs).union(*(block.steps() for block in self.blocks.values()))
-        needed = _reachable(plan.steps, wanted)
+        needed = reachable(plan.steps, wanted)
         self.constants = {k: workshop.constant(k) for k in needed if plan.steps[k].stage == DATA}
         moving = [k for k in needed if plan.steps[k].stage != DATA]
         self.numbers = {k: place for place, k in enumerate([*self.constants, *moving])}
@@ -267,7 +264,13 @@ def blocks_of(workshop: Workshop, name: str) -> dict[str, ArrayBlock]:
     return {name: ArrayBlock(layouts, tuple(pieces))}
 
 
-def _reachable(steps: Sequence[Step], outputs: Iterable[int]) -> list[int]:
+def reachable(steps: Sequence[Step], outputs: Collection[int]) -> list[int]:
+    """All that some steps are made of, and they themselves, in order.
+
+    >>> leaf, square = Step("leaf", (), ("y",), (2,), 0), Step("multiply", (0, 0), ((0,), (0,)), (2,), 0)
+    >>> reachable([leaf, leaf, square], {2})
+    [0, 2]
+    """
     found, stack = set(outputs), list(outputs)
     while stack:
         for k in steps[stack.pop()].args:

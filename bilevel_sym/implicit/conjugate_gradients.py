@@ -91,9 +91,9 @@ class Systems:
             return self.products >= self._renewed
         if self.products < TRIED or self.budget == np.inf:
             return False
-        digits = max(self._digits - math.log10(max(shrunk, FLOOR)), 0.0)
         if self.products > 2 * WORTH * self.budget:
             return True
+        digits = max(self._digits - math.log10(max(shrunk, FLOOR)), 0.0)
         return self.products * (TO_ROUND_OFF - digits) > WORTH * self.budget * digits
 
     def solve(self, at: System, right: Floats, rtol: float) -> Floats:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import Bools, Floats, Indices
 
 if TYPE_CHECKING:
     from bilevel_sym.implicit.lower_level import LowerSolution
@@ -21,6 +21,7 @@ __all__ = [
     "Floats",
     "Lanes",
     "Session",
+    "copies_of_the_first",
     "in_chunks",
     "in_halves",
     "keep_memory",
@@ -121,6 +122,18 @@ def keep_memory() -> None:
     >>> keep_memory()
     """
     np.empty(31 * 2**17)  # just below the largest size that glibc adapts to
+
+
+def copies_of_the_first(lanes: Floats) -> Bools:
+    """The lanes, which stand first, that are copies of the first bit by bit: there is no need to compute them.
+
+    >>> copies_of_the_first(np.array([[1.0, 0.0], [1.0, 0.0], [2.0, 0.0]]))
+    array([False,  True, False])
+    """
+    bits = lanes.view(np.int64)
+    copies: Bools = (bits == bits[:1]).all(axis=1)
+    copies[:1] = False
+    return copies
 
 
 def in_chunks(size: int, lanes: int, chunk: Callable[[slice], Sequence[Any]]) -> list[Any]:

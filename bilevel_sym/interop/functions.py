@@ -11,7 +11,9 @@ import numpy as np
 
 from bilevel_sym.arithmetic.arrays import CONSTANT_BITS, nearest
 from bilevel_sym.arithmetic.scalars import BALLS, constant_values
+from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.plan import DATA, Step
+from bilevel_sym.arrays.tensor import known_sizes
 from bilevel_sym.errors import InvalidProblem, TooLarge
 from bilevel_sym.graph import program as graph_program
 from bilevel_sym.implicit.array_program import Layout, Workshop
@@ -106,8 +108,7 @@ def _array_levels(library: Library, problem: BilevelProblem) -> list[Callable[[A
                 f"{leaf.name} has no values, so nothing can be computed",
                 hint=f"formulas do without; for numbers give data or parameters with {leaf.name!r}",
             )
-    sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
-    workshop = Workshop(model, sizes, problem.arrays)
+    workshop = Workshop(model, known_sizes(problem.dimensions), problem.arrays)
     return [_array_level(library, workshop, workshop.plan.value(formula)) for formula in (model.f, model.g)]
 
 
@@ -144,7 +145,7 @@ def _needed(steps: Sequence[Step], last: int) -> list[int]:
 
 
 def _dense(value: Any) -> Any:
-    if not hasattr(value, "nnz"):
+    if not is_sparse(value):
         return np.asarray(value)
     if prod(value.shape) > MAX_DENSE:
         raise TooLarge(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
+from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.execute import BLOCK, LaneProducts, treats_lanes_alike
 from bilevel_sym.arrays.order import PRODUCT
 from bilevel_sym.arrays.plan import CALL
@@ -79,7 +80,7 @@ class ArrayEngine(SessionEngine):
 
     def invariant(self) -> ArrayEngine:
         """The same for ensembles: products with data in blocks of points, always of the same shape."""
-        matrices = [own for own in self._arguments[2].values() if getattr(own, "ndim", 0) == 2 and not _is_sparse(own)]
+        matrices = [own for own in self._arguments[2].values() if getattr(own, "ndim", 0) == 2 and not is_sparse(own)]
         return self._twin("blocks" if all(map(treats_lanes_alike, matrices)) else "each")
 
     def for_one_trajectory(self) -> ArrayEngine:
@@ -386,7 +387,3 @@ def _failure(what: str, k: int, x: Floats, y: Floats) -> LowerLevelFailure:
         f"the lower level {what}", member=(k,), x=x.tolist(), y=y.tolist(), eigenvalue=np.nan,
         hint="start near the solution with y0=..., or keep x where g is strongly convex in y",
     )  # fmt: skip
-
-
-def _is_sparse(value: object) -> bool:
-    return hasattr(value, "nnz")

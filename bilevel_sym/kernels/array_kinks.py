@@ -12,6 +12,7 @@ import numpy as np
 
 from bilevel_sym.arrays.display import to_text
 from bilevel_sym.arrays.edges import edges_of
+from bilevel_sym.arrays.tensor import known_sizes
 from bilevel_sym.errors import KernelError, TooLarge
 from bilevel_sym.implicit.array_program import Values, Workshop
 from bilevel_sym.kernels.arguments import Shape, of_the_batch
@@ -38,8 +39,7 @@ class ArrayKinks:
         variables = {*model.x, *model.y}
         edges = {edge.key: edge for level in (model.f, model.g) for edge in edges_of(level, variables)}
         self._problem, self._edges = problem, list(edges.values())
-        sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
-        self._values = Values(Workshop(model, sizes, problem.arrays), self._edges)
+        self._values = Values(Workshop(model, known_sizes(problem.dimensions), problem.arrays), self._edges)
 
     def met(self, names: Sequence[str], points: Floats, *, solved: bool = False) -> dict[int, str]:
         """The points at which one of these blocks may not exist, and the edge. See ``Kinks.met``."""

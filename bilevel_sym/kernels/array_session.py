@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bilevel_sym.implicit.array_program import ArrayProgram, Run
-from bilevel_sym.typing import Bools, Floats, Indices
+from bilevel_sym.implicit.engine import copies_of_the_first
+from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["ArraySession"]
 
@@ -51,7 +52,7 @@ class ArraySession:
 
     def _share(self, stage: int) -> None:
         """See to it that lanes are shared only as long as their inputs are the same bits."""
-        copies, shared = self._copies(stage), np.ones(self._lanes, dtype=np.bool_)
+        copies, shared = copies_of_the_first(self._inputs[stage]), np.ones(self._lanes, dtype=np.bool_)
         shared[self._own] = False
         if stage == 0 and not np.array_equal(copies, shared):
             self._begin(np.flatnonzero(~copies))
@@ -59,12 +60,6 @@ class ArraySession:
             self._begin(np.arange(self._lanes))
             for earlier in range(stage):
                 self._perform(earlier)
-
-    def _copies(self, stage: int) -> Bools:
-        bits = self._inputs[stage].view(np.int64)
-        copies: Bools = (bits == bits[:1]).all(axis=1)
-        copies[0] = False
-        return copies
 
     def _perform(self, stage: int) -> None:
         inputs, everyone = self._inputs[stage], len(self._parts) == 1 and len(self._own) == self._lanes

@@ -12,6 +12,7 @@ import importlib.util
 import warnings
 from typing import Literal
 
+from bilevel_sym.arrays.tensor import known_sizes
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.implicit.engine import Engine
@@ -72,7 +73,6 @@ def choose_batch_invariant_engine(engine: Engine, problem: BilevelProblem) -> En
 def _array_engine(problem: BilevelProblem) -> ArrayEngine:
     problem = problem.mean
     _ = problem.d, problem.n  # says which size is not known
-    sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
     model = problem.array_model
     for leaf in sorted(model.f.leaves | model.g.leaves, key=lambda leaf: leaf.name):
         if leaf.role in ("data", "parameter") and leaf.name not in problem.arrays:
@@ -80,7 +80,7 @@ def _array_engine(problem: BilevelProblem) -> ArrayEngine:
                 f"{leaf.name} has no values, so nothing can be computed",
                 hint=f"formulas do without; for numbers give data or parameters with {leaf.name!r}",
             )
-    return ArrayEngine(model, sizes, problem.arrays)
+    return ArrayEngine(model, known_sizes(problem.dimensions), problem.arrays)
 
 
 def _can_compile(backend: Backend) -> bool:

@@ -19,7 +19,7 @@ from bilevel_sym.arrays.edges import edges_of
 from bilevel_sym.arrays.lowering import Lowered, entry_symbols, expression_of, lower
 from bilevel_sym.arrays.normal import scaled
 from bilevel_sym.arrays.rows import mean_over_rows, weighted_over_rows
-from bilevel_sym.arrays.tensor import Leaf, Tensor
+from bilevel_sym.arrays.tensor import Leaf, Tensor, known_sizes
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.assumptions import check_kind
 from bilevel_sym.graph.draft import Drafted
@@ -109,8 +109,7 @@ class ArrayStatement:
         """A symbol for every entry of the arrays of a role, end to end, as the problem in scalars has them."""
         for leaf in (own := self.arrays_of(role)):
             self.entries(leaf)
-        sizes = {dim: size for dim, size in self.dimensions.items() if size is not None}
-        groups = entry_symbols((*self.arrays_of("x"), *self.arrays_of("y")), sizes)
+        groups = entry_symbols((*self.arrays_of("x"), *self.arrays_of("y")), known_sizes(self.dimensions))
         return tuple(symbol for leaf in own for symbol in groups[leaf.name])
 
     @cached_property

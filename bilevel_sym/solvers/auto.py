@@ -19,11 +19,12 @@ from bilevel_sym.solvers.curvature import Seen, has_few_thirds, look
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats
 
-__all__ = ["MAX_INNER_STEPS", "Practical", "practical"]
+__all__ = ["MAX_ARRAY_STEPS", "MAX_INNER_STEPS", "Practical", "practical"]
 
 SAMPLING_SAFETY = 2.0  # what was sampled is a lower bound
 INNER_ACCURACY = 1e-4  # of the lower level and the linear system in one iteration; warm starts do the rest
 MAX_INNER_STEPS = 500
+MAX_ARRAY_STEPS = 50  # with arrays Newton's method, warm, costs about as many products as these and those for v
 FLAT_CURVATURE_SHARE = 0.1  # the part of L_phi that counts as negative curvature where third derivatives vanish
 NEGLIGIBLE_RHO_SHARE = 1e-4  # relative to that, third derivatives of no account
 MAX_EIGENVALUES = 100  # lower-level variables up to which all eigenvalues of g_yy are looked at
@@ -120,10 +121,10 @@ def _estimator(problem: BilevelProblem, mu: float, ell: float) -> Estimator:
     """AID or GDmax with steps to match the condition number; Newton's method where that would take too many."""
     kappa, tau = ell / mu, 1 / ell
     D = math.ceil(math.log(1 / INNER_ACCURACY) / -math.log1p(-1 / kappa)) if kappa > 1 else 1
-    if D > MAX_INNER_STEPS:
-        return Exact()
     root = math.sqrt(kappa)
     N = math.ceil(math.log(2 * root / INNER_ACCURACY) / math.log((root + 1) / (root - 1))) if kappa > 1 else 1
+    if D > MAX_INNER_STEPS or (problem.is_array and D + N > MAX_ARRAY_STEPS):
+        return Exact()
     return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else AID(D, min(N, problem.n), tau)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
+from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data, padded
 from bilevel_sym.estimators.checks import count, settle_counts, settle_positive
 from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, with_failures
 from bilevel_sym.estimators.linear_system import neumann_series
@@ -284,7 +284,7 @@ class _StocBiORun:
         batches = self._draws(streams, (a.S,) * a.D)
         if self._data.problem.is_array:
             rows = ((batch.picked, batch.weights) for batch in batches)
-            return _spread(self._data.arrays.descended(ensemble.x[:, :size], y[:, :size], rows, a.alpha), y.shape[1])
+            return padded(self._data.arrays.descended(ensemble.x[:, :size], y[:, :size], rows, a.alpha), y.shape[1])
         for batch in batches:
             session = self._session(("g_y",), ensemble.x.shape[1], g=batch)
             fill(session, ensemble.x, y)
@@ -298,8 +298,8 @@ class _StocBiORun:
         batches, size = self._draws(streams, a.sizes), len(streams)
         if self._data.problem.is_array:
             rows = ((batch.picked, batch.weights) for batch in batches)
-            series = self._data.arrays.neumann_series(x[:, :size], y[:, :size], f_y[:, :size], rows, a.eta_neumann)
-            return _spread(series, x.shape[1])
+            times = self._data.arrays.products(x[:, :size], y[:, :size], rows)
+            return padded(neumann_series(times, f_y[:, :size].T, a.eta_neumann, a.Q).T, x.shape[1])
 
         def product(vector: Floats) -> Floats:
             session = self._session(("g_yy_v",), x.shape[1], g=next(batches))
@@ -368,11 +368,6 @@ class _StocBiORun:
         stream = [ensemble.streams[member]]
         batch_f, batch_g = self._draw("f", stream, a.batch_f), self._draw("g", stream, a.batch_g)
         return _Left(batch_f, batch_g, ensemble.y[:, here], ensemble.v[:, here])
-
-
-def _spread(table: Floats, lanes: int) -> Floats:
-    """The lanes that run, and the first of them again until the block is whole."""
-    return np.concatenate([table, table[:, :1].repeat(lanes - table.shape[1], axis=1)], axis=1)
 
 
 def _add(calls: Mapping[str, NDArray[np.int64]], lane: int, more: Mapping[str, Any], a: StocBiO) -> None:

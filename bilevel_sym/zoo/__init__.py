@@ -15,13 +15,14 @@ from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.extensions import Extension, installed
-from bilevel_sym.zoo import extremal, learning, minimax, quadratic, small, stochastic, tube
+from bilevel_sym.zoo import extremal, learning, minimax, quadratic, real, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry
 from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
 
 __all__ = [
-    "Example", "Flower", "KnownPoint", "exact_constants", "get", "iris", "names", "parameters", "parse", "summary",
+    "Example", "Flower", "KnownPoint", "data_names", "exact_constants", "get", "iris", "names", "parameters", "parse",
+    "summary",
 ]  # fmt: skip
 
 _ENTRIES: Mapping[str, Entry] = MappingProxyType(
@@ -32,15 +33,25 @@ _ENTRIES: Mapping[str, Entry] = MappingProxyType(
         if isinstance(item := getattr(module, name), Entry)
     }
 )
+_WITH_DATA: Mapping[str, Entry] = MappingProxyType({name: getattr(real, name) for name in real.__all__})
 
 
 def names() -> tuple[str, ...]:
-    """The names of all problems in the zoo, those of installed packages last (entry points ``bilevel_sym.zoo``).
+    """The names of the problems in scalars, those of installed packages last (entry points ``bilevel_sym.zoo``).
 
     >>> "tube" in names()
     True
     """
     return (*_ENTRIES, *_added())
+
+
+def data_names() -> tuple[str, ...]:
+    """The names of the problems in arrays, on real data; ``get`` has them too.
+
+    >>> data_names()
+    ('breast_cancer', 'diabetes', 'digit_cleaning', 'digits', 'few_shot', 'robust_diabetes')
+    """
+    return tuple(_WITH_DATA)
 
 
 def get(name: str, **parameters: object) -> Example:
@@ -88,17 +99,18 @@ def parse(spec: str) -> Example:
 
 
 def _added() -> Mapping[str, Extension]:
-    return installed("bilevel_sym.zoo", "zoo problem", _ENTRIES)
+    return installed("bilevel_sym.zoo", "zoo problem", {**_ENTRIES, **_WITH_DATA})
 
 
 def _find(name: object) -> Entry:
-    if isinstance(name, str) and name in _ENTRIES:
-        return _ENTRIES[name]
+    if isinstance(name, str) and name in {**_ENTRIES, **_WITH_DATA}:
+        return {**_ENTRIES, **_WITH_DATA}[name]
     if isinstance(name, str) and name in (added := _added()):
         found: Entry = added[name].load(lambda item: isinstance(item, Entry), "zoo entry (bilevel_sym.zoo.entry)")
         return found
-    near = difflib.get_close_matches(str(name)[:60], names(), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(names())}"
+    known = (*names(), *data_names())
+    near = difflib.get_close_matches(str(name)[:60], known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
     raise InvalidArgument(f"the zoo has no problem called {name!r:.60}", hint=hint)
 
 

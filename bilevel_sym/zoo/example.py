@@ -6,12 +6,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import sympy as sp
 
 from bilevel_sym import Constants
+from bilevel_sym.arrays.display import to_text
 from bilevel_sym.problem.problem import BilevelProblem
 
 __all__ = ["Example", "Kind", "KnownPoint", "exact_constants"]
@@ -109,15 +111,35 @@ class Example:
         lines = (f"  {label:<11} {_cut(text, width)}" for label, text in self._facts())
         return "\n".join([textwrap.shorten(title, 2 * width, placeholder=" ..."), *lines])
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
+    def formulas(self) -> dict[str, Any]:
+        """f, g, y* and Phi as text, in matrix notation where the problem is; None for what is not known.
+
+        >>> from bilevel_sym import zoo
+        >>> zoo.get("diabetes").formulas()["y_star"]
+        ['y = solve(H, A.T @ b/m)', 'H = A.T @ A/m + diag(exp(x))']
+        """
         problem = self.problem
+        if problem.is_array:
+            model, told = problem.array_model, problem.derivation.text().splitlines()
+            closed = None
+            if "y*(x)" in told:  # and not "y*(x) solves"
+                indented = takewhile(lambda line: line.startswith("  "), told[told.index("y*(x)") + 1 :])
+                closed = [line.strip() for line in indented]
+            return {"f": to_text(model.f), "g": to_text(model.g), "y_star": closed, "phi": None}
+        return {
+            "f": str(problem.f), "g": str(problem.g), "y_star": self.y_star and list(map(str, self.y_star)),
+            "phi": None if self.phi is None else str(self.phi),
+        }  # fmt: skip
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        problem, texts = self.problem, self.formulas()
         yield "kind", f"{problem.kind}, {problem.d} upper and {problem.n} lower variables"
-        yield "f", str(problem.f)
-        yield "g", str(problem.g)
+        yield "f", texts["f"]
+        yield "g", texts["g"]
         if problem.box is not None:
             yield "box", ", ".join(f"{s} in [{lo}, {hi}]" for s, (lo, hi) in problem.box.items())
-        yield "y*", "no closed form" if self.y_star is None else ", ".join(map(str, self.y_star))
-        yield "Phi", "no closed form" if self.phi is None else str(self.phi)
+        yield "y*", ", ".join(texts["y_star"] or ["no closed form"])
+        yield "Phi", texts["phi"] or "no closed form"
         yield from zip(["stationary", *[""] * len(self._points())], self._points(), strict=False)
         if self.constants is not None:
             yield "constants", _constants_text(self.constants)

@@ -22,9 +22,9 @@ from bilevel_sym.arithmetic.linear_algebra import definiteness
 from bilevel_sym.graph.nodes import LinearForm
 from bilevel_sym.typing import FLOAT64_TINY, Floats, Indices
 
-__all__ = ["ROUNDED_UP", "Matrices", "Pencil", "approximate_inverse"]
+__all__ = ["PADDING", "ROUNDED_UP", "Matrices", "Pencil", "approximate_inverse"]
 
-_ROUND = 2.3e-16  # a little more than two roundings
+PADDING = 2.3e-16  # relative: a little more than two roundings
 ROUNDED_UP = 1 + 1e-14  # covers a handful of roundings of a positive number
 MOST_PARTS = 400
 
@@ -48,7 +48,7 @@ class Matrices:
         """From the ends."""
         middle = 0.5 * lower + 0.5 * upper
         radius = np.maximum(upper - middle, middle - lower)
-        radius *= 1 + _ROUND
+        radius *= 1 + PADDING
         return Matrices(middle, radius)
 
     @staticmethod
@@ -65,14 +65,14 @@ class Matrices:
     def lower(self) -> Floats:
         """Lower ends."""
         return np.asarray(
-            self.middle - (self.radius + (_ROUND * np.abs(self.middle) + _ROUND * self.radius + FLOAT64_TINY))
+            self.middle - (self.radius + (PADDING * np.abs(self.middle) + PADDING * self.radius + FLOAT64_TINY))
         )
 
     @property
     def upper(self) -> Floats:
         """Upper ends."""
         return np.asarray(
-            self.middle + (self.radius + (_ROUND * np.abs(self.middle) + _ROUND * self.radius + FLOAT64_TINY))
+            self.middle + (self.radius + (PADDING * np.abs(self.middle) + PADDING * self.radius + FLOAT64_TINY))
         )
 
     @property
@@ -96,7 +96,7 @@ class Matrices:
 
     def _sum(self, other: Matrices, middle: Floats) -> Matrices:
         radius = self.radius + other.radius
-        radius = radius + _ROUND * (np.abs(middle) + radius) + FLOAT64_TINY
+        radius = radius + PADDING * (np.abs(middle) + radius) + FLOAT64_TINY
         return Matrices(middle, radius)
 
     def __matmul__(self, other: Matrices) -> Matrices:
@@ -114,7 +114,7 @@ class Matrices:
     def scaled(self, factor: float) -> Matrices:
         """Times an exact number."""
         middle = factor * self.middle
-        return Matrices(middle, abs(factor) * self.radius * (1 + _ROUND) + _ROUND * np.abs(middle) + FLOAT64_TINY)
+        return Matrices(middle, abs(factor) * self.radius * (1 + PADDING) + PADDING * np.abs(middle) + FLOAT64_TINY)
 
     def reshaped(self, *shape: int) -> Matrices:
         """The same entries in another shape."""
@@ -153,7 +153,7 @@ class Matrices:
             values, defect, residual = _eigen(self.middle)
             least = values[:, 0]
             away = (np.abs(least) * defect + residual + radius_norm(self.radius)) * ROUNDED_UP
-            bound = least - away - _ROUND * np.abs(least)
+            bound = least - away - PADDING * np.abs(least)
         return np.where(np.isnan(bound), -np.inf, bound)
 
     def largest_eigenvalue_upper(self) -> Floats:
@@ -210,7 +210,7 @@ def _eigen(middle: Floats) -> tuple[Floats, Floats, Floats]:
     q = Matrices.around(vectors)
     defect = radius_norm((q.T @ q - Matrices.identity(middle.shape)).magnitude)
     scaled = Matrices.around(vectors * values[:, None, :])
-    scaled = Matrices(scaled.middle, np.abs(scaled.middle) * _ROUND + FLOAT64_TINY)
+    scaled = Matrices(scaled.middle, np.abs(scaled.middle) * PADDING + FLOAT64_TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ q.T).magnitude)
     return np.where(finite[:, None], values, np.nan), defect, residual
 
@@ -226,7 +226,7 @@ def _norm_upper(middle: Floats) -> Floats:
     u, v = Matrices.around(left), Matrices.around(right)
     eye = Matrices.identity((len(values), *[values.shape[-1]] * 2))
     defect = np.maximum(radius_norm((u.T @ u - eye).magnitude), radius_norm((v @ v.T - eye).magnitude))
-    scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * _ROUND + FLOAT64_TINY)
+    scaled = Matrices(left * values[:, None, :], np.abs(left * values[:, None, :]) * PADDING + FLOAT64_TINY)
     residual = radius_norm((Matrices.around(middle) - scaled @ v).magnitude)
     bound = (values.max(axis=-1) * (1 + defect) + residual) * ROUNDED_UP
     return np.where(finite, bound, np.nan)

@@ -15,7 +15,16 @@ from flint import arb
 from bilevel_sym.arithmetic.balls import SMOOTH, precision
 from bilevel_sym.arithmetic.enclosed.midrad import MidRad
 
-__all__ = ["ENTRY_BITS", "applied", "applied_to_balls", "arranged", "balls_of", "floats_of"]
+__all__ = [
+    "ENTRY_BITS",
+    "applied",
+    "applied_to_balls",
+    "arranged",
+    "balls_of",
+    "binary_exponent",
+    "floats_of",
+    "zeros_like",
+]
 
 ENTRY_BITS = 64  # for functions of float64 entries: what is lost beside the last bit of float64 is nothing
 
@@ -87,3 +96,22 @@ def arranged(entries: Sequence[Any], shape: tuple[int, ...] | None = None) -> An
     result = np.empty(len(entries), object)
     result[:] = entries
     return result if shape is None else result.reshape(shape)
+
+
+def zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the kind that the entries of an array are, balls or float64, in another shape.
+
+    >>> zeros_like(arranged([arb(1)]), (2,)).tolist(), zeros_like(np.ones(1), (2,)).tolist()
+    ([0, 0], [0.0, 0.0])
+    """
+    return np.full(shape, arb(0), object) if array.dtype == object else np.zeros(shape)
+
+
+def binary_exponent(value: Any) -> int:
+    """A positive number, as an exact ball, is below 2 to this power, and not below half of that.
+
+    >>> binary_exponent(arb(3)), binary_exponent(arb(4))
+    (2, 3)
+    """
+    man, exp = value.man_exp()
+    return int(man.bit_length()) + int(exp)

@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.arithmetic.enclosed.entries import ENTRY_BITS, arranged, floats_of
+from bilevel_sym.arithmetic.enclosed.entries import ENTRY_BITS, arranged, binary_exponent, floats_of
 from bilevel_sym.arithmetic.enclosed.midrad import MidRad, exact, product, upward
 from bilevel_sym.typing import Floats
 
@@ -65,7 +65,8 @@ class Inverse:
         own = [ball * unit for ball, unit in zip(residual.tolist(), units, strict=True)]
         if all(ball.is_zero() for ball in own):
             return Correction(arranged(own), arranged(own))
-        top = max((size for size in map(_exponent, own) if size is not None), default=0)
+        known = (ball for ball in own if ball.is_finite() and not ball.is_zero())
+        top = max((binary_exponent(ball.abs_upper()) for ball in known), default=0)
         down, back = arb(2) ** -top, arb(2) ** top  # residuals are too small for float64 as they are
         with precision(ENTRY_BITS):
             near = floats_of(arranged([ball * down for ball in own]))
@@ -75,14 +76,6 @@ class Inverse:
         pairs = zip(moved.mid.tolist(), radius.tolist(), units, strict=True)
         balls = [arb(middle, rad) * back * unit for middle, rad, unit in pairs]
         return Correction(arranged(balls), arranged([arb(reach) * back * unit for unit in units]))
-
-
-def _exponent(ball: Any) -> int | None:
-    """The ball is below 2 to this power; None where it is zero, or unknown."""
-    if not ball.is_finite() or ball.is_zero():
-        return None
-    man, exp = ball.abs_upper().man_exp()
-    return int(man.bit_length()) + int(exp)
 
 
 def proved_inverse(enclosure: MidRad) -> Inverse | str:

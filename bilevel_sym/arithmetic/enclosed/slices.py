@@ -15,6 +15,7 @@ import flint
 import numpy as np
 from flint import arb, fmpz
 
+from bilevel_sym.arithmetic.enclosed.entries import binary_exponent
 from bilevel_sym.arithmetic.enclosed.midrad import upward
 from bilevel_sym.typing import Floats
 
@@ -94,7 +95,7 @@ class Slices:
         found = []
         for column in balls.T:
             radii = [ball.rad() for ball in column.tolist()]
-            top = max((_exponent(rad) for rad in radii if rad != 0), default=None)
+            top = max((binary_exponent(rad) for rad in radii if rad != 0), default=None)
             if top is None:
                 found.append([ZERO] * len(self.matrix))
                 continue
@@ -113,12 +114,6 @@ def _scaled(array: Floats, exponent: int) -> Floats:
 
 def _power(exponent: int) -> Any:
     return arb(2) ** int(exponent)
-
-
-def _exponent(value: Any) -> int:
-    """The value is below 2 to this power."""
-    man, exp = value.man_exp()
-    return int(man.bit_length()) + int(exp)
 
 
 def _cut(numbers: Sequence[tuple[Any, Any]], count: int, bits: int) -> tuple[Floats, int]:

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from flint import arb
 
 from bilevel_sym.arithmetic.enclosed.arithmetics import Enclosing
+from bilevel_sym.arithmetic.enclosed.entries import zeros_like
 from bilevel_sym.arrays.plan import Step
 
 __all__ = ["embedded", "perform"]
@@ -152,7 +152,7 @@ def embedded(kind: Enclosing[V], value: V, deltas: Sequence[tuple[int, int]], sh
     index = tuple(grid[first.get(k, k)] for k in range(len(shape)))
 
     def move(array: Any) -> Any:
-        result = np.full(shape, arb(0), object) if array.dtype == object else np.zeros(shape)
+        result = zeros_like(array, shape)
         result[index] = np.broadcast_to(array, own)
         return result
 

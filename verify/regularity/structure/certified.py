@@ -19,7 +19,7 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem, Box, StochasticProblem
 from bilevel_sym.arithmetic.intervals import enclose
-from bilevel_sym.arrays.tensor import Leaf, Tensor
+from bilevel_sym.arrays.tensor import Leaf, Tensor, known_sizes
 from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFailure, TooLarge
 from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.theories import Reading
@@ -68,7 +68,7 @@ class Structure:
         self.arrays: dict[str, Sequence[Leaf]] = {"x": model.x, "y": model.y}
         self.spans = {role: dict(problem.entries_by_array(role)) for role in "xy"}
         self.counts = {"x": problem.d, "y": problem.n}
-        self.sizes = {dim: size for dim, size in problem.dimensions.items() if size is not None}
+        self.sizes = known_sizes(problem.dimensions)
         self.levels = tuple(self._levels())
 
     @property

@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bilevel_sym.arithmetic.boxes import CONSTANT_BITS
 from bilevel_sym.arithmetic.intervals import PROVED, enclose
 from bilevel_sym.arithmetic.scalars import BALLS, constant_values
 from bilevel_sym.graph.program import Program, Row, Step
 
 __all__ = ["tail_ranges"]
-
-TAIL_BITS = 100
 
 
 class Scaled(NamedTuple):
@@ -48,7 +47,7 @@ def tail_ranges(program: Program, start: float, side: int) -> tuple[float, float
     if len(program.inputs[0]) != 1:
         return -math.inf, math.inf
     known: dict[int, Scaled] = {0: Scaled(Fraction(0), 1.0, 1.0), 1: Scaled(Fraction(1), float(side), float(side))}
-    for place, ball in constant_values(program, BALLS, TAIL_BITS):
+    for place, ball in constant_values(program, BALLS, CONSTANT_BITS):
         low, high = (math.nextafter(float(ball.lower()), -math.inf), math.nextafter(float(ball.upper()), math.inf))
         known[place] = Scaled(Fraction(0), low, high)
     for step in (step for stage in program.stages for step in stage):

@@ -19,13 +19,13 @@ from bilevel_sym.arithmetic.intervals import PROVED, Pair, enclose
 from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Head, Leaf, LogSumExp, Tensor, Term
 from bilevel_sym.errors import InvalidProblem, TooLarge
 from bilevel_sym.typing import FLOAT64_TINY, Floats
+from verify.enclosures.interval_matrix import PADDING
 
 __all__ = ["MAX_NUMBERS", "Balls", "Evaluation", "between", "exact"]
 
 MAX_NUMBERS = 2 * 10**7  # of one array that is formed
 MAX_PLANS = 10_000  # of contractions that are kept
 LARGE = 10**6  # products of sizes from which a contraction is worth a matrix product
-_ROUNDED = 2.3e-16  # a little more than two roundings
 _SUM = 1.2e-16  # a little more than one, for each of many
 
 
@@ -44,15 +44,13 @@ class Balls:
     @property
     def ends(self) -> Pair:
         """Lower and upper ends; one number twice where it is known exactly."""
-        pad = np.where(
-            self.radius > 0, self.radius * (1 + _ROUNDED) + _ROUNDED * np.abs(self.middle) + FLOAT64_TINY, 0.0
-        )
+        pad = np.where(self.radius > 0, self.radius * (1 + PADDING) + PADDING * np.abs(self.middle) + FLOAT64_TINY, 0.0)
         return np.asarray(self.middle - pad), np.asarray(self.middle + pad)
 
     @property
     def magnitude(self) -> Floats:
         """The largest absolute values."""
-        return np.asarray((np.abs(self.middle) + self.radius) * (1 + _ROUNDED))
+        return np.asarray((np.abs(self.middle) + self.radius) * (1 + PADDING))
 
 
 def exact(values: Any) -> Balls:
@@ -73,7 +71,7 @@ def between(ends: Pair) -> Balls:
     """
     lower, upper = (np.asarray(end, dtype=np.float64) for end in ends)
     middle = 0.5 * lower + 0.5 * upper
-    radius = np.maximum(upper - middle, middle - lower) * (1 + _ROUNDED)
+    radius = np.maximum(upper - middle, middle - lower) * (1 + PADDING)
     return Balls(middle, np.where(lower == upper, 0.0, radius + FLOAT64_TINY * (lower != upper)))
 
 
@@ -113,7 +111,7 @@ class Evaluation:
         for part in parts[1:]:
             middle = total.middle + part.middle
             radius = total.radius + part.radius
-            total = Balls(middle, radius + _ROUNDED * (np.abs(middle) + radius) + FLOAT64_TINY)
+            total = Balls(middle, radius + PADDING * (np.abs(middle) + radius) + FLOAT64_TINY)
         return total
 
     def shape(self, dims: Sequence[str]) -> tuple[int, ...]:
@@ -253,8 +251,8 @@ def _pair(ends: tuple[float, float]) -> Pair:
 
 
 def _down(values: Floats) -> Floats:
-    return np.asarray(values - (_ROUNDED * np.abs(values) + FLOAT64_TINY))
+    return np.asarray(values - (PADDING * np.abs(values) + FLOAT64_TINY))
 
 
 def _up(values: Floats) -> Floats:
-    return np.asarray(values + (_ROUNDED * np.abs(values) + FLOAT64_TINY))
+    return np.asarray(values + (PADDING * np.abs(values) + FLOAT64_TINY))
