@@ -14,6 +14,7 @@ from benchmarks.array_cases import CASES, SIZES
 __all__ = ["main"]
 
 TOLERANCE = 1e-9  # of agreement, relative to the largest entry
+PATIENCE = 1200  # seconds for one problem of one size: JAX compiles for minutes where data are large, dense ones most
 PEERS = ("NumPy by hand", "JAX dense", "JAX cg")
 HEAD = (
     "| problem | m, n | first ∇²Φ: ours, s | of JAX | ∇Φ: ours, ms | of the best | ∇²Φ: ours, ms | of the best "
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     for name in names:
         for m, n in SIZES:
             try:
-                result = launch.run("array_measure", name, str(m), str(n), *quick)
+                result = launch.run("array_measure", name, str(m), str(n), *quick, patience=PATIENCE)
             except launch.Failed as failure:
                 print(f"| {name} | {m}, {n} | {failure} |", flush=True)
                 continue

@@ -35,17 +35,17 @@ def pin() -> str:
     return f"pinned to core {core}, one thread each"
 
 
-def run(module: str, *arguments: str) -> dict[str, Any]:
+def run(module: str, *arguments: str, patience: float = PATIENCE) -> dict[str, Any]:
     """Run ``python -m benchmarks.<module> arguments`` with one thread, and read the JSON on its last line."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, **ONE_THREAD}
     try:
         done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=patience
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(arguments)}: no result after {PATIENCE} s") from None
+        raise Failed(f"{' '.join(arguments)}: no result after {patience:g} s") from None
     if done.returncode != 0:
         *_, last = ["no message", *done.stderr.strip().splitlines()]
         raise Failed(f"{' '.join(arguments)}: exit code {done.returncode}, {last}")

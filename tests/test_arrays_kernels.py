@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as ss
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, MinimaxProblem, compile_kernels, solve
+from bilevel_sym.arrays.order import Product, Tree, places_in
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure, TooLarge
 from bilevel_sym.implicit import conjugate_gradients
 from bilevel_sym.kernels import array_engine
@@ -248,3 +249,81 @@ def test_a_quadratic_lower_level_forgets_the_factor_of_another_x() -> None:
         np.testing.assert_allclose(problem.kernels.hess_phi(x), expected.hess_phi(x), rtol=1e-12)
         np.testing.assert_allclose(problem.kernels.grad_phi(x), expected.grad_phi(x), rtol=1e-12)
     np.testing.assert_allclose(problem.kernels.grad_phi(there), expected.grad_phi(there), rtol=1e-12)
+
+
+M = np.random.default_rng(3).normal(size=(3, 3))
+MIXED_RANKS = {
+    "a vector and a matrix": BilevelProblem(
+        "sum(W**3)/6", "exp(x) @ sum(W**2, axis=1)/2 + sum((W - M)**2)/2", "x[n]", "W[n, c]", data={"M": M[:, :2]}
+    ),
+    "a number and a matrix": BilevelProblem(
+        "sum(W**3)/6", "exp(s)*sum(W**2)/2 + s*trace(W) + sum((W - M)**2)/2", "s", "W[n, n]", data={"M": M}
+    ),
+    "a matrix and a vector": BilevelProblem(
+        "sum(y**3)/6", "sum((y - diag(X))**2)/2 + trace(X)**2*(y @ y)/2 + b @ y", "X[n, n]", "y[n]", data={"b": M[0]}
+    ),
+    "a matrix and a number": BilevelProblem("y**3/6", "(y - trace(X @ M))**2/2 + y**2", "X[n, n]", "y", data={"M": M}),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_RANKS)
+def test_indices_that_arrays_of_different_ranks_share_are_no_diagonal(name: str) -> None:
+    problem = MIXED_RANKS[name]
+    x = 0.3 * np.random.default_rng(1).normal(size=problem.d)
+    ours, scalars = problem.kernels, problem.lowered().kernels
+    for block in ("grad_phi", "hess_phi", "dy_dx", "v_star"):
+        np.testing.assert_allclose(getattr(ours, block)(x), getattr(scalars, block)(x), rtol=1e-12, atol=1e-13)
+
+
+CLASSES = "mean(logsumexp(A @ W, axis=1) - sum(P*(A @ W), axis=1)) + exp(x) @ sum(W**2, axis=0)/2"
+
+
+@pytest.mark.parametrize("way", ["formed", "factor", "products", "one by one"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_hessian_is_the_same_along_directions(way: str, sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    rows, labels = rng.normal(size=(12, 4)), np.eye(3)[rng.integers(0, 3, size=12)]
+    A: Any = ss.csr_array(rows * (np.abs(rows) > 0.5)) if sparse else rows
+    problem = BilevelProblem(
+        "sum(sin(W))", CLASSES, "x[3]", "W[n, 3]", data={"A": A, "P": labels}, name=f"{way} {sparse}"
+    )
+    x = np.array([-0.4, 0.1, 0.3])
+    expected = array_engine_kernels(problem)
+    monkeypatch.setattr(array_engine.ArrayEngine, "_goes_along", False)
+    whole = expected.hess_phi(x)
+    monkeypatch.setattr(array_engine.ArrayEngine, "_goes_along", way != "formed")
+    monkeypatch.setattr(array_engine.ArrayEngine, "_factors", way == "factor")
+    if way == "one by one":
+        monkeypatch.setattr(conjugate_gradients, "SOLVED", 0.0)
+        monkeypatch.setattr(conjugate_gradients, "FLOOR", 1e-300)
+        monkeypatch.setattr(array_engine.ArrayEngine, "_factor_work", np.inf)
+    found = array_engine_kernels(problem).hess_phi(x)
+    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-13 * np.abs(whole).max())
+    assert (found == found.T).all()
+
+
+def test_systems_side_by_side_end_each_where_it_is_solved() -> None:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(9, 9))
+    matrix = root @ root.T + np.eye(9)
+    rights = np.vstack([np.zeros(9), matrix[0], np.linalg.eigh(matrix)[1][:, 3] * 1e30, rng.normal(size=9)])
+    found = conjugate_gradients.solve_together(lambda v: v @ matrix, rights)
+    sizes = np.abs(rights).max(axis=1, keepdims=True) + 1e-300
+    np.testing.assert_allclose(found @ matrix / sizes, rights / sizes, atol=1e-13)
+    with pytest.raises(conjugate_gradients.NotSolved):
+        conjugate_gradients.solve_together(lambda v: v @ -matrix, rights)
+
+
+def test_many_factors_are_contracted_without_outer_products_on_the_way() -> None:
+    # S_ic S_id A_ia A_ib v_bd A_ie u_ed: v and u alone are small, but what they make together is not
+    labels = ((2, 1), (2, 3), (2, 0), (2, 4), (4, 3), (2, 5), (5, 3))
+    sizes = {0: 100, 1: 10, 2: 20_000, 3: 10, 4: 100, 5: 100}
+    product = Product(labels, sizes, (False,) * 7, 2)
+
+    def largest(tree: Tree) -> int:
+        if isinstance(tree, int):
+            return 0
+        own = int(np.prod([sizes[label] for label in product.left(places_in(tree))]))
+        return max(own, *map(largest, tree))
+
+    assert largest(product.cheapest()) <= 20_000 * 10

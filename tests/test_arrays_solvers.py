@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +34,7 @@ from bilevel_sym import (
 from bilevel_sym.arrays import execute
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.estimators import array_batches
+from bilevel_sym.estimators.array_batches import RowEngine
 from bilevel_sym.estimators.batches import Batch, BatchSession, Data
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import compile_kernels
@@ -412,6 +414,61 @@ def test_a_stochastic_trajectory_has_the_same_bits_alone_and_in_an_ensemble(name
     for k in (0, 7, 18):
         alone = solve(by_rows(), ROWS[name], x0[k], steps=4, rng=[k])
         np.testing.assert_array_equal(alone.x, whole.x[k])
+
+
+ROW_FORMULAS = {
+    "logistic": "softplus(-d*(e @ y)) + exp(x) @ y**2/2",
+    "least squares": "(e @ y - d)**2/2 + exp(x) @ y**2/2 + 3*sum(y)/7",
+    "robust": "sqrt(1 + (e @ y - d)**2) + (x @ x + 2)*(y @ y)/2",
+    "no compiled code": "sum((diag(e) @ y - x)**2)/2 + y @ y/2 + tanh(d)*(e @ y)",
+}
+
+
+def row_problem(formula: str, rows: int = 70, n: int = 37) -> StochasticProblem:
+    rng = np.random.default_rng(11)
+    e, d = rng.normal(size=(rows, n)) / np.sqrt(n), rng.normal(size=rows)
+    return StochasticProblem("y @ y/2 + x @ y", formula, "x[n]", "y[n]", "", "e[n] d", {}, {"e": e, "d": d})
+
+
+@pytest.mark.parametrize("formula", ROW_FORMULAS)
+def test_compiled_walks_are_those_in_numpy_and_each_has_the_same_bits_alone(
+    formula: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = row_problem(ROW_FORMULAS[formula])
+    if importlib.util.find_spec("numba") is not None and formula in ("logistic", "least squares"):
+        assert RowEngine(problem).walk("g_yy_v", 1, 33) is not None
+    algorithm = replace(PLAIN, S=33, batch_g=12, neumann_batches=(33, 33, 9, 1))
+    x0, found = starts(problem, 3), []
+    for _ in range(2):
+        whole = solve(problem, algorithm, x0, steps=3, rng=[4, 5, 6])
+        for k in range(3):
+            alone = solve(problem, algorithm, x0[k], steps=3, rng=[4 + k])
+            np.testing.assert_array_equal(alone.x, whole.x[k])
+            np.testing.assert_array_equal(alone.trajectory.v, whole.trajectory.v[k])
+        found.append(whole)
+        monkeypatch.setattr("bilevel_sym.solvers.stocbio.can_compile", lambda backend: False)
+    agree(*found, rtol=1e-12)
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 3), st.integers(1, 4))
+def test_batches_drawn_in_turn_are_those_drawn_one_by_one(size: int, first: int, last: int, lanes: int) -> None:
+    data = Data(row_problem(ROW_FORMULAS["logistic"], 30, 2))
+    asked = (("g", (size,) * first), ("g", (size,)), ("g", (size,) * last))
+    ahead, one = ([np.random.default_rng(k) for k in range(lanes)] for _ in range(2))
+    for (function, sizes), groups in zip(asked, data.in_turn(ahead, asked), strict=True):
+        drawn = np.concatenate([np.zeros((0, lanes, min(size, 30))), *(picked for picked, _ in groups)])
+        alone = [data.draw(function, one, own).picked for own in sizes]
+        np.testing.assert_array_equal(drawn, np.array(alone).reshape(drawn.shape))
+    assert [s.bit_generator.state for s in ahead] == [s.bit_generator.state for s in one]
+
+
+def test_no_row_outside_the_table_reaches_compiled_code() -> None:
+    pytest.importorskip("numba")
+    data = Data(row_problem(ROW_FORMULAS["logistic"]), compiled=True)
+    for row in (-1, 70):
+        group = np.array([[[0, row]]]), np.full((1, 2), 0.5)
+        with pytest.raises(IndexError):
+            data.arrays.descended(np.zeros((37, 1)), np.zeros((37, 1)), [group], 0.1)
 
 
 def blocks(batches: dict[str, Batch], lanes: int, problem: StochasticProblem | None = None) -> dict[str, Floats]:

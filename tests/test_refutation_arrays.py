@@ -270,7 +270,7 @@ TESTS = (
 def searched(words: str, language: str) -> None:
     """The test whose name has these words, over many examples, without making the one that fails smaller."""
     (test,) = (test for test in TESTS if words in test.__name__)
-    inner = test.hypothesis.inner_test  # type: ignore[union-attr]
+    inner = test.hypothesis.inner_test
     given_too = {"seed": st.integers(0, 2**32 - 1)} if "seed" in signature(inner).parameters else {}
     SEARCH(given(data=st.data(), **given_too)(inner))(**({"language": language} if language else {}))
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.plan import DATA, Step
+from bilevel_sym.arrays.sparse_steps import densely, plain, scaled_sparse, sparse_product
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.typing import Floats
 
@@ -45,6 +45,7 @@ class OnViews:
         self.function, self._first, self._second = function, first, second
 
     def __call__(self, a: Any, b: Any) -> Any:
+        """The function of the views."""
         return self.function(*self.views(a, b))
 
     def views(self, a: Any, b: Any) -> tuple[Any, Any]:
@@ -78,7 +79,7 @@ def _apply(step: Step, args: Sequence[Step]) -> Kernel:
         return lambda: np.float64(np.pi)
     rule = _in_few_calls(op) if step.entries <= FEW_ENTRIES else None
     rule = rule or OPERATIONS[op].rule("numpy")
-    dense = [_dense if arg.sparse else None for arg in args]
+    dense = [densely if arg.sparse else None for arg in args]
     if any(dense):
         return lambda *values: rule(*(d(v) if d else v for d, v in zip(dense, values, strict=True)), *parameter)
     if op == "ipow" and parameter[0] in (-1, 2):
@@ -101,10 +102,6 @@ def _in_few_calls(op: str) -> Kernel | None:
 
 def _bell(value: Any) -> Any:
     return 0.25 / np.square(np.cosh(0.5 * value))
-
-
-def _dense(value: Any) -> Floats:
-    return np.asarray(value.toarray())
 
 
 def _logsumexp(step: Step, args: Sequence[Step]) -> Kernel:
@@ -172,31 +169,14 @@ def _view(place: Place | None, value: Any) -> Any:
 def _multiply(step: Step, args: Sequence[Step]) -> Kernel:
     one, two = cast("tuple[tuple[int, ...], tuple[int, ...]]", step.parameter)
     if step.sparse:
-        return _scaled_sparse(two, args[1])
+        return scaled_sparse(two, args[1])
     rank = len(step.shape)
     first, second = _placed(one, rank), _placed(two, rank)
     if any(arg.sparse for arg in args):
-        return lambda a, b: _view(first, _plain(a)) * _view(second, _plain(b))
+        return lambda a, b: _view(first, plain(a)) * _view(second, plain(b))
     if first is None and second is None:
         return np.multiply
     return OnViews(np.multiply, first, second)
-
-
-def _plain(value: Any) -> Floats:
-    return _dense(value) if is_sparse(value) else np.asarray(value)
-
-
-def _scaled_sparse(places: tuple[int, ...], other: Step) -> Kernel:
-    """A sparse matrix times a vector along its rows or columns, a scalar, or another matrix entry by entry."""
-    if len(places) == 2:
-        return lambda a, b: a.multiply(b.T if places == (1, 0) else b).tocsr()
-    from scipy.sparse import diags_array
-
-    if not places:
-        return lambda a, b: a * float(b)
-    if places == (0,):
-        return lambda a, b: diags_array(b) @ a
-    return lambda a, b: a @ diags_array(b)
 
 
 def _sum(step: Step, args: Sequence[Step]) -> Kernel:
@@ -222,7 +202,7 @@ def _combine(step: Step, args: Sequence[Step]) -> Kernel:
     full = [not deltas and list(places) == list(range(rank)) for _, places, deltas in rows]
     if any(arg.sparse for arg in args):
         dense = _combine(step, [Step(a.kind, a.args, a.parameter, a.shape, a.stage) for a in args])
-        return lambda *values: dense(*map(_plain, values))
+        return lambda *values: dense(*map(plain, values))
     if len(rows) == 1 and full[0]:
         coefficient = rows[0][0]
         if not constant:
@@ -305,7 +285,7 @@ def _contract(step: Step, args: Sequence[Step], products: LaneProducts) -> Kerne
     one, two, out = cast("tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]", step.parameter)
     summed = [k for k in one if k in two and k not in out]
     if any(arg.sparse for arg in args):
-        return _sparse_product(args, one, two, summed[0])
+        return sparse_product(args, one, two, summed[0])
     both = [k for k in out if k in one and k in two]
     left, right = ([k for k in own if k not in other] for own, other in ((one, two), (two, one)))
     if not right:
@@ -313,14 +293,24 @@ def _contract(step: Step, args: Sequence[Step], products: LaneProducts) -> Kerne
     a = _merged_axes(one, both, left, summed, args[0].shape)
     b = _merged_axes(two, both, summed, right, args[1].shape)
     tail = step.shape[len(both) :]
+    times = _product_side_by_side if products == "together" and not both and args[0].stage == DATA else np.matmul
     if len(left) == len(right) == 1:
-        return lambda first, second: np.matmul(a(first), b(second))
+        return lambda first, second: times(a(first), b(second))
 
     def kernel(first: Floats, second: Floats) -> Floats:
-        product = np.matmul(a(first), b(second))
+        product = times(a(first), b(second))
         return np.asarray(product.reshape(*product.shape[:-2], *tail))
 
     return kernel
+
+
+def _product_side_by_side(matrix: Floats, others: Floats) -> Floats:
+    """A matrix times each of many, (points, k, w), as one product: BLAS is twice as fast on one that is wide."""
+    if others.ndim != 3:
+        return np.asarray(np.matmul(matrix, others))
+    points, k, width = others.shape
+    product = matrix @ others.transpose(1, 0, 2).reshape(k, points * width)
+    return product.reshape(len(matrix), points, width).transpose(1, 0, 2)
 
 
 def _matrix_vector(
@@ -455,17 +445,6 @@ def _by_blocks(scaled: Floats, rows: Floats) -> Floats:
         np.matmul(scaled[:, own].T, rows[:, : own.stop], out=result[own, : own.stop])
         result[before, own] = result[own, before].T
     return result
-
-
-def _sparse_product(args: Sequence[Step], one: tuple[int, ...], two: tuple[int, ...], summed: int) -> Kernel:
-    """A product with a sparse matrix; the result is dense."""
-    first, second = one.index(summed) == len(one) - 1, two.index(summed) == 0
-
-    def kernel(a: Any, b: Any) -> Floats:
-        left, right = a if first else a.T, b if second else b.T
-        return _plain(left @ right if args[0].sparse else (right.T @ left.T).T)
-
-    return kernel
 
 
 _KERNELS: dict[str, Callable[[Step, Sequence[Step]], Kernel]] = {

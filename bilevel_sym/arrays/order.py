@@ -87,14 +87,18 @@ class Product:
         return math.prod(self.sizes[label] for label in labels)
 
     def _greedy(self) -> Tree:
-        """Pair by pair, the smallest result first."""
+        """Pair by pair, first what leaves the fewest entries: a small outer product may make all that follows large."""
         parts: list[Tree] = list(range(len(self.labels)))
         while len(parts) > 1:
             pairs = combinations(range(len(parts)), 2)
-            sizes = [(self._entries(self.left(places_in(parts[i]) | places_in(parts[j]))), i, j) for i, j in pairs]
-            _, i, j = min(sizes)
+            _, i, j = min((self._growth(places_in(parts[i]), places_in(parts[j])), i, j) for i, j in pairs)
             parts = [part for k, part in enumerate(parts) if k not in (i, j)] + [(parts[i], parts[j])]
         return parts[0]
+
+    def _growth(self, one: frozenset[int], two: frozenset[int]) -> tuple[int, float]:
+        """How many entries more there are once two sets of factors are contracted, and what that costs."""
+        before = self._entries(self.left(one)) + self._entries(self.left(two))
+        return self._entries(self.left(one | two)) - before, self._cost(one, two)
 
 
 def _halves(chosen: frozenset[int]) -> list[frozenset[int]]:

@@ -170,7 +170,7 @@ class Plan:
         found: list[tuple[Number, Operand]] = []
         for members in groups.values():
             if len(members) > 1:
-                found.append((1.0, self._together(members, rank)))
+                found.append(self._together(members, rank))
             else:
                 found += [self._alone(product, rank) for product in members]
         return found
@@ -203,8 +203,11 @@ class Plan:
             return None
         return step, tuple(SUMMED if label in shared else label for label in labels)
 
-    def _together(self, members: Sequence[Ordered], rank: int) -> Operand:
-        """A sum of products with one factor in common: the others are summed first."""
+    def _together(self, members: Sequence[Ordered], rank: int) -> tuple[Number, Operand]:
+        """A sum of products with one factor in common: the others are summed first.
+
+        A coefficient that all have, but for signs, waits for the result where that is smaller.
+        """
         rests: list[tuple[Number, Operand]] = []
         for product in members:
             assert not isinstance(product.tree, int)
@@ -216,9 +219,14 @@ class Plan:
             shared = next(label for label in labels if label in own and label >= rank)
             rests.append((product.coefficient, (composed, tuple(SUMMED if k == shared else k for k in own))))
             common = step, tuple(SUMMED if label == shared else label for label in labels)
-        total = self._added(rests)
-        keep = {label for label in (*common[1], *total[1]) if 0 <= label < rank}
-        return self._pair(common, total, keep)
+        dims = self._dims_of([common, *(operand for _, operand in rests)])
+        keep = {label for label in dims if 0 <= label < rank}
+        scale = max(rests[0][0], -rests[0][0])
+        before = math.prod(dims[label] for label in {k for _, (_, own) in rests for k in own})
+        if any(abs(number) != scale for number, _ in rests) or math.prod(dims[k] for k in keep) > before:
+            return 1.0, self._pair(common, self._added(rests), keep)
+        signs = [(self._number(-1 if number < 0 else 1), operand) for number, operand in rests]
+        return scale, self._pair(common, self._added(signs), keep)
 
     def _added(self, summands: Sequence[tuple[Number, Operand]]) -> Operand:
         """The sum of arrays, constant along the labels that they do not have."""

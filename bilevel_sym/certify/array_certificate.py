@@ -45,6 +45,7 @@ class ArrayEnclosures:
     - ``exactly``: the problem.
     - ``point``: x, as rationals with ``p`` and ``q``.
     - ``start``: about y*, in float64.
+    - ``hessian``: whether Hess Phi is wanted.
 
     >>> from bilevel_sym import BilevelProblem
     >>> import sympy
@@ -54,8 +55,9 @@ class ArrayEnclosures:
     (True, True)
     """
 
-    def __init__(self, exactly: Exactly, point: Sequence[Any], start: Floats) -> None:
+    def __init__(self, exactly: Exactly, point: Sequence[Any], start: Floats, *, hessian: bool = True) -> None:
         self._exactly, self._point, self._start = exactly, point, start
+        self._has_hessian = hessian and exactly.d <= MOST_COLUMNS
         self._kind = BallArrays()  # keeps slices of data from one precision to the next
         self._region: Region | str | None = None
         self._refuse_large()
@@ -98,7 +100,7 @@ class ArrayEnclosures:
             return v
         held = point.with_v(v)
         grad = point.block("f_x") - held.block("g_xy_v")
-        hess = self._hessian(region, held) if self._exactly.d <= MOST_COLUMNS else None
+        hess = self._hessian(region, held) if self._has_hessian else None
         if isinstance(hess, str):
             return hess
         return Truths(y.tolist(), phi, grad.tolist(), hess)

@@ -85,7 +85,7 @@ class Uncomputed(tuple[Balls, ...]):
     >>> Uncomputed()[0]
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.TooLarge: Hess Phi is certified up to d = 50
+    bilevel_sym.errors.TooLarge: Hess Phi was not computed: it is certified up to d = 50, unless hessian=False
     try: kernels.hess_phi(x) for float64; a problem in fewer variables x for a proof
     """
 
@@ -93,7 +93,7 @@ class Uncomputed(tuple[Balls, ...]):
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TooLarge(
-            f"Hess Phi is certified up to d = {MOST_COLUMNS}",
+            f"Hess Phi was not computed: it is certified up to d = {MOST_COLUMNS}, unless hessian=False",
             hint="kernels.hess_phi(x) for float64; a problem in fewer variables x for a proof",
         )
 
@@ -109,6 +109,7 @@ class ArrayStarts:
     - ``problem``: the problem.
     - ``point``: x, exactly.
     - ``start``: where Newton's method begins in float64; the centre of the box or zero where it is None.
+    - ``hessian``: whether Hess Phi is wanted.
 
     >>> starts = ArrayStarts(BilevelProblem("x*sum(y)", "sum((y - x)**2)", "x", "y[2]"), [sp.Rational(1, 3)], None)
     >>> y_star, phi, grad_phi, hess_phi = starts.enclose()
@@ -116,8 +117,15 @@ class ArrayStarts:
     (True, True, True)
     """
 
-    def __init__(self, problem: BilevelProblem, point: Sequence[sp.Rational], start: Sequence[float] | None) -> None:
-        self._problem, self._point, self._start = problem, point, start
+    def __init__(
+        self,
+        problem: BilevelProblem,
+        point: Sequence[sp.Rational],
+        start: Sequence[float] | None,
+        *,
+        hessian: bool = True,
+    ) -> None:
+        self._problem, self._point, self._start, self._hessian = problem, point, start, hessian
         self._enclosures: ArrayEnclosures | str | None = None
         self.hint: str | None = HINT
 
@@ -140,7 +148,7 @@ class ArrayStarts:
             return "float64 does not round to nearest, or loses subnormal numbers, in this process"
         try:
             start = self._found()  # which refuses a problem without numbers
-            return ArrayEnclosures(Exactly.of(self._problem), self._point, start)
+            return ArrayEnclosures(Exactly.of(self._problem), self._point, start, hessian=self._hessian)
         except (LowerLevelFailure, KernelError, OverflowError) as error:
             if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
                 self.hint = "another point, or mend g: it must be strongly convex in y"

@@ -202,6 +202,7 @@ def evaluate(
     *,
     digits: int = 30,
     y0: Iterable[object] | Mapping[str, object] | None = None,
+    hessian: bool = True,
 ) -> PointCertificate:
     """Certified y*, Phi, grad Phi and Hess Phi at x, to so many digits (relative; absolute where a value is 0).
 
@@ -216,6 +217,7 @@ def evaluate(
     - ``digits``: how many, 1 to 10000.
     - ``y0``: where Newton's method begins, as x is given; by default the centre of the box or zero, or else y* in
       float64. It decides what is found only where g is not convex in y: then y* is the stationary point near it.
+    - ``hessian``: whether Hess Phi is wanted: with arrays most of the time goes into it.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 + exp(y) - x*y", "x", "y")
@@ -233,7 +235,8 @@ def evaluate(
     start = None if y0 is None else [float(v) for v in _vector(end_to_end(y0, stated, "y"), problem.y_entries, "y0")]
     digits = _count(digits)
     bits = math.ceil(digits * math.log2(10)) + GUARD + 8 * (MEANT_FOR if problem.is_array else problem.n)
-    starts = ArrayStarts(problem, point, start) if problem.is_array else _Starts(problem, point, start)
+    arrays = problem.is_array
+    starts = ArrayStarts(problem, point, start, hessian=hessian) if arrays else _Starts(problem, point, start)
     undefined = 0
     reason = ""
     for _ in range(ATTEMPTS):
@@ -256,7 +259,7 @@ def evaluate(
             break  # more bits decide a switch only if the point is not exactly on it
         bits = 2 * bits
     if problem.is_array and fits_scalars(problem):  # they decide kinks and bad conditioning more finely
-        return evaluate(problem.lowered(), point, digits=digits, y0=start)
+        return evaluate(problem.lowered(), point, digits=digits, y0=start, hessian=hessian)
     raise CertificateFailure(
         f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
         hint=starts.hint

@@ -5,22 +5,24 @@ A product is that of a matrix and a vector for each lane, so that a lane has the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.tensor import Leaf, known_sizes
 from bilevel_sym.errors import InvalidProblem
-from bilevel_sym.estimators.linear_system import Product
 from bilevel_sym.estimators.row_run import RowRun
 from bilevel_sym.implicit.array_program import ArrayProgram, Workshop
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["ArrayPart", "RowBatches", "RowEngine", "row_engine"]
+if TYPE_CHECKING:
+    from bilevel_sym.estimators.row_walk import CompiledWalk
+
+__all__ = ["MAX_PLANS", "ArrayPart", "RowEngine", "Rows", "row_engine"]
 
 Rows: TypeAlias = tuple[Indices, Floats]  # the rows of each lane, (lanes, R), and their weights
 MAX_PLANS = 64  # for so many sizes of batches: the theorem's Neumann series has one for each product
@@ -45,6 +47,7 @@ class RowEngine:
         self._refuse_unknown(problem)
         self.program = lru_cache(MAX_PLANS)(self._compile)
         self._workshop = lru_cache(MAX_PLANS)(self._make_workshop)
+        self.walk = lru_cache(MAX_PLANS)(self._make_walk)
 
     def _refuse_unknown(self, problem: StochasticProblem) -> None:
         model, known = self.samples.model, {*self.samples.given, *(leaf.name for leaf in self.samples.weights.values())}
@@ -63,6 +66,19 @@ class RowEngine:
         """What computes blocks of F or of G over so many rows."""
         return ArrayProgram(self._workshop(function, rows), names, products="each")
 
+    def _make_walk(self, name: str, stage: int, rows: int) -> CompiledWalk | None:
+        """Compiled code that goes through batches of G of so many rows; None where there is none."""
+        from bilevel_sym.estimators.row_walk import CompiledWalk
+
+        model, program, weight = self.samples.model, self.program((name,), "g", rows), self.samples.weights.get("g")
+        tables = dict(self.tables(program, "g"))
+        if any(table.shape[0] <= rows for table in tables.values()):  # all rows: they need not be looked up
+            return None
+        inputs = (program.place_of(leaf.name) for leaf in (model.v if stage else model.y))
+        moving = [place for place in inputs if place is not None]
+        place = None if weight is None else program.place_of(weight.name)
+        return CompiledWalk.of(program, name, tables, place, moving, stage)
+
     def tables(self, program: ArrayProgram, function: str) -> list[tuple[int, Any]]:
         """The arrays of all rows that a program takes some of, and where it wants them."""
         rows = self.samples.rows[function].items()
@@ -79,88 +95,6 @@ def row_engine(problem: StochasticProblem) -> RowEngine:
     True
     """
     return RowEngine(problem)
-
-
-class RowBatches:
-    """What one run computes over batches of rows, in memory of its own.
-
-    >>> import numpy as np
-    >>> problem = StochasticProblem("a @ y", "(y - b) @ (y - b)", "x[n]", "y[n]", "a[n]", "b[n]", {"a": [[1.0]]}, {"b": [[4.0]]})
-    >>> batch = np.array([[0]]), np.array([[1.0]])
-    >>> RowBatches(RowEngine(problem)).descended(np.zeros((1, 1)), np.zeros((1, 1)), [batch] * 2, 0.25)
-    array([[3.]])
-    """
-
-    def __init__(self, engine: RowEngine) -> None:
-        self.engine = engine
-        self._parts: dict[object, ArrayPart] = {}
-
-    def descended(self, x: Floats, y: Floats, batches: Iterable[Rows], step: float) -> Floats:
-        """y after y <- y - step g_y, a batch of G each time.
-
-        - ``x``: the points, (d, lanes), one lane for each of a batch.
-        - ``y``: where it begins, (n, lanes).
-        - ``batches``: rows and weights.
-        - ``step``: the step size.
-        """
-        walk = _Walk(self, ("g_y",), self.engine.samples.model.y, np.concatenate([x, y]).T)
-        scale, flat = np.asarray(step), walk.points
-        for batch in batches:
-            part = walk.on(batch)
-            flat = part.inputs[0]
-            moving = flat[:, self.engine.d :]
-            np.subtract(moving, scale * part.take("g_y"), moving)
-        return flat[:, self.engine.d :].T.copy()
-
-    def products(self, x: Floats, y: Floats, batches: Iterator[Rows]) -> Product:
-        """What takes vectors, (lanes, n), to their products with g_yy: of the next batch each time.
-
-        - ``x``, ``y``: the points, (d, lanes) and (n, lanes), one lane for each of a batch.
-        - ``batches``: rows and weights of G.
-        """
-        walk = _Walk(self, ("g_yy_v",), self.engine.samples.model.v, np.concatenate([x, y]).T)
-
-        def product(vectors: Floats) -> Floats:
-            part = walk.on(next(batches))
-            part.put(1, vectors)
-            part.go(1)
-            return part.take("g_yy_v")
-
-        return product
-
-    def part(self, names: tuple[str, ...], batch: Rows, moving: Sequence[Leaf]) -> ArrayPart:
-        """Blocks of G over batches of this shape, between which some inputs move; it is used again."""
-        picked, weights = batch
-        key = (names, picked.shape)
-        if key not in self._parts:
-            if len(self._parts) >= MAX_PLANS:
-                self._parts.clear()
-            self._parts[key] = ArrayPart(self.engine, names, picked, weights, "g", moving)
-        return self._parts[key]
-
-class _Walk:
-    """Blocks of G over one batch after the other; what stays the same between batches of one size is not done again.
-
-    - ``batches``: whose memory it uses.
-    - ``names``: of the blocks.
-    - ``moving``: the inputs that change from one batch to the next.
-    - ``points``: where it begins, (lanes, inputs).
-    """
-
-    def __init__(self, batches: RowBatches, names: tuple[str, ...], moving: Sequence[Leaf], points: Floats) -> None:
-        self._batches, self._names, self._moving, self.points = batches, names, moving, points
-        self._part: ArrayPart | None = None
-
-    def on(self, batch: Rows) -> ArrayPart:
-        """The first stage on the next batch, at the inputs as they now are."""
-        part = self._part
-        if part is None or not part.fits(batch[0]):
-            before = self.points if part is None else part.inputs[0]
-            self._part = part = self._batches.part(self._names, batch, self._moving)
-            part.put(0, before)
-        part.reload(*batch)
-        part.go(0)
-        return part
 
 
 def _lookup(table: Any, room: Floats) -> Callable[[Indices], object]:
@@ -201,10 +135,6 @@ class ArrayPart:
         cuts = [slice(a, min(a + group, lanes)) for a in range(0, lanes, group)] if lanes > 1 else [0]
         self._groups = [_Group(engine, program, function, (cut, rows), self.inputs, moving) for cut in cuts]
         self.reload(picked, weights)
-
-    def fits(self, picked: Indices) -> bool:
-        """Whether a batch has the shape of this one."""
-        return self._shape == picked.shape
 
     def reload(self, picked: Indices, weights: Floats) -> None:
         """Another batch of the same size."""
@@ -275,7 +205,9 @@ class _Group:
         weight = None if own is None else program.place_of(own.name)
         self._weights = None if weight is None else given.setdefault(weight, np.empty((*lead, rows)))
         self._weighted: Floats | None = None
-        self.run = RowRun(program, lead, [table[self._lanes] for table in inputs], given, _places(program, given, moving))
+        self.run = RowRun(
+            program, lead, [table[self._lanes] for table in inputs], given, _places(program, given, moving)
+        )
 
     def _room(self, table: Any, lead: tuple[int, ...]) -> Floats:
         """Where the rows of one array stand: batches as large as the data are the data, with weights."""

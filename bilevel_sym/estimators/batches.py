@@ -7,7 +7,7 @@ its cost is bounded by the data and not by the batch; oracle calls are counted b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -16,15 +16,17 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
-from bilevel_sym.estimators.array_batches import ArrayPart, RowBatches, row_engine
+from bilevel_sym.estimators.array_batches import ArrayPart, row_engine
+from bilevel_sym.estimators.row_batches import Group, RowBatches
 from bilevel_sym.implicit.engine import Engine, Lanes, Session
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["Batch", "BatchOracle", "BatchSession", "Data", "padded"]
+__all__ = ["Batch", "BatchOracle", "BatchSession", "Data", "one_by_one", "padded"]
 
 Streams: TypeAlias = Sequence[np.random.Generator]
+Asked: TypeAlias = tuple[str, Sequence[int]]  # "f" or "g", and the sizes of batches
 AHEAD = 10_000  # rows that are drawn in one go for each lane
 MAX_SIZES = 64  # of batches, whose weights are kept
 GROUP_ENTRIES = 8192  # rows times lanes that are computed in one go
@@ -47,15 +49,15 @@ class Batch:
 
 
 class Data:
-    """The data of a stochastic problem, and F and G with data as inputs.
+    """The data of a stochastic problem, and F and G with data as inputs; ``compiled``: see ``RowBatches``.
 
     >>> problem = StochasticProblem("(y - a)**2/2", "(y - b*x)**2/2", "x", "y", "a", "b", [[0], [2]], [[1], [3]])
     >>> Data(problem).draw("f", [np.random.default_rng(0)], 4).weights.sum()
     np.float64(1.0)
     """
 
-    def __init__(self, problem: StochasticProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: StochasticProblem, *, compiled: bool = False) -> None:
+        self.problem, self.is_compiled = problem, compiled
         self._counts = dict(zip("fg", problem.row_counts, strict=True))
         self._equal = lru_cache(MAX_SIZES)(_equal_weights)
 
@@ -73,7 +75,7 @@ class Data:
     @cached_property
     def arrays(self) -> RowBatches:
         """F and G of problems with arrays."""
-        return RowBatches(row_engine(self.problem))
+        return RowBatches(row_engine(self.problem), compiled=self.is_compiled)
 
     def part(self, names: Sequence[str], batch: Batch, function: str) -> Part:
         """The means of F or of G over a batch."""
@@ -97,7 +99,19 @@ class Data:
     def draws(
         self, function: str, streams: Streams, sizes: Sequence[int], *, replacement: bool = True
     ) -> Iterator[Batch]:
-        """Batches one after the other; what is drawn for some at a time is the same as one by one.
+        """Batches one after the other; see ``groups``.
+
+        - ``function``: "f" or "g", whose rows they are.
+        - ``streams``: a generator for each lane.
+        - ``sizes``: how many rows each batch has.
+        - ``replacement``: whether a row may come up again; without, a batch as large as the data is the data.
+        """
+        return one_by_one(self.groups(function, streams, sizes, replacement=replacement))
+
+    def groups(
+        self, function: str, streams: Streams, sizes: Sequence[int], *, replacement: bool = True
+    ) -> Iterator[Group]:
+        """The same some at a time, (batches, lanes, R) with their weights, (lanes, R): what is drawn is the same.
 
         - ``function``: "f" or "g", whose rows they are.
         - ``streams``: a generator for each lane.
@@ -106,32 +120,59 @@ class Data:
         """
         count = self._counts[function]
         for size, times in ((size, len(list(same))) for size, same in groupby(sizes)):
-            if size >= count:
-                for _ in range(times):
-                    yield self._of_all(function, streams, size, replacement=replacement)
-            elif replacement:
+            if replacement and size < count:
                 yield from self._with_replacement(count, streams, size, times)
-            else:
-                for _ in range(times):
+                continue
+            for _ in range(times):
+                if size >= count:
+                    yield self._of_all(function, streams, size, replacement=replacement)
+                else:
                     rows = [stream.choice(count, size=size, replace=False, shuffle=False) for stream in streams]
-                    yield Batch(np.array(rows), self._equal(len(rows), size))
+                    yield np.array(rows)[None], self._equal(len(rows), size)
 
-    def _of_all(self, function: str, streams: Streams, size: int, *, replacement: bool) -> Batch:
+    def in_turn(self, streams: Streams, asked: Sequence[Asked], *, replacement: bool = True) -> list[Iterator[Group]]:
+        """What several calls of ``groups`` draw one after the other, to be taken in this order.
+
+        Where all batches are alike they are drawn at once, which is the same and costs less.
+
+        - ``streams``: a generator for each lane.
+        - ``asked``: functions, and the sizes of their batches.
+        - ``replacement``: whether a row may come up again.
+        """
+        kinds = {(self._counts[function], size) for function, sizes in asked for size in sizes}
+        count, size = next(iter(kinds), (0, 0))
+        times = sum(len(sizes) for _, sizes in asked)
+        if len(kinds) != 1 or not replacement or size >= count or times * size > AHEAD:
+            return [self.groups(function, streams, sizes, replacement=replacement) for function, sizes in asked]
+        (picked, weights) = next(self._with_replacement(count, streams, size, times))
+        ends = np.cumsum([len(sizes) for _, sizes in asked]).tolist()
+        return [iter([(picked[end - len(own) : end], weights)]) for end, (_, own) in zip(ends, asked, strict=True)]
+
+    def _of_all(self, function: str, streams: Streams, size: int, *, replacement: bool) -> Group:
         """All rows, weighted by how often they come up."""
         whole, count = self.whole(function, len(streams)), self._counts[function]
         if not replacement:
-            return whole
+            return whole.picked[None], whole.weights
         shares = np.full(count, 1 / count)
-        return Batch(whole.picked, np.array([stream.multinomial(size, shares) for stream in streams]) / size)
+        return whole.picked[None], np.array([stream.multinomial(size, shares) for stream in streams]) / size
 
-    def _with_replacement(self, count: int, streams: Streams, size: int, times: int) -> Iterator[Batch]:
+    def _with_replacement(self, count: int, streams: Streams, size: int, times: int) -> Iterator[Group]:
         ahead, weights = max(1, AHEAD // size), self._equal(len(streams), size)
         for start in range(0, times, ahead):
             shape = min(ahead, times - start), size
             drawn = [stream.integers(count, size=shape) for stream in streams]
-            rows = drawn[0][:, None] if len(drawn) == 1 else np.stack(drawn, axis=1)
-            for picked in rows:
-                yield Batch(picked, weights)
+            yield drawn[0][:, None] if len(drawn) == 1 else np.stack(drawn, axis=1), weights
+
+
+def one_by_one(groups: Iterable[Group]) -> Iterator[Batch]:
+    """The batches of groups.
+
+    >>> [batch.picked.tolist() for batch in one_by_one([(np.array([[[3]], [[4]]]), np.array([[1.0]]))])]
+    [[[3]], [[4]]]
+    """
+    for picked, weights in groups:
+        for rows in picked:
+            yield Batch(rows, weights)
 
 
 def _equal_weights(lanes: int, rows: int) -> Floats:

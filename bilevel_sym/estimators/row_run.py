@@ -14,13 +14,15 @@ import numpy as np
 
 from bilevel_sym.arrays.execute import OnViews
 from bilevel_sym.arrays.plan import Step
-from bilevel_sym.implicit.array_program import ArrayProgram
+from bilevel_sym.implicit.array_program import ArrayProgram, Instruction
 from bilevel_sym.typing import Floats
 
-__all__ = ["RowRun"]
+__all__ = ["RowRun", "parted"]
 
 Kernel: TypeAlias = Callable[..., Any]
 Bound: TypeAlias = Callable[[], object]
+Parted: TypeAlias = tuple[list[Instruction], list[Instruction]]
+VIEWS = ("transpose", "diagonal")
 LARGE = 10_000  # entries that cost more to copy than a call
 
 
@@ -65,21 +67,16 @@ class RowRun:
             self._values[place] = value
         self._unbound = set[int]()
         self._once, self._each = list[list[Bound]](), list[list[Bound]]()
-        self._bind_all(set(range(len(program.numbers))) if changing is None else set(changing))
+        self._bind_all(changing)
         whole = {name: self._whole_block(name) for name in program.blocks}
         self._whole = {name: place for name, place in whole.items() if place is not None}
 
-    def _bind_all(self, changing: set[int]) -> None:
+    def _bind_all(self, changing: Collection[int] | None) -> None:
         steps, step_at = self._program.workshop.plan.steps, {place: k for k, place in self._program.numbers.items()}
-        for instructions in self._program.instructions:
-            once, each = list[Bound](), list[Bound]()
-            for kernel, args, out, _ in instructions:
-                if not changing.isdisjoint(args):
-                    changing.add(out)
-                if (bound := self._bind(steps[step_at[out]], kernel, args, out)) is not None:
-                    (each if out in changing else once).append(bound)
-            self._once.append(once)
-            self._each.append(each)
+        for stage in parted(self._program, changing):
+            for bound, instructions in zip((self._once, self._each), stage, strict=True):
+                made = (self._bind(steps[step_at[out]], kernel, args, out) for kernel, args, out, _ in instructions)
+                bound.append([step for step in made if step is not None])
 
     def settle(self, stage: int) -> None:
         """Do what does not change while the rest of the inputs stays."""
@@ -111,7 +108,7 @@ class RowRun:
     def _bind(self, step: Step, kernel: Kernel, args: tuple[int, ...], out: int) -> Bound | None:
         """What performs a step; None where its value is a view, which is there from now on."""
         large = step.entries > LARGE and not isinstance(kernel, (np.ufunc, OnViews))
-        if step.sparse or large and step.kind not in VIEWS or not self._unbound.isdisjoint(args):
+        if step.sparse or (large and step.kind not in VIEWS) or not self._unbound.isdisjoint(args):
             self._unbound.add(out)
             return self._unbound_step(kernel, args, out)
         values = [self._values[k] for k in args]
@@ -131,7 +128,29 @@ class RowRun:
         return perform
 
 
-VIEWS = ("transpose", "diagonal")
+def parted(program: ArrayProgram, changing: Collection[int] | None) -> list[Parted]:
+    """Of each stage the instructions that depend on nothing that changes, and the others.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> from bilevel_sym.implicit.array_program import Workshop
+    >>> problem = BilevelProblem("y @ y", "exp(x)*(y @ y)/2", "x", "y[2]")
+    >>> program = ArrayProgram(Workshop(problem.array_model, {"n": 2}, {}), ("g_y",))
+    >>> [[len(own) for own in stage] for stage in parted(program, {program.place_of("y")})]
+    [[1, 1], [0, 0], [0, 0]]
+    """
+    moved = set(range(len(program.numbers))) if changing is None else set(changing)
+    stages = []
+    for instructions in program.instructions:
+        once, each = list[Instruction](), list[Instruction]()
+        for one in instructions:
+            _, args, out, _ = one
+            if moved.isdisjoint(args) and changing is not None:
+                once.append(one)
+            else:
+                moved.add(out)
+                each.append(one)
+        stages.append((once, each))
+    return stages
 
 
 def _into(room: Floats, kernel: Kernel, values: Sequence[Any]) -> Bound:
@@ -142,7 +161,8 @@ def _into(room: Floats, kernel: Kernel, values: Sequence[Any]) -> Bound:
             return _into(room, kernel.function, views)
     if kernel is np.matvec and room.ndim == 1:  # the same routine of the library, in a shorter call
         matrix, vector = values
-        return partial(np.dot, vector, matrix.T, room) if matrix.flags.f_contiguous else partial(np.dot, matrix, vector, room)
+        by_columns = matrix.flags.f_contiguous
+        return partial(np.dot, vector, matrix.T, room) if by_columns else partial(np.dot, matrix, vector, room)
     if isinstance(kernel, np.ufunc):
         return partial(kernel, *values, room)
     if isinstance(kernel, partial) and isinstance(kernel.func, np.ufunc) and not kernel.keywords:

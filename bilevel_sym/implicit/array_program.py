@@ -13,13 +13,14 @@ import numpy as np
 
 from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.execute import LaneProducts, embedded, kernel_of
-from bilevel_sym.arrays.plan import DATA, Part, Plan, Step
+from bilevel_sym.arrays.plan import CALL, DATA, Part, Plan, Step
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.typing import Floats
 
-__all__ = ["ArrayBlock", "ArrayProgram", "Layout", "Run", "Values", "Workshop", "blocks_of", "reachable"]
+__all__ = ["ArrayBlock", "ArrayProgram", "Instruction", "Layout", "Run", "Values", "Workshop", "blocks_of", "reachable"]
 
+TOGETHER = 300_000  # entries that the values of inputs that go together may have
 Lead = tuple[int, ...]
 Instruction = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 
@@ -157,7 +158,9 @@ class ArrayBlock:
         """The parts that are not on the diagonal, as a block, and those that are."""
         slices, shape, parts = self.pieces[0]
         half = len(shape) // 2
-        straight = tuple((k, half + k) for k in range(half))
+        # x and W[n, c], or a number and W[n, n], may share indices too, and that is no diagonal
+        square = len(shape) == 2 * half and prod(shape[:half]) == slices[0].stop - slices[0].start == self.shape[0]
+        straight = tuple((k, half + k) for k in range(half)) if square else ()
         others = tuple(part for part in parts if part.deltas != straight or not straight)
         along = [part for part in parts if part.deltas == straight and straight]
         return ArrayBlock(self.axes, ((slices, shape, others),)) if others else None, along
@@ -198,18 +201,23 @@ class ArrayProgram:
         plan = workshop.plan
         wanted = set(outputs).union(*(block.steps() for block in self.blocks.values()))
         needed = reachable(plan.steps, wanted)
-        self.constants = {k: workshop.constant(k) for k in needed if plan.steps[k].stage == DATA}
+        fixed = [k for k in needed if plan.steps[k].stage == DATA]
         moving = [k for k in needed if plan.steps[k].stage != DATA]
-        self.numbers = {k: place for place, k in enumerate([*self.constants, *moving])}
+        self.numbers = {k: place for place, k in enumerate([*fixed, *moving])}
         self.entries = sum(plan.steps[k].entries for k in moving)
         # what is there at once at least: the blocks, and the largest array on the way to them
         self.largest = sum(prod(block.shape) for block in self.blocks.values()) + max(
             (plan.steps[k].entries for k in moving), default=0
         )
-        used = {k for j in moving for k in plan.steps[j].args}
-        self.constants = {k: v for k, v in self.constants.items() if k in used | wanted}
+        used = {k for j in moving for k in plan.steps[j].args} | wanted
+        self._fixed = [k for k in fixed if k in used]
         self.leaves = [self._leaf_places(stage) for stage in range(len(workshop.inputs))]
         self.instructions = [list(self._instructions(moving, stage, wanted)) for stage in range(len(workshop.inputs))]
+
+    @cached_property
+    def constants(self) -> dict[int, Any]:
+        """The values of data alone that its steps take; made for its first run, for some programs are only priced."""
+        return {k: self.workshop.constant(k) for k in self._fixed}
 
     def place_of(self, name: str) -> int | None:
         """Where the value of an array stands that comes with a run; None where nothing needs it."""
@@ -222,10 +230,19 @@ class ArrayProgram:
             return (self.workshop.inputs[0].size,)
         return self.blocks[name].shape
 
-    def work(self, stage: int) -> float:
-        """What a stage costs at one point; see ``Plan.work``."""
+    def work(self, stage: int, points: int = 1) -> float:
+        """What a stage costs at a point, of so many that go together; see ``Plan.work``."""
         places = {place: k for k, place in self.numbers.items()}
-        return sum(self.workshop.plan.work(places[out]) for _, _, out, _ in self.instructions[stage])
+        saved = CALL * (1 - 1 / points) * len(self.instructions[stage])
+        return sum(self.workshop.plan.work(places[out]) for _, _, out, _ in self.instructions[stage]) - saved
+
+    def group(self, stage: int, least: int = 1) -> int:
+        """How many inputs of a stage go together at one point: as many as take little memory; one on sparse data."""
+        if self.workshop.is_sparse:
+            return 1
+        places = {place: k for k, place in self.numbers.items()}
+        steps = (self.workshop.plan.steps[places[out]] for _, _, out, _ in self.instructions[stage])
+        return max(least, TOGETHER // max(1, sum(step.entries for step in steps)))
 
     def _leaf_places(self, stage: int) -> list[tuple[int, slice, tuple[int, ...]]]:
         layout, leaves = self.workshop.inputs[stage], self.workshop.plan.leaves
@@ -299,7 +316,10 @@ class Values:
 
 
 class Run:
-    """A program at one point (``lead`` is empty) or at many, which then are a leading axis of every value."""
+    """A program at one point (``lead`` is empty) or at many, which then are a leading axis of every value.
+
+    At one point a later stage may be performed for many inputs at a time: blocks of that stage have them as an axis.
+    """
 
     def __init__(self, program: ArrayProgram, lead: Lead) -> None:
         self.program, self._lead = program, lead
@@ -313,10 +333,10 @@ class Run:
 
     def perform(self, stage: int, flat: Floats) -> None:
         """Perform a stage on its inputs, (..., entries)."""
-        values, lead = self._values, self._lead
+        values = self._values
         for number, own, shape in self.program.leaves[stage]:
             part = flat[..., own]
-            values[number] = part if len(shape) == 1 else part.reshape(lead + shape)
+            values[number] = part if len(shape) == 1 else part.reshape(flat.shape[:-1] + shape)
         for kernel, args, out, dead in self.program.instructions[stage]:
             values[out] = kernel(*[values[k] for k in args])
             for k in dead:
@@ -326,11 +346,22 @@ class Run:
         """The value of a step, of a stage that was performed."""
         return self._values[self.program.numbers[step]]
 
-    def block(self, name: str) -> Floats:
-        """A block, dense, (..., shape)."""
+    def block(self, name: str, lead: Lead | None = None) -> Floats:
+        """A block, dense, (..., shape); ``lead`` says how many inputs its stage was performed for, unless one."""
         if name == "q":
-            return np.concatenate([self.block("q_x"), self.block("q_y")], axis=-1)
-        return self.program.blocks[name].dense(self._lead, self.value)
+            return np.concatenate([self.block("q_x", lead), self.block("q_y", lead)], axis=-1)
+        return self.program.blocks[name].dense(self._lead if lead is None else lead, self.value)
+
+    def along(self, stage: int, rows: Floats, names: Sequence[str], size: int) -> list[Floats]:
+        """Some blocks at one point, for every row of inputs of a stage, ``size`` rows at a time."""
+        found = [np.empty((len(rows), *self.program.shape(name))) for name in names]
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            alone = len(some) == 1
+            self.perform(stage, some[0] if alone else some)
+            for block, name in zip(found, names, strict=True):
+                block[start : start + size] = self.block(name, () if alone else (len(some),))
+        return found
 
     def structured(self, name: str) -> tuple[Floats | None, Floats | None]:
         """A matrix at one point: what is off its diagonal, and its diagonal."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 
-__all__ = ["FLOOR", "Lower", "NotConvex", "NotSolved", "System", "Systems", "newton"]
+__all__ = ["FLOOR", "Lower", "NotConvex", "NotSolved", "System", "Systems", "newton", "solve_together"]
 
 Product = Callable[[Floats], Floats]
 MAX_STEPS = 100  # of Newton's method
@@ -32,6 +32,8 @@ TRIED = 8  # products after which it is guessed how many more there will be
 TO_ROUND_OFF = 16.0  # digits that residuals lose until the end
 WORTH = 2.5  # times what a factor costs that it must save: some products are left to do, and it will be out of date
 CURVATURE = 10.0  # how much larger than its square the error after a step may be, relative to y
+SOLVED = 1e-14  # a residual above this, relative to the right-hand side, is not solved side by side with others
+FEW = 3  # products without a smaller residual after which one below that is rounding
 
 
 class NotConvex(Exception):
@@ -103,15 +105,15 @@ class Systems:
         many products as there are variables, and more, wants the factor, if there may be one.
         """
         z = np.zeros_like(right)
-        residual, least, since, best = right.copy(), np.inf, 0, z.copy()
+        residual, least, since, best = right.copy(), np.inf, 0, z
         direction, square = np.zeros_like(right), 1.0
         whole = float(np.sqrt(right @ right))
         goal, small = rtol * whole, TRUSTED * whole
         for _ in range(10 * len(right) + 100):
-            size = float(np.sqrt(residual @ residual))
+            size = math.sqrt(residual @ residual)
             since = since + 1 if least <= size <= small or (size > small >= least) else 0
             if size < least:
-                least, best = size, z.copy()
+                least, best = size, z
             if size <= goal or since > STALLED:
                 break
             if self._is_due(size / whole):
@@ -119,14 +121,15 @@ class Systems:
                 return self.solve(at, right, rtol)
             better = residual if self.condition is None else self.condition(residual)
             new = float(residual @ better)
-            direction = better + (new / square) * direction
+            direction *= new / square
+            direction += better
             square = new
             image = at.product(direction)
             self.products += 1
             curvature = float(direction @ image)
             if not curvature > 0:
                 raise NotConvex(curvature / float(direction @ direction))
-            z += (square / curvature) * direction
+            z = z + (square / curvature) * direction  # a new array: the best so far stays
             residual -= (square / curvature) * image
         if least <= max(goal, small):
             self._digits -= math.log10(max(least / whole, FLOOR))
@@ -199,3 +202,42 @@ def _moved(
             return new, there, k + 1
         length /= 2
     return y, here, MAX_HALVINGS + 1
+
+
+def solve_together(products: Product, rights: Floats) -> Floats:
+    """g_yy^-1 of each row, by conjugate gradients side by side; NotSolved where one row does not come to round-off.
+
+    products: products with g_yy, row by row
+    rights: right-hand sides, as rows
+
+    >>> solve_together(lambda rows: 2 * rows, np.array([[4.0, 0.0], [0.0, 0.0]]))
+    array([[2., 0.],
+           [0., 0.]])
+    """
+    found, left = np.zeros_like(rights), np.arange(len(rights))
+    residual, square = rights.copy(), np.vecdot(rights, rights)
+    z, direction, goal = found.copy(), residual.copy(), FLOOR**2 * square
+    least, since = np.full(len(rights), np.inf), np.zeros(len(rights), dtype=np.int64)
+    for _ in range(rights.shape[1] + 2 * STALLED):
+        since = np.where(square < least, 0, since + 1)
+        least = np.minimum(least, square)
+        done = (square <= goal) | ((since > FEW) & (least <= goal * (SOLVED / FLOOR) ** 2))
+        if done.any():
+            found[left[done]] = z[done]
+            kept = ~done
+            left, z, residual, direction = left[kept], z[kept], residual[kept], direction[kept]
+            square, goal, least, since = square[kept], goal[kept], least[kept], since[kept]
+        if not len(left):
+            return found
+        images = products(direction)
+        curvature = np.vecdot(direction, images)
+        if not (curvature > 0).all():
+            break
+        lengths = (square / curvature)[:, None]
+        z += lengths * direction
+        residual -= lengths * images
+        new = np.vecdot(residual, residual)
+        direction *= (new / square)[:, None]
+        direction += residual
+        square = new
+    raise NotSolved(np.nan)

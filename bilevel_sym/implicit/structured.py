@@ -132,9 +132,18 @@ def _diagonal_solver(matrix: Structured) -> Callable[[Structured], Structured]:
     return solve
 
 
-def _symmetric(matrix: Structured) -> Structured:
-    rest = None if matrix.rest is None else 0.5 * (matrix.rest + matrix.rest.T)
-    return Structured(matrix.shape, rest, matrix.diagonal)
+def _congruence(L_xx: Structured, L_xy: Structured, L_yy: Structured, response: Structured) -> Structured:
+    """C + C^T + L_xx with C = (L_xy + R^T L_yy / 2) R: one product of the size of the Hessian, where there were two."""
+    moved = L_yy @ response
+    half = (L_xy + _halved(moved.T)) @ response
+    rest = None if half.rest is None else half.rest + half.rest.T
+    diagonal = None if half.diagonal is None else 2.0 * half.diagonal
+    return Structured(half.shape, rest, diagonal) + L_xx
 
 
-STRUCTURED: Algebra[Structured] = Algebra(solver, symmetric=_symmetric)
+def _halved(matrix: Structured) -> Structured:
+    rest, diagonal = (None if part is None else 0.5 * part for part in (matrix.rest, matrix.diagonal))
+    return Structured(matrix.shape, rest, diagonal)
+
+
+STRUCTURED: Algebra[Structured] = Algebra(solver, congruence=_congruence)

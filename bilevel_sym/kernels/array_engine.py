@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,16 @@ from bilevel_sym.arrays.plan import CALL
 from bilevel_sym.errors import KernelError, LowerLevelFailure
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
-from bilevel_sym.implicit.conjugate_gradients import FLOOR, Lower, NotConvex, NotSolved, System, Systems, newton
+from bilevel_sym.implicit.conjugate_gradients import (
+    FLOOR,
+    Lower,
+    NotConvex,
+    NotSolved,
+    System,
+    Systems,
+    newton,
+    solve_together,
+)
 from bilevel_sym.implicit.engine import EXPANSION, Expansion, keep_memory
 from bilevel_sym.implicit.lower_level import NEWTON, LowerSolution, full_steps
 from bilevel_sym.implicit.second_order import ADJOINT, GRADIENT, RESPONSE, ImplicitFormulas
@@ -35,6 +45,8 @@ DENSE = 3000  # lower-level variables up to which g_yy may be formed and factore
 EACH = 5  # where g_yy costs no more than so many products it is factored for each system
 ONE = 50  # the same where g is quadratic in y: then one factor is all
 CHOLESKY = PRODUCT / 3  # the price of factoring, for each n^3
+LARGE = 2.0  # times what a factor costs that products may, for they need no memory
+USUAL = 20  # products that a system takes, if nothing is known of it
 AROUND = 12  # calls of NumPy that conjugate gradients take around a product
 SMALL = 1_000_000  # numbers whose memory nobody needs to ask for
 TABLE = 2_000_000  # numbers that all points at a time may hold
@@ -204,10 +216,12 @@ class ArrayEngine(SessionEngine):
     @cached_property
     def _budget(self) -> float:
         """Products that cost about as much as forming and factoring g_yy does; infinite where that may not be."""
-        if self.n > DENSE:
-            return np.inf
-        whole = self._program(("g_yy",)).work(0) + CHOLESKY * self.n**3
-        return whole / (self._program(("g_yy_v",)).work(1) + AROUND * CALL)
+        return self._factor_work / (self._program(("g_yy_v",)).work(1) + AROUND * CALL)
+
+    @cached_property
+    def _factor_work(self) -> float:
+        """What it costs to form and factor g_yy; infinite where that may not be."""
+        return np.inf if self.n > DENSE else self._program(("g_yy",)).work(0) + CHOLESKY * self.n**3
 
     @cached_property
     def _factors(self) -> bool:
@@ -270,8 +284,9 @@ class ArrayEngine(SessionEngine):
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""
         self._refuse_beyond((len(xy) + 2) * self.d**2, "Hess Phi")
-        if self.n > DENSE:
-            rows = [self._expansion_by_products(row) for row in xy]
+        if self.n > DENSE or (self._goes_along and self._alone(EXPANSION, len(xy))):
+            self._refuse_beyond(3 * self.d * self.n, "Hess Phi")
+            rows = [_of_member(k, partial(self._expansion_by_products, row)) for k, row in enumerate(xy)]
         elif not self._alone(EXPANSION, len(xy)):
             return super().expansion(xy)
         else:
@@ -306,11 +321,11 @@ class ArrayEngine(SessionEngine):
 
     def _adjoint(self, row: Floats) -> tuple[Run, Floats]:
         run = self._run(PRODUCTS, row)
-        return run, self._solution(run, run.block("f_y"), row)
+        return run, self._solution(run, run.block("f_y"), row, Systems(self._budget))
 
-    def _solution(self, run: Run, right: Floats, row: Floats) -> Floats:
+    def _solution(self, run: Run, right: Floats, row: Floats, systems: Systems) -> Floats:
         try:
-            return Systems(self._budget).solve(self._system(run, right, row), right, FLOOR)
+            return systems.solve(self._system(run, right, row), right, FLOOR)
         except NotConvex as error:
             raise NotPositiveDefinite(np.array([0]), np.array([error.curvature])) from None
         except NotSolved as error:
@@ -326,40 +341,80 @@ class ArrayEngine(SessionEngine):
 
     def _response(self, row: Floats) -> Floats:
         run = self._run(("g_yx_u", "g_yy_v"), row)
-        return np.array([self._moved(run, row, k) for k in range(self.d)])
+        systems = Systems(self._budget)
+        return np.array([self._moved(run, row, k, systems) for k in range(self.d)])
 
-    def _moved(self, run: Run, row: Floats, k: int) -> Floats:
+    def _moved(self, run: Run, row: Floats, k: int, systems: Systems) -> Floats:
         """How y* moves with one entry of x."""
         unit = np.zeros(2 * (self.d + self.n))
         unit[k] = 1.0
         run.perform(2, unit)
-        return self._solution(run, -run.block("g_yx_u"), row)
+        return self._solution(run, -run.block("g_yx_u"), row, systems)
+
+    @cached_property
+    def _goes_along(self) -> bool:
+        """Whether Hess Phi costs less along the d directions of x than from L_yy and the factor of g_yy."""
+        d, n = self.d, self.n
+        if d >= n:
+            return False
+        whole = self._program(EXPANSION)
+        formed = whole.work(0) + whole.work(1) + CHOLESKY * n**3 + PRODUCT * (2 * d * n**2 + n * d**2)
+        systems = min(self._factor_work, d * USUAL * self._program(("g_yy_v",)).work(1, d))
+        return systems + d * self._program(("s_x", "s_y")).work(2, d) + PRODUCT * n * d**2 < formed
 
     def _expansion_by_products(self, row: Floats) -> tuple[Floats, Floats, Floats]:
-        run, v = self._adjoint(row)
+        """Z^T (Hess L) Z with Z = [I; R^T]: Hess L along the d columns of Z."""
+        run, systems = self._run(PRODUCTS, row), Systems(self._budget)
+        solve = self._factor(row) if self._factors else None
+        f_y = run.block("f_y")
+        v = self._solution(run, f_y, row, systems) if solve is None else _column(solve, f_y)
         run.perform(1, v)
         phi, grad = run.block("f"), run.block("f_x") - run.block("g_xy_v")
-        ways = self._run(("g_yx_u", "g_yy_v"), row)
+        moved = self._responses(run, row, systems, solve)
         curved = self._run(("s_x", "s_y"), row)
         curved.perform(1, v)
-        hess = np.array([self._column(run, ways, curved, row, k) for k in range(self.d)])
-        return phi, grad, 0.5 * (hess + hess.T)
+        s_x, s_y = np.empty((self.d, self.d)), np.empty_like(moved)
+        size = curved.program.group(2)
+        for start in range(0, self.d, size):
+            own = slice(start, min(start + size, self.d))
+            along = np.zeros((own.stop - start, 2 * (self.d + self.n)))
+            along[:, own].flat[:: own.stop - start + 1] = 1.0
+            along[:, self.d : self.d + self.n] = moved[own]
+            s_x[own], s_y[own] = curved.along(2, along, ("s_x", "s_y"), size)
+        s_x += s_y @ moved.T
+        return phi, grad, 0.5 * (s_x + s_x.T)
 
-    def _column(self, run: Run, ways: Run, curved: Run, row: Floats, k: int) -> Floats:
-        """A column of Z^T (Hess L) Z: the response forward by one system, backward by another.
+    def _factor(self, row: Floats) -> Callable[[Structured], Structured]:
+        if self._is_quadratic:
+            return self._curvature(row[: self.d])
+        return solver(Structured((self.n, self.n), *self._run(("g_yy",), row).structured("g_yy")))
 
-        run: at the point, for products with g_yy and g_xy
-        ways: at the point, for the response
-        curved: at the point with v, for products with the Hessian of L
+    def _responses(
+        self, run: Run, row: Floats, systems: Systems, solve: Callable[[Structured], Structured] | None
+    ) -> Floats:
+        """dy_dx, by one factor or by products, whichever takes less if they take as many as v took.
+
+        run: at the point, for products with g_yy
         row: the point
-        k: the column
+        systems: those that were solved for v
+        solve: by the factor of g_yy, where there is one
         """
-        along = np.zeros(2 * (self.d + self.n))
-        along[k] = 1.0
-        along[self.d : self.d + self.n] = self._moved(ways, row, k)
-        curved.perform(2, along)
-        run.perform(1, self._solution(run, curved.block("s_y"), row))
-        return np.asarray(curved.block("s_x") - run.block("g_xy_v"))
+        rights = self._run(("g_xy",), row).block("g_xy")
+        np.negative(rights, out=rights)
+        size, known = run.program.group(1, least=2), systems.condition
+        by_products = systems.products * self.d * run.program.work(1, size)
+        if solve is None and known is None and by_products < LARGE * self._factor_work:
+            with suppress(NotSolved):
+                for start in range(0, self.d, size):
+                    some = slice(start, start + size)
+                    products = partial(_products, run, size)
+                    rights[some] = solve_together(products, rights[some])
+                return rights
+            rights = -self._run(("g_xy",), row).block("g_xy")
+        if solve is not None or (known is None and self._factor_work < np.inf):
+            solve = solve or self._factor(row)
+            return solve(Structured.of(rights.T)).dense().T
+        return np.array([self._solution(run, right, row, systems) for right in rights])
 
 
 def _column(solve: Callable[[Structured], Structured], right: Floats) -> Floats:
@@ -372,6 +427,10 @@ def _of_member(k: int, compute: Callable[[], Result]) -> Result:
         return compute()
     except NotPositiveDefinite as error:
         raise NotPositiveDefinite(error.members + k, error.eigenvalues) from None
+
+
+def _products(run: Run, size: int, rows: Floats) -> Floats:
+    return run.along(1, rows, ("g_yy_v",), size)[0]
 
 
 def _product(run: Run, name: str) -> Callable[[Floats], Floats]:

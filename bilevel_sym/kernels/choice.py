@@ -22,7 +22,7 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.progress import tell_once
 
-__all__ = ["Backend", "choose_batch_invariant_engine", "choose_engine"]
+__all__ = ["Backend", "can_compile", "choose_batch_invariant_engine", "choose_engine"]
 
 Backend = Literal["auto", "tape", "compiled", "lambdify"]
 
@@ -46,7 +46,7 @@ def choose_engine(problem: BilevelProblem, backend: Backend) -> Engine:
         from bilevel_sym.kernels.lambdify_engine import LambdifyEngine
 
         return LambdifyEngine(problem.f, problem.g, problem.x, problem.y)
-    if backend == "tape" or (backend == "auto" and not _pays(problem.tape)) or not _can_compile(backend):
+    if backend == "tape" or (backend == "auto" and not _pays(problem.tape)) or not can_compile(backend):
         return TapeEngine(problem.tape)
     from bilevel_sym.kernels.compilation import make_ready
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
@@ -83,8 +83,12 @@ def _array_engine(problem: BilevelProblem) -> ArrayEngine:
     return ArrayEngine(model, known_sizes(problem.dimensions), problem.arrays)
 
 
-def _can_compile(backend: Backend) -> bool:
-    """Whether numba is there and of use; where it would be expected, one notice says that NumPy takes over."""
+def can_compile(backend: Backend) -> bool:
+    """Whether numba is there and of use; where it would be expected, one notice says that NumPy takes over.
+
+    >>> isinstance(can_compile("auto"), bool)
+    True
+    """
     if importlib.util.find_spec("numba") is None:
         if backend == "compiled":
             warnings.warn(f"numba is not installed, {IN_NUMPY}. pip install numba brings it", stacklevel=5)

@@ -58,6 +58,7 @@ def compile_all() -> None:
 
     >>> compile_all()
     """
+    from bilevel_sym.arithmetic.compiled import rows as batches
     from bilevel_sym.arithmetic.compiled.vectors import WIDTH
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Rule
@@ -71,6 +72,9 @@ def compile_all() -> None:
     loop = CompiledLoop(model, kind="aid", D=1, N=1, tau=0.5)
     for rows in (1, WIDTH):
         loop.advance(LoopState.start(np.zeros((rows, 1)), np.zeros((rows, 1))), 1, Rule(eta=0.5))
+    code, numbers, table = np.zeros((0, 7), dtype=np.int64), np.zeros(1), np.zeros(1)
+    none = np.zeros((0, 3), dtype=np.int64)
+    batches.walk(code, code, numbers, numbers, table, table, table, none, none, np.array([0, 0, -1, 0]), 1.0)
 
 
 def cache_folder() -> Path | None:
@@ -88,7 +92,7 @@ def cache_folder() -> Path | None:
 
 def _entrances() -> Iterator[tuple[Any, int]]:
     """What Python calls, and for how many kinds of tables it is compiled."""
-    from bilevel_sym.arithmetic.compiled import interpreter
+    from bilevel_sym.arithmetic.compiled import interpreter, rows
     from bilevel_sym.implicit import lanes
     from bilevel_sym.solvers.compiled import trajectories
 
@@ -96,6 +100,7 @@ def _entrances() -> Iterator[tuple[Any, int]]:
     yield lanes.expand, 1
     yield lanes.eliminate, 1
     yield lanes.assemble, 1
+    yield rows.walk, 1
     yield trajectories.advance, 2
 
 

@@ -19,7 +19,7 @@ from bilevel_sym.solvers.curvature import Seen, has_few_thirds, look
 from bilevel_sym.solvers.noise import Seeds, seeds_for
 from bilevel_sym.typing import Floats
 
-__all__ = ["MAX_ARRAY_STEPS", "MAX_INNER_STEPS", "Practical", "practical"]
+__all__ = ["MAX_ARRAY_STEPS", "MAX_INNER_STEPS", "Practical", "gradient_steps", "practical"]
 
 SAMPLING_SAFETY = 2.0  # what was sampled is a lower bound
 INNER_ACCURACY = 1e-4  # of the lower level and the linear system in one iteration; warm starts do the rest
@@ -117,15 +117,25 @@ def practical(
     return Practical(estimator, sample.mu, SAMPLING_SAFETY * sample.ell, L_phi, rho_phi, eps, problem.d, known)
 
 
-def _estimator(problem: BilevelProblem, mu: float, ell: float) -> Estimator:
-    """AID or GDmax with steps to match the condition number; Newton's method where that would take too many."""
+def gradient_steps(problem: BilevelProblem, mu: float, ell: float) -> AID | GDmax:
+    """AID, or GDmax for a minimax problem, with steps to match the condition number ell/mu.
+
+    >>> gradient_steps(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"), mu=1.0, ell=1.0)
+    AID(D=1, N=1, tau=1.0)
+    """
     kappa, tau = ell / mu, 1 / ell
     D = math.ceil(math.log(1 / INNER_ACCURACY) / -math.log1p(-1 / kappa)) if kappa > 1 else 1
     root = math.sqrt(kappa)
     N = math.ceil(math.log(2 * root / INNER_ACCURACY) / math.log((root + 1) / (root - 1))) if kappa > 1 else 1
-    if D > MAX_INNER_STEPS or (problem.is_array and D + N > MAX_ARRAY_STEPS):
-        return Exact()
     return GDmax(D, tau) if isinstance(problem, MinimaxProblem) else AID(D, min(N, problem.n), tau)
+
+
+def _estimator(problem: BilevelProblem, mu: float, ell: float) -> Estimator:
+    """Gradient steps; Newton's method where that would take too many."""
+    found = gradient_steps(problem, mu, ell)
+    products = found.D + (found.N if isinstance(found, AID) else 0)
+    too_many = found.D > MAX_INNER_STEPS or (problem.is_array and products > MAX_ARRAY_STEPS)
+    return Exact() if too_many else found
 
 
 # ---- sampling -----------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def solve(
         if keeper.active:
             # with arrays one alone has other bits than an ensemble of one
             begin = x[0] if problem.is_array and not shape else x
-            starts, is_compiled = {"x0": begin, "y0": y, "v0": v}, not why
+            starts, is_compiled = {"x0": begin, "y0": y, "v0": v}, not why or getattr(run, "is_compiled", False)
             about = identity(kernels, algorithm, starts, seeds, stop, record, compiled=is_compiled)
             keeper.belongs(about, recorder, steps)
         with ProgressBar("solve", steps, shown=bool(progress)) as meter, np.errstate(all="ignore"):

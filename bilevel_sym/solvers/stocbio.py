@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data, padded
+from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data, one_by_one, padded
 from bilevel_sym.estimators.checks import count, settle_counts, settle_positive
 from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, with_failures
 from bilevel_sym.estimators.linear_system import neumann_series
 from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.kernels import Kernels
+from bilevel_sym.kernels.choice import can_compile
 from bilevel_sym.problem.problem import BilevelProblem, StochasticProblem
 from bilevel_sym.solvers.algorithm import Ensemble, Move, Run
 from bilevel_sym.solvers.auto import MAX_INNER_STEPS, practical
@@ -185,7 +186,7 @@ class StocBiO:
             self.escape.estimator.check(problem)
             if isinstance(self.escape.estimator, Exact):
                 raise InvalidArgument("an escape on batches cannot be Exact()", hint="AID(D, N, tau) in the escape")
-        return _StocBiORun(self, Data(problem), kernels)
+        return _StocBiORun(self, Data(problem, compiled=_compiles(problem, kernels)), kernels)
 
 
 class _Left(NamedTuple):
@@ -202,6 +203,7 @@ class _StocBiORun:
 
     def __init__(self, algorithm: StocBiO, data: Data, kernels: Kernels) -> None:
         self._algorithm, self._data, self._kernels = algorithm, data, kernels
+        self.is_compiled = data.is_compiled  # other bits: a checkpoint says so
         self.clock = 0 if algorithm.as_printed else 1
         self._before: dict[int, _Left] = {}  # what the step to where a trajectory stands left behind, and
         self._now: dict[int, _Left] = {}  # what the step from there will leave
@@ -245,27 +247,38 @@ class _StocBiORun:
     def estimate(self, ensemble: Ensemble) -> Estimate:
         a = self._algorithm
         streams = [ensemble.streams[member] for member in ensemble.active]
-        y = self._descended(ensemble, streams)
-        batches = {"f": self._draw("f", streams, a.batch_f), "g": self._draw("g", streams, a.batch_g)}
-        session = self._session(("f", "f_x", "f_y", "g_xy_v"), ensemble.x.shape[1], **batches)
-        fill(session, ensemble.x, y)
+        lanes = ensemble.x.shape[1]
+        size = ensemble.size if self._data.problem.is_array else lanes  # arrays need no filling
+        x = ensemble.x[:, :size]
+        steps, of_f, of_g, terms = self._drawn(streams)
+        y = self._descended(x, ensemble.y[:, :size], steps)
+        batches = {"f": next(of_f), "g": next(of_g)}
+        session = self._session(("f", "f_x", "f_y", "g_xy_v"), size, **batches)
+        fill(session, x, y)
         session.perform(0)
-        v = self._neumann(ensemble.x, y, session.rows("f_y"), streams)
+        v = self._neumann(x, y, session.rows("f_y"), terms)
         session.inputs(1)[:] = v
         session.perform(1)
         grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
         if self._leaves:
-            lanes = (slice(lane, lane + 1) for lane in range(ensemble.size))
-            left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in lanes)
+            own = (slice(lane, lane + 1) for lane in range(ensemble.size))
+            left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in own)
             self._before, self._now = self._now, dict(zip(ensemble.active.tolist(), left, strict=True))
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
-        return with_failures(ensemble.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
+        found = with_failures(x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
+        return found if size == lanes else _with_filling(found, lanes)
+
+    def _drawn(self, streams: list[np.random.Generator]) -> list[Iterator[Any]]:
+        """The batches of an estimate, to be taken in turn: arrays have those of y and of the series some at a time."""
+        a = self._algorithm
+        asked = (("g", (a.S,) * a.D), ("f", (a.batch_f,)), ("g", (a.batch_g,)), ("g", a.sizes))
+        if not self._data.problem.is_array:
+            return [self._data.draws(f, streams, sizes, replacement=a.replacement) for f, sizes in asked]
+        steps, of_f, of_g, terms = self._data.in_turn(streams, asked, replacement=a.replacement)
+        return [steps, one_by_one(of_f), one_by_one(of_g), terms]
 
     def _draw(self, function: str, streams: list[np.random.Generator], size: int) -> Batch:
         return self._data.draw(function, streams, size, replacement=self._algorithm.replacement)
-
-    def _draws(self, streams: list[np.random.Generator], sizes: Sequence[int]) -> Iterator[Batch]:
-        return self._data.draws("g", streams, sizes, replacement=self._algorithm.replacement)
 
     def _session(self, names: tuple[str, ...], lanes: int, **batches: Batch) -> BatchSession:
         """A session for these batches: that of others of the same size again, if there is one."""
@@ -279,27 +292,22 @@ class _StocBiORun:
             self._sessions[key] = BatchSession(self._data, names, lanes, batches)
         return self._sessions[key]
 
-    def _descended(self, ensemble: Ensemble, streams: list[np.random.Generator]) -> Floats:
-        a, y, size = self._algorithm, ensemble.y.copy(), ensemble.size
-        batches = self._draws(streams, (a.S,) * a.D)
+    def _descended(self, x: Floats, y: Floats, batches: Iterator[Any]) -> Floats:
+        a, y = self._algorithm, y.copy()
         if self._data.problem.is_array:
-            rows = ((batch.picked, batch.weights) for batch in batches)
-            return padded(self._data.arrays.descended(ensemble.x[:, :size], y[:, :size], rows, a.alpha), y.shape[1])
+            return self._data.arrays.descended(x, y, batches, a.alpha)
         for batch in batches:
-            session = self._session(("g_y",), ensemble.x.shape[1], g=batch)
-            fill(session, ensemble.x, y)
+            session = self._session(("g_y",), x.shape[1], g=batch)
+            fill(session, x, y)
             session.perform(0)
             y -= a.alpha * session.rows("g_y")
         return y
 
-    def _neumann(self, x: Floats, y: Floats, f_y: Floats, streams: list[np.random.Generator]) -> Floats:
+    def _neumann(self, x: Floats, y: Floats, f_y: Floats, batches: Iterator[Any]) -> Floats:
         """The Neumann series in which each product with g_yy has a batch of its own."""
         a = self._algorithm
-        batches, size = self._draws(streams, a.sizes), len(streams)
         if self._data.problem.is_array:
-            rows = ((batch.picked, batch.weights) for batch in batches)
-            times = self._data.arrays.products(x[:, :size], y[:, :size], rows)
-            return padded(neumann_series(times, f_y[:, :size].T, a.eta_neumann, a.Q).T, x.shape[1])
+            return self._data.arrays.neumann_series(x, y, f_y, batches, a.eta_neumann)
 
         def product(vector: Floats) -> Floats:
             session = self._session(("g_yy_v",), x.shape[1], g=next(batches))
@@ -368,6 +376,23 @@ class _StocBiORun:
         stream = [ensemble.streams[member]]
         batch_f, batch_g = self._draw("f", stream, a.batch_f), self._draw("g", stream, a.batch_g)
         return _Left(batch_f, batch_g, ensemble.y[:, here], ensemble.v[:, here])
+
+
+def _with_filling(found: Estimate, lanes: int) -> Estimate:
+    """The estimate in so many lanes: those beyond the ones that are there repeat the first."""
+    grad, y, v = (padded(table, lanes) for table in (found.grad, found.y, found.v))
+    failed = np.concatenate([found.failed, found.failed[:1].repeat(lanes - len(found.failed))])
+    return Estimate(grad, padded(found.phi[None], lanes)[0], y, v, failed, found.calls)
+
+
+def _compiles(problem: StochasticProblem, kernels: Kernels) -> bool:
+    """Whether batches of rows of arrays are gone through in compiled code."""
+    if not problem.is_array or kernels.backend not in ("auto", "compiled") or not can_compile(kernels.backend):
+        return False
+    from bilevel_sym.kernels.compilation import make_ready
+
+    make_ready()
+    return True
 
 
 def _add(calls: Mapping[str, NDArray[np.int64]], lane: int, more: Mapping[str, Any], a: StocBiO) -> None:

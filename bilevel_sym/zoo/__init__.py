@@ -49,7 +49,7 @@ def data_names() -> tuple[str, ...]:
     """The names of the problems in arrays, on real data; ``get`` has them too.
 
     >>> data_names()
-    ('breast_cancer', 'diabetes', 'digit_cleaning', 'digits', 'few_shot', 'robust_diabetes')
+    ('breast_cancer', 'diabetes', 'digit_cleaning', 'digits', 'feature_scales', 'few_shot', 'robust_diabetes')
     """
     return tuple(_WITH_DATA)
 

@@ -16,7 +16,7 @@ from bilevel_sym.zoo.entry import entry, require_range
 from bilevel_sym.zoo.example import Example
 from bilevel_sym.zoo.tables import alternate, indicator, standard, table
 
-__all__ = ["breast_cancer", "diabetes", "digit_cleaning", "digits", "few_shot", "robust_diabetes"]
+__all__ = ["breast_cancer", "diabetes", "digit_cleaning", "digits", "feature_scales", "few_shot", "robust_diabetes"]
 
 PEDREGOSA = "Pedregosa, Hyperparameter optimization with approximate gradient, ICML 2016"
 
@@ -122,6 +122,28 @@ def digit_cleaning(*, rows: int = 1000, corrupted: int = 40) -> Example:
             **_at_zero((rows, corrupted) == (1000, 40), "1.16319635744", "0.000878512713738", "0.000393833262931"),
             "wrong_labels": tuple(wrong.tolist()),
         },
+    )  # fmt: skip
+
+
+@entry
+def feature_scales(*, rows: int = 442) -> Example:
+    """A scale for each of 10 features of patients, of which none is in use at x = 0.
+
+    g = mean of ((A diag(x) y)_i - b_i)^2/2 + |y|^2/20. A feature whose scale is 0 has the weight 0, and Phi does not
+    change with the sign of a scale: so grad Phi vanishes at 0, and a descent that begins with some scales at 0 keeps
+    them there, however useful these features are.
+
+    >>> float(abs(feature_scales().problem.kernels.grad_phi(np.zeros(10))).max())
+    0.0
+    """
+    training, held_out = _patients(rows)
+    return Example(
+        problem=BilevelProblem(
+            "mean((B @ (x*y) - c)**2)/2", "mean((A @ (x*y) - b)**2)/2 + y @ y/20", "x[n]", "y[n]",
+            data={"A": training[0], "b": training[1], "B": held_out[0], "c": held_out[1]},
+            box={"x": (-2, 2), "y": (-3, 3)}, name="feature_scales",
+        ),
+        reference="Made for this package; data: Efron, Hastie, Johnstone and Tibshirani 2004.",
     )  # fmt: skip
 
 

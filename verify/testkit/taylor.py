@@ -7,7 +7,7 @@ values of Phi are certified to more digits than the smallest remainder needs, so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -99,7 +99,7 @@ def taylor_test(
     line = _Line(at, k, _direction(error))
     if not np.isfinite(value).all():
         return not_taken(quantity, "the candidate is not finite")
-    model = _Model(evaluate(at.problem, at.x[k].tolist(), digits=TAYLOR_DIGITS), quantity, value, line.u)
+    model = _Model(line.certified(at.x[k].tolist()), quantity, value, line.u)
     found: list[tuple[float, float]] = []
     for j in np.linspace(LONGEST, SHORTEST, TAYLOR_STEPS):
         (deadline or Deadline()).check()
@@ -145,6 +145,10 @@ class _Line:
             self.reach = (math.inf, math.inf)
         self.scale = min(self.scale, max(self.reach) * 2.0**LONGEST)
 
+    def certified(self, x: Sequence[object]) -> PointCertificate:
+        """Phi and grad Phi at a point."""
+        return evaluate(self.problem, x, digits=TAYLOR_DIGITS, hessian=False)
+
     def sides(self, h: float) -> Iterator[tuple[PointCertificate, float]]:
         """The certificates at x + h u and x - h u, where there are any, with the signed step.
 
@@ -154,7 +158,7 @@ class _Line:
             if h <= reach:
                 exact = [Fraction(a) + Fraction(step) * Fraction(b) for a, b in zip(self.x, self.u, strict=True)]
                 try:
-                    yield evaluate(self.problem, exact, digits=TAYLOR_DIGITS), step
+                    yield self.certified(exact), step
                 except BilevelError:
                     continue
 

@@ -1,4 +1,4 @@
-"""Experiments: the paper's figure, and two that it does not have. Each computes, draws, and writes its numbers."""
+"""Experiments: the paper's figure, and three that it does not have. Each computes, draws, and writes its numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.system.writing import check_target, make_folder
-from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1
+from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1, real_data
 
 __all__ = ["names", "reproduce"]
 
@@ -16,6 +16,7 @@ _BY_NAME: dict[str, Callable[..., Iterator[str]]] = {
     "figure1": figure1.report,
     "figure2": coupled.report,
     "figure3": complexity.report,
+    "real-data": real_data.report,
 }
 
 
@@ -23,7 +24,7 @@ def names() -> tuple[str, ...]:
     """The experiments that there are.
 
     >>> names()
-    ('figure1', 'figure2', 'figure3')
+    ('figure1', 'figure2', 'figure3', 'real-data')
     """
     return tuple(_BY_NAME)
 
@@ -38,7 +39,7 @@ def reproduce(name: str, out: Path, *, progress: bool = False) -> Iterator[str]:
     Traceback (most recent call last):
         ...
     bilevel_sym.errors.InvalidArgument: there is no experiment 'figure9'
-    try: one of figure1, figure2, figure3
+    try: one of figure1, figure2, figure3, real-data
     """
     if name not in _BY_NAME:
         raise InvalidArgument(f"there is no experiment {name!r:.60}", hint=f"one of {', '.join(names())}")

@@ -1,0 +1,224 @@
+"""Walks over batches of rows in compiled code: rows are looked up, and a step is made with each batch.
+
+A program is an array of instructions (op, to, a, b, m, n, p), performed on one array of numbers, ``memory``: ``to``,
+``a`` and ``b`` are places in it, m and n sizes, and p a place in ``numbers`` or a code. Products and sums are written
+out in vectors with fused multiply-adds, so that their bits depend on their sizes alone.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from bilevel_sym.arithmetic.compiled.elementwise import LAST_VECTOR, inlined, library, strict, unary, whole_power
+from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, load32, store
+
+__all__ = [
+    "ADD", "ADD_NUMBER", "APPLY", "DOT", "FILL", "LINE", "MATRIX_VECTOR", "MULTIPLY", "MULTIPLY_NUMBER", "POWER",
+    "SCALE", "VECTOR_MATRIX", "walk",
+]  # fmt: skip
+
+(
+    MATRIX_VECTOR, VECTOR_MATRIX, DOT, MULTIPLY, MULTIPLY_NUMBER, SCALE, ADD, ADD_NUMBER, FILL, APPLY, POWER,
+) = range(11)  # fmt: skip
+AHEAD = 6  # rows that are asked of memory before they are copied
+LINE = 8  # numbers that memory delivers at a time
+
+
+@intrinsic
+def _ask(typing, array, index):
+    """Ask memory for what stands there, without waiting for it."""
+
+    def generate(context, builder, sig, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        where = context.cast(builder, args[1], sig.args[1], types.intp)
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        asked = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+        pointer = builder.bitcast(builder.gep(data, [where]), byte)
+        builder.call(asked, [pointer, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+@intrinsic
+def _folded(typing, vector):
+    """The sum of the numbers of a vector: halves are added until one is left."""
+
+    def generate(context, builder, sig, args):
+        value = args[0]
+        while value.type.count > 1:
+            half = value.type.count // 2
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(a, a + half))) for a in (0, half))
+            parts = [builder.shuffle_vector(value, value, own) for own in (low, high)]
+            value = builder.fadd(*parts)
+        return builder.extract_element(value, ir.IntType(32)(0))
+
+    return types.float64(vector), generate
+
+
+@inlined
+def _look_up(table, picked, width, memory, to):
+    """Copy the chosen rows."""
+    count = len(picked)
+    for i in range(count):
+        if i + AHEAD < count:
+            ahead = picked[i + AHEAD] * width
+            for j in range(0, width, LINE):
+                _ask(table, ahead + j)
+        first, here = picked[i] * width, to + i * width
+        for j in range(0, width - 7, 8):
+            store(memory, here + j, load8(table, first + j))
+        for j in range(width - width % 8, width):
+            store(memory, here + j, at(table, first + j))
+
+
+@inlined
+def _dot(memory, a, b, n):
+    """The product of two vectors."""
+    whole = n - n % 8
+    rest = 0.0
+    for j in range(whole, n):
+        rest = fma(at(memory, a + j), at(memory, b + j), rest)
+    if whole == 0:
+        return rest
+    total = load8(memory, a) * load8(memory, b)
+    for j in range(8, whole, 8):
+        total = fma(load8(memory, a + j), load8(memory, b + j), total)
+    return _folded(total) + rest
+
+
+@inlined
+def _four_dots(memory, to, a, b, n):
+    """The products of four rows with a vector, each as ``_dot`` has it."""
+    whole = n - n % 8
+    a1, a2, a3 = a + n, a + 2 * n, a + 3 * n
+    other = load8(memory, b)
+    t0, t1 = load8(memory, a) * other, load8(memory, a1) * other
+    t2, t3 = load8(memory, a2) * other, load8(memory, a3) * other
+    for j in range(8, whole, 8):
+        other = load8(memory, b + j)
+        t0, t1 = fma(load8(memory, a + j), other, t0), fma(load8(memory, a1 + j), other, t1)
+        t2, t3 = fma(load8(memory, a2 + j), other, t2), fma(load8(memory, a3 + j), other, t3)
+    r0 = r1 = r2 = r3 = 0.0
+    for j in range(whole, n):
+        one = at(memory, b + j)
+        r0, r1 = fma(at(memory, a + j), one, r0), fma(at(memory, a1 + j), one, r1)
+        r2, r3 = fma(at(memory, a2 + j), one, r2), fma(at(memory, a3 + j), one, r3)
+    store(memory, to, _folded(t0) + r0)
+    store(memory, to + 1, _folded(t1) + r1)
+    store(memory, to + 2, _folded(t2) + r2)
+    store(memory, to + 3, _folded(t3) + r3)
+
+
+@inlined
+def _matrix_vector(memory, to, a, b, m, n):
+    fours = m - m % 4 if n >= 8 else 0
+    for i in range(0, fours, 4):
+        _four_dots(memory, to + i, a + i * n, b, n)
+    for i in range(fours, m):
+        store(memory, to + i, _dot(memory, a + i * n, b, n))
+
+
+@inlined
+def _vector_matrix(memory, to, a, b, m, n):
+    """b^T A: some columns at a time, row after row."""
+    wide, whole = n - n % 32, n - n % 8
+    for j in range(0, wide, 32):
+        sums = load32(memory, a + j) * at(memory, b)
+        for i in range(1, m):
+            sums = fma(load32(memory, a + i * n + j), at(memory, b + i), sums)
+        store(memory, to + j, sums)
+    for j in range(wide, whole, 8):
+        part = load8(memory, a + j) * at(memory, b)
+        for i in range(1, m):
+            part = fma(load8(memory, a + i * n + j), at(memory, b + i), part)
+        store(memory, to + j, part)
+    for j in range(whole, n):
+        total = at(memory, a + j) * at(memory, b)
+        for i in range(1, m):
+            total = fma(at(memory, a + i * n + j), at(memory, b + i), total)
+        store(memory, to + j, total)
+
+
+@inlined
+def _apply(memory, to, a, m, op):
+    """A function, entry by entry."""
+    if op <= LAST_VECTOR:
+        for i in range(0, m - 7, 8):
+            store(memory, to + i, unary(op, load8(memory, a + i)))
+        for i in range(m - m % 8, m):
+            store(memory, to + i, unary(op, at(memory, a + i)))
+    else:
+        for i in range(m):
+            store(memory, to + i, library(op, at(memory, a + i)))
+
+
+@strict
+def _perform(code, numbers, memory):
+    """One instruction after the other."""
+    for k in range(len(code)):
+        op, to, a, b, m, n, p = code[k, 0], code[k, 1], code[k, 2], code[k, 3], code[k, 4], code[k, 5], code[k, 6]
+        if op == MATRIX_VECTOR:
+            _matrix_vector(memory, to, a, b, m, n)
+        elif op == VECTOR_MATRIX:
+            _vector_matrix(memory, to, a, b, m, n)
+        elif op == DOT:
+            store(memory, to, _dot(memory, a, b, m))
+        elif op == MULTIPLY:
+            for i in range(m):
+                store(memory, to + i, at(memory, a + i) * at(memory, b + i))
+        elif op == MULTIPLY_NUMBER:
+            for i in range(m):
+                store(memory, to + i, at(memory, a + i) * at(memory, b))
+        elif op == SCALE:
+            for i in range(m):
+                store(memory, to + i, at(numbers, p) * at(memory, a + i))
+        elif op == ADD:
+            for i in range(m):
+                store(memory, to + i, fma(at(numbers, p), at(memory, a + i), at(memory, to + i)))
+        elif op == ADD_NUMBER:
+            for i in range(m):
+                store(memory, to + i, fma(at(numbers, p), at(memory, a), at(memory, to + i)))
+        elif op == FILL:
+            for i in range(m):
+                store(memory, to + i, at(numbers, p))
+        elif op == APPLY:
+            _apply(memory, to, a, m, p)
+        else:
+            for i in range(m):
+                store(memory, to + i, whole_power(at(memory, a + i), p, n))
+
+
+@strict
+def walk(once, each, numbers, memory, first, second, third, lookups, picked, ends, step):
+    """One batch after the other: its rows, what depends on them, and point -= step * slope; then total += point.
+
+    - ``once``, ``each``: the instructions before the first batch, and those of every batch.
+    - ``numbers``: coefficients.
+    - ``memory``: all values.
+    - ``first``, ``second``, ``third``: the arrays of all rows, laid end to end.
+    - ``lookups``: (which of them, numbers in a row, where the rows go), one line each.
+    - ``picked``: the rows of each batch.
+    - ``ends``: where the point, the slope and the total stand, the last -1 for none, and their length.
+    - ``step``: the step size.
+    """
+    _perform(once, numbers, memory)
+    point, slope, total, n = ends[0], ends[1], ends[2], ends[3]
+    for k in range(len(picked)):
+        for line in range(len(lookups)):
+            which, width, to = lookups[line, 0], lookups[line, 1], lookups[line, 2]
+            if which == 0:
+                _look_up(first, picked[k], width, memory, to)
+            elif which == 1:
+                _look_up(second, picked[k], width, memory, to)
+            else:
+                _look_up(third, picked[k], width, memory, to)
+        _perform(each, numbers, memory)
+        for j in range(n):
+            store(memory, point + j, fma(-step, at(memory, slope + j), at(memory, point + j)))
+        if total >= 0:
+            for j in range(n):
+                store(memory, total + j, at(memory, total + j) + at(memory, point + j))
