@@ -90,6 +90,7 @@ FIGURE is one of
   figure2    the same where inexact inner loops matter
   figure3    how oracle calls grow with 1/eps and kappa
   real-data  perturbed and unperturbed descent on tables of measurements
-Each takes about half a minute of one core, real-data a minute, and wants matplotlib (extra: plot).
+Each takes about half a minute of one core, real-data a minute and a half, and
+wants matplotlib (extra: plot).
 """,
 )
