@@ -135,7 +135,7 @@ def test_a_value_that_is_zero_is_a_zero_with_its_error() -> None:
 
 def test_the_zoo_names_all_problems_and_takes_what_it_prints() -> None:
     record = printed("zoo")
-    assert [problem["name"] for problem in record["problems"]] == [*zoo.names(), *zoo.data_names()]
+    assert [problem["name"] for problem in record["problems"]] == [*zoo.data_names(), *zoo.names()]
     settings = next(problem["parameters"] for problem in record["problems"] if problem["name"] == "tube")
     spec = ",".join(f"{key}={value}" for key, value in settings.items())
     assert printed("zoo", f"tube,{spec}")["parameters"] == settings

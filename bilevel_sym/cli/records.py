@@ -111,7 +111,7 @@ def zoo_record() -> Record:
     from bilevel_sym import zoo
 
     problems: list[Record] = []
-    for name in (*zoo.names(), *zoo.data_names()):
+    for name in (*zoo.data_names(), *zoo.names()):
         try:
             parameters = _plain(zoo.parameters(name))
         except InvalidExtension as error:
