@@ -34,6 +34,7 @@ _ENTRIES: Mapping[str, Entry] = MappingProxyType(
     }
 )
 _WITH_DATA: Mapping[str, Entry] = MappingProxyType({name: getattr(real, name) for name in real.__all__})
+_OWN: Mapping[str, Entry] = MappingProxyType({**_ENTRIES, **_WITH_DATA})
 
 
 def names() -> tuple[str, ...]:
@@ -99,12 +100,12 @@ def parse(spec: str) -> Example:
 
 
 def _added() -> Mapping[str, Extension]:
-    return installed("bilevel_sym.zoo", "zoo problem", {**_ENTRIES, **_WITH_DATA})
+    return installed("bilevel_sym.zoo", "zoo problem", _OWN)
 
 
 def _find(name: object) -> Entry:
-    if isinstance(name, str) and name in {**_ENTRIES, **_WITH_DATA}:
-        return {**_ENTRIES, **_WITH_DATA}[name]
+    if isinstance(name, str) and name in _OWN:
+        return _OWN[name]
     if isinstance(name, str) and name in (added := _added()):
         found: Entry = added[name].load(lambda item: isinstance(item, Entry), "zoo entry (bilevel_sym.zoo.entry)")
         return found

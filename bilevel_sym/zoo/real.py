@@ -76,11 +76,10 @@ def diabetes(*, rows: int = 442) -> Example:
     >>> diabetes().problem.dimensions
     {'k': 221, 'm': 221, 'n': 10}
     """
-    training, held_out = _patients(rows)
     return Example(
         problem=BilevelProblem(
             "mean((B @ y - c)**2)/2", "mean((A @ y - b)**2)/2 + exp(x) @ y**2/2", "x[n]", "y[n]",
-            data={"A": training[0], "b": training[1], "B": held_out[0], "c": held_out[1]},
+            data=_patients(rows),
             box={"x": (-2, 2), "y": (-3, 3)}, name="diabetes",
         ),
         reference=f"{PEDREGOSA}; data: Efron, Hastie, Johnstone and Tibshirani 2004.",
@@ -136,11 +135,10 @@ def feature_scales(*, rows: int = 442) -> Example:
     >>> float(abs(feature_scales().problem.kernels.grad_phi(np.zeros(10))).max())
     0.0
     """
-    training, held_out = _patients(rows)
     return Example(
         problem=BilevelProblem(
             "mean((B @ (x*y) - c)**2)/2", "mean((A @ (x*y) - b)**2)/2 + y @ y/20", "x[n]", "y[n]",
-            data={"A": training[0], "b": training[1], "B": held_out[0], "c": held_out[1]},
+            data=_patients(rows),
             box={"x": (-2, 2), "y": (-3, 3)}, name="feature_scales",
         ),
         reference="Made for this package; data: Efron, Hastie, Johnstone and Tibshirani 2004.",
@@ -156,11 +154,10 @@ def robust_diabetes(*, rows: int = 442) -> Example:
     >>> robust_diabetes(rows=20).problem.kind
     'minimax'
     """
-    require_range("rows", rows, 4, 442)
-    (A, b), _ = _patients(rows)
+    own = _patients(rows)
     return Example(
         problem=MinimaxProblem(
-            "y @ (A @ x - b)**2/2 - mean((m*y - 1)**2)/2", "x[n]", "y[m]", data={"A": A, "b": b},
+            "y @ (A @ x - b)**2/2 - mean((m*y - 1)**2)/2", "x[n]", "y[m]", data={"A": own["A"], "b": own["b"]},
             box={"x": (-2, 2), "y": (0, 1)}, name="robust_diabetes",
         ),
         reference="Namkoong and Duchi, NeurIPS 2016; data: Efron, Hastie, Johnstone and Tibshirani 2004.",
@@ -208,13 +205,13 @@ def _at_zero(whole: bool, phi: str, *grad: str) -> dict[str, object]:
     return {"phi_at_zero": phi, "grad_phi_at_zero": grad} if whole else {}
 
 
-def _patients(rows: int) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Standard features and progression, of patients to train on and of those held out."""
+def _patients(rows: int) -> dict[str, Floats]:
+    """Standard features and progression: A and b of patients to train on, B and c of those held out."""
     require_range("rows", rows, 4, 442)
-    parts = standard(alternate(table("diabetes"), rows))
-    middle, deviation = parts.training.targets.mean(), parts.training.targets.std()
-    first, second = ((part.features, (part.targets - middle) / deviation) for part in parts)
-    return first, second
+    training, held_out = standard(alternate(table("diabetes"), rows))
+    middle, deviation = training.targets.mean(), training.targets.std()
+    b, c = ((part.targets - middle) / deviation for part in (training, held_out))
+    return {"A": training.features, "b": b, "B": held_out.features, "c": c}
 
 
 def _waves(t: Floats) -> Floats:
