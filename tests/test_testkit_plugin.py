@@ -209,6 +209,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
             "bilevel_sym.plugins.pytest_plugin",
             "-p",
             "no:cacheprovider",
+            "--rootdir=.",  # whatever lies in a folder above
             "--strict-markers",
             "-W",
             "error",

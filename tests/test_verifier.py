@@ -118,7 +118,8 @@ def test_the_command_line_takes_its_own(project: Path, site: Path) -> None:
 def test_a_test_that_wants_our_fixture_is_told(tmp_path: Path, site: Path) -> None:
     (tmp_path / "verify.py").write_text(RUN)
     (tmp_path / "test_ours.py").write_text("def test_it(bilevel_problem): pass\n")
-    done = run("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", where=tmp_path, path=[ROOT, site])
+    alone = ("-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=.")  # whatever lies in a folder above
+    done = run("-m", "pytest", *alone, where=tmp_path, path=[ROOT, site])
     assert done.returncode == 2
     assert "in test_ours.py::test_it: another package stands where" in done.stdout
 

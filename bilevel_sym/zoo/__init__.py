@@ -28,13 +28,11 @@ __all__ = [
 _ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
         item.name: item
-        for module in (small, quadratic, minimax, tube, learning, stochastic, extremal)
+        for module in (small, quadratic, minimax, tube, learning, stochastic, extremal, real)
         for name in module.__all__
         if isinstance(item := getattr(module, name), Entry)
     }
 )
-_WITH_DATA: Mapping[str, Entry] = MappingProxyType({name: getattr(real, name) for name in real.__all__})
-_OWN: Mapping[str, Entry] = MappingProxyType({**_ENTRIES, **_WITH_DATA})
 
 
 def names() -> tuple[str, ...]:
@@ -43,7 +41,7 @@ def names() -> tuple[str, ...]:
     >>> "tube" in names()
     True
     """
-    return (*_ENTRIES, *_added())
+    return (*(name for name in _ENTRIES if name not in real.__all__), *_added())
 
 
 def data_names() -> tuple[str, ...]:
@@ -52,7 +50,7 @@ def data_names() -> tuple[str, ...]:
     >>> data_names()
     ('breast_cancer', 'diabetes', 'digit_cleaning', 'digits', 'feature_scales', 'few_shot', 'robust_diabetes')
     """
-    return tuple(_WITH_DATA)
+    return tuple(real.__all__)
 
 
 def get(name: str, **parameters: object) -> Example:
@@ -100,12 +98,12 @@ def parse(spec: str) -> Example:
 
 
 def _added() -> Mapping[str, Extension]:
-    return installed("bilevel_sym.zoo", "zoo problem", _OWN)
+    return installed("bilevel_sym.zoo", "zoo problem", _ENTRIES)
 
 
 def _find(name: object) -> Entry:
-    if isinstance(name, str) and name in _OWN:
-        return _OWN[name]
+    if isinstance(name, str) and name in _ENTRIES:
+        return _ENTRIES[name]
     if isinstance(name, str) and name in (added := _added()):
         found: Entry = added[name].load(lambda item: isinstance(item, Entry), "zoo entry (bilevel_sym.zoo.entry)")
         return found
