@@ -59,6 +59,7 @@ def lowered(point: Point, graph: Any, formula: Tensor) -> dict[Any, LinearForm]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @languages
 @given(data=st.data())
 def test_a_tensor_is_what_loops_over_entries_say(language: str, data: st.DataObject) -> None:

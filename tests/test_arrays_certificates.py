@@ -207,6 +207,7 @@ def check_block(both: Any, row: Any, name: str, found: Any) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("language", LANGUAGES)
 @settings(max_examples=20)
 @given(data=st.data(), seed=SEEDS)
@@ -408,6 +409,7 @@ SHARE = 1 if THOROUGH else 10
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_certificates_agree_with_scalars_at_60_digits(family: str) -> None:
     for seed in range(100 // SHARE):
@@ -415,6 +417,7 @@ def test_many_certificates_agree_with_scalars_at_60_digits(family: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("all", "rational")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_ten_thousand_random_problems_and_operations(language: str) -> None:
     known: list[int] = []

@@ -99,6 +99,7 @@ def disagreements(problem: BilevelProblem, reading: Reading = "block") -> list[s
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("logistic", "softmax", "quadratic"))
 @pytest.mark.parametrize("reading", ["block", "joint"])
 @pytest.mark.parametrize("name", SMALL)
 def test_both_routes_agree(name: str, reading: Reading) -> None:
@@ -386,6 +387,7 @@ def short_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     ("plant", "problem", "reading"),
     [

@@ -260,6 +260,7 @@ def differences(function: Callable[[Any], Any], x: Any, step: float = 1e-4) -> A
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda make: make.__name__)
 def test_derivations_against_differences(problem: Callable[[], BilevelProblem]) -> None:
     at = Numbers(problem())

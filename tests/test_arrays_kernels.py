@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -14,6 +15,8 @@ from bilevel_sym.arrays.order import Product, Tree, places_in
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure, TooLarge
 from bilevel_sym.implicit import conjugate_gradients
 from bilevel_sym.kernels import array_engine
+from bilevel_sym.kernels.choice import choose_engine
+from bilevel_sym.kernels.kernels import Kernels
 from bilevel_sym.typing import Floats
 
 LOSS = "mean(softplus(-c*(B @ y)))"
@@ -61,10 +64,48 @@ def test_factors_and_products_lead_to_the_same(budget: float, monkeypatch: pytes
 
 def array_engine_kernels(problem: BilevelProblem) -> Any:
     """Kernels that nobody has used yet."""
-    from bilevel_sym.kernels.choice import choose_engine
-    from bilevel_sym.kernels.kernels import Kernels
-
     return Kernels(problem, "auto", choose_engine(problem, "auto"))
+
+
+SMALL = {  # in compiled code where numba is there
+    "logistic": (LOSS, TRAINED, "x[n]", "y[n]"),
+    "ridge": ("mean((B @ y - c)**2)", "mean((A @ y - b)**2) + exp(x) @ y**2", "x[n]", "y[n]"),
+    "one penalty": (LOSS, "mean(softplus(-b*(A @ y))) + exp(lam)*(y @ y)", "lam", "y[n]"),
+    "weights": ("mean((B @ y - c)**2)", "sum(sigmoid(w)*(A @ y - b)**2) + y @ y/9", "w[m]", "y[n]"),
+    "softmax": (
+        "mean(logsumexp(B @ W, axis=1)) - sum(B @ W)/9",
+        "mean(logsumexp(A @ W, axis=1)) + exp(lam)*sum(W**2) + sum(S*W)/9", "lam, S[n, 2]", "W[n, 2]",
+    ),
+    "roots": (
+        "sum(sqrt(1 + (B @ y)**2)) + t*(x @ x)", "sum(sqrt(1 + (A @ y - b)**2)) + y @ y + t**2 - t*(x @ y)/3", "x[n]",
+        "y[n], t",
+    ),
+    "matrices": ("sum((y - c0)**2)", "sum((diag(exp(x)) @ A.T @ (A @ y - b))**2)/9 + y @ y", "x[n]", "y[n]"),
+    "logarithms": ("(y - c0) @ y", "-sum(log(y)) + sum(exp(x)*y)", "x[n]", "y[n]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 3), (1, 1), (3, 9), (20, 8)])
+@pytest.mark.parametrize("name", SMALL)
+def test_compiled_code_finds_what_numpy_finds(name: str, m: int, n: int) -> None:
+    pytest.importorskip("numba")
+    f, g, x, y = SMALL[name]
+    rng = np.random.default_rng(m + n)
+    data: dict[str, Any] = {"A": rng.normal(size=(m, n)), "B": rng.normal(size=(m + 1, n)), "c0": rng.normal(size=n)}
+    data |= {"b": rng.normal(size=m), "c": rng.normal(size=m + 1)}
+    data = {key: value for key, value in data.items() if re.search(rf"\b{key}\b", f + g)}
+    problem = BilevelProblem(f, g, x, y, data=data)
+    compiled: Any = array_engine_kernels(problem)
+    plain: Any = Kernels(problem, "auto", compiled._engine._twin("together"))
+    point, start = 0.3 * rng.normal(size=problem.d), np.ones(problem.n)
+    names = ("y_star", "phi", "grad_phi", "hess_phi")
+    ours, others = ([getattr(kernels, name)(point, y0=start) for name in names] for kernels in (compiled, plain))
+    assert plain._engine._compiled is None
+    alone, at = compiled._engine._compiled, np.concatenate([point, others[0]])
+    ours += [*alone.gradient(at), *alone.expansion(at)]  # NumPy takes over where these find nothing
+    others += [*others[1:3], *others[1:]]
+    for one, two in zip(ours, others, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10 * np.abs(two).max())
 
 
 def test_batches_are_their_points() -> None:
@@ -110,8 +151,8 @@ def test_nothing_of_size_n_by_n_is_made_unasked() -> None:
 
 @pytest.mark.slow
 def test_what_does_not_fit_is_refused_before_it_is_made() -> None:
-    problem = BilevelProblem("sum(y)", "sum((y - x)**2)", "x[300000]", "y[300000]")
-    x = np.zeros(300_000)
+    problem = BilevelProblem("sum(y)", "sum((y - x)**2)", "x[100000]", "y[100000]")
+    x = np.zeros(100_000)
     np.testing.assert_array_equal(problem.kernels.grad_phi(x)[:3], 1.0)
     for name, points in (("hess_phi", (x,)), ("g_yy", (x, x))):
         with pytest.raises(TooLarge, match="more than half of this machine's memory"):
@@ -196,7 +237,7 @@ def test_conjugate_gradients_end_where_the_residual_does() -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_against_jax_at_two_hundred_features() -> None:
     jax = pytest.importorskip("jax")
     from jax import numpy as jnp
@@ -210,6 +251,23 @@ def test_against_jax_at_two_hundred_features() -> None:
     v = jnp.linalg.solve(jax.hessian(g, 1)(x, y), jax.grad(f, 1)(x, y))
     implicit = jax.jvp(lambda z: jax.grad(g, 0)(x, z), (y,), (v,))[1]
     expected = np.asarray(jax.grad(f, 0)(x, y) - implicit)
+    np.testing.assert_allclose(problem.kernels.grad_phi(x), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_against_pytorch_at_two_hundred_features() -> None:
+    torch = pytest.importorskip("torch")
+    problem = regression(400, 200)
+    f, g = problem.to_torch()
+    x = np.full(200, -1.0)
+    at = torch.tensor(x, dtype=torch.float64)
+    y = torch.tensor(problem.kernels.y_star(x), dtype=torch.float64)
+    grad = torch.func.grad
+    assert float(grad(g, 1)(at, y).abs().max()) < 1e-12
+    v = torch.linalg.solve(torch.func.hessian(g, 1)(at, y), grad(f, 1)(at, y))
+    implicit = torch.func.jvp(lambda z: grad(g, 0)(at, z), (y,), (v,))[1]
+    expected = (grad(f, 0)(at, y) - implicit).numpy()
     np.testing.assert_allclose(problem.kernels.grad_phi(x), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytest
 from array_oracle import BALLS, BITS, NoNumber, Point, values
 from array_strategies import LANGUAGES, points
 from flint import arb
-from hypothesis import assume, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from test_arrays_truth import Both, drawn_problem
 
 from bilevel_sym.errors import InvalidProblem
+from bilevel_sym.implicit.array_program import ArrayProgram, Workshop
 from bilevel_sym.implicit.engine import Engine
 from bilevel_sym.kernels.array_engine import ArrayEngine
 
@@ -37,6 +38,28 @@ class Blocks:
         self.both, self.points = both, points_
         floats = {name: _floats(array) for name, array in both.data.items()}
         self.engine: Engine = ArrayEngine(both.array, both.sizes, floats)
+        self.floats = floats
+
+    def compiled(self, names: Sequence[str]) -> dict[str, Any]:
+        """At the first point in compiled code; nothing where there is no instruction for a step."""
+        pytest.importorskip("numba")
+        from bilevel_sym.implicit import one_point
+        from bilevel_sym.implicit.compiled_plan import Translation, Unable
+
+        d, n = self.both.scalar.d, self.both.scalar.n
+        program = ArrayProgram(Workshop(self.both.array, self.both.sizes, self.floats), names)
+        try:
+            translation = Translation(program, np.inf, own=("g_yy", "g_y"))
+        except Unable:
+            return {}
+        memory = translation.memory()
+        for start, part in zip(translation.inputs, np.split(self.points[0], [d + n, d + 2 * n])[:2], strict=True):
+            memory[start : start + len(part)] = part
+        for code in translation.code:
+            one_point.value(code, translation.numbers, memory, 0)
+        shapes = {name: program.shape(name) for name in names}
+        starts = translation.blocks
+        return {name: memory[starts[name] :][: int(np.prod(shape))].reshape(shape) for name, shape in shapes.items()}
 
     def computed(self, names: Sequence[str], rows: Any) -> dict[str, Any]:
         d, n = self.both.scalar.d, self.both.scalar.n
@@ -46,7 +69,7 @@ class Blocks:
                 session.put(stage, np.ascontiguousarray(part))
             return {name: np.array(session.take(name)) for name in names}
 
-    def exact(self, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    def exact(self, names: Iterable[str]) -> dict[str, tuple[Any, Any]]:
         """At the first point, of the scalar model: values, and how far rounding may carry a program from them."""
         graph, model = self.both.graph, self.both.scalar
         point = {k: arb(float(value)) for k, value in enumerate(self.points[0])}
@@ -88,6 +111,7 @@ def _exactly(array: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("language", LANGUAGES)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_blocks_are_right_to_round_off(language: str, data: st.DataObject, seed: int) -> None:
@@ -97,14 +121,34 @@ def test_blocks_are_right_to_round_off(language: str, data: st.DataObject, seed:
     except (NoNumber, OverflowError):
         assume(False)
         raise
-    computed = blocks.computed(NAMES, blocks.points[:1])
-    for name, (values_of_one, widths) in exact.items():
-        assert computed[name].shape == (1, *values_of_one.shape)
-        scale = 1 + np.abs(values_of_one).max(initial=0) + widths.max(initial=0) / ROUND_OFF
-        assert np.abs(computed[name][0] - values_of_one).max(initial=0) <= ROUND_OFF * MANY * scale, name
+    computed = {name: block[0] for name, block in blocks.computed(NAMES, blocks.points[:1]).items()}
+    compare(computed, exact)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1))
+def test_compiled_blocks_are_right_to_round_off(language: str, data: st.DataObject, seed: int) -> None:
+    blocks = drawn_blocks(data, language, seed)
+    computed = blocks.compiled(NAMES)
+    event(f"compiled: {bool(computed)}")
+    try:
+        compare(computed, blocks.exact(computed))
+    except (NoNumber, OverflowError):
+        assume(False)
+
+
+def compare(computed: Mapping[str, Any], exact: Mapping[str, tuple[Any, Any]]) -> None:
+    # a derivative may be the small difference of what is as large as another block
+    largest = max((np.abs(block).max(initial=1.0) for block, _ in exact.values()), default=1.0)
+    for name, (values_of_one, widths) in exact.items():
+        assert computed[name].shape == values_of_one.shape
+        scale = largest + widths.max(initial=0) / ROUND_OFF
+        assert np.abs(computed[name] - values_of_one).max(initial=0) <= ROUND_OFF * MANY * scale, name
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("language", LANGUAGES)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_points_together_are_points_alone(language: str, data: st.DataObject, seed: int) -> None:

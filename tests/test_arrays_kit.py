@@ -87,7 +87,7 @@ def test_a_wrong_hessian_is_named() -> None:
     assert (result.verdict, result.cause) == (Verdict.VIOLATED, "factor")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thirty_features() -> None:
     problem = logistic(100, 30)
     points = [np.zeros(30), np.full(30, 0.5)]

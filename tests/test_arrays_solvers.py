@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym import (
@@ -36,8 +36,10 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.estimators import array_batches
 from bilevel_sym.estimators.array_batches import RowEngine
 from bilevel_sym.estimators.batches import Batch, BatchSession, Data
+from bilevel_sym.estimators.row_batches import RowBatches
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import compile_kernels
+from bilevel_sym.kernels.choice import can_compile
 from bilevel_sym.kernels.kernels import Kernels
 from bilevel_sym.solvers.auto import MAX_ARRAY_STEPS, practical
 from bilevel_sym.solvers.curvature import extreme_eigenvalues, look
@@ -109,6 +111,7 @@ def check_against_scalars(problem: BilevelProblem, algorithm: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", problems())
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_algorithm_runs_on_arrays_as_on_the_same_problem_in_scalars(algorithm: str, name: str) -> None:
@@ -407,6 +410,7 @@ def test_batches_of_rows_of_arrays_are_those_of_scalars(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_stochastic_trajectory_has_the_same_bits_alone_and_in_an_ensemble(name: str) -> None:
     x0 = starts(by_rows(), 19)
@@ -436,7 +440,7 @@ def test_compiled_walks_are_those_in_numpy_and_each_has_the_same_bits_alone(
 ) -> None:
     problem = row_problem(ROW_FORMULAS[formula])
     if importlib.util.find_spec("numba") is not None and formula in ("logistic", "least squares"):
-        assert RowEngine(problem).walk("g_yy_v", 1, 33) is not None
+        assert RowEngine(problem).walk(("g_yy_v",), "g", 33, 1) is not None
     algorithm = replace(PLAIN, S=33, batch_g=12, neumann_batches=(33, 33, 9, 1))
     x0, found = starts(problem, 3), []
     for _ in range(2):
@@ -448,6 +452,40 @@ def test_compiled_walks_are_those_in_numpy_and_each_has_the_same_bits_alone(
         found.append(whole)
         monkeypatch.setattr("bilevel_sym.solvers.stocbio.can_compile", lambda backend: False)
     agree(*found, rtol=1e-12)
+
+
+UPPER_FORMULAS = ("softplus(-b*(a @ y)) + x @ y", "(a @ y - b)**2/2", "exp(-b)*sum(x**2) + b*(y @ y)/2", "y @ y")
+
+
+@settings(max_examples=12)
+@given(st.sampled_from(UPPER_FORMULAS), st.sampled_from(["logistic", "least squares", "robust"]), st.integers(1, 190))
+def test_what_compiled_code_says_of_batches_is_what_numpy_says(upper: str, lower: str, size: int) -> None:
+    """Few rows and many, which go together some at a time; three lanes, each with the same bits alone."""
+    if not can_compile("auto"):
+        pytest.skip("nothing is compiled here")
+    rng = np.random.default_rng(size)
+    tables = {name: rng.normal(size=shape) / 6 for name, shape in (("a", (200, 37)), ("e", (200, 37)), ("b", 200))}
+    xi, zeta = {"a": tables["a"], "b": tables["b"]}, {"e": tables["e"], "d": tables["b"][::-1].copy()}
+    problem = StochasticProblem(upper, ROW_FORMULAS[lower], "x[n]", "y[n]", "a[n] b", "e[n] d", xi, zeta)
+    engine, groups = RowEngine(problem), [(rng.integers(200, size=(4, 3, size)), np.full((3, size), 1 / size))]
+    if lower != "robust":
+        assert engine.walk(("g_yy_v",), "g", size, 1) is not None
+    assert engine.walk(("f", "f_x", "f_y"), "f", size, None) is not None
+    start = rng.normal(size=(3, 74))
+
+    def said(rows: RowBatches, lanes: slice) -> list[Floats]:
+        own = [(picked[:, lanes], weights[lanes]) for picked, weights in groups]
+        points, batch = start[lanes].copy(), (own[0][0][:1], own[0][1])
+        rows.descend(points, own, 0.2)
+        f, f_x, f_y = (np.array(block) for block in rows.upper(points, batch))
+        v = rows.neumann_series(points, f_y, own, 0.2)
+        return [points, f, f_x, f_y, v, np.array(rows.mixed_product(points, v, batch))]
+
+    compiled, plain = RowBatches(engine, compiled=True), RowBatches(engine)
+    whole = said(compiled, slice(0, 3))
+    for one, two, alone in zip(whole, said(plain, slice(0, 3)), said(compiled, slice(1, 2)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-13)
+        np.testing.assert_array_equal(one[1:2], alone)
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 3), st.integers(1, 4))
@@ -468,7 +506,7 @@ def test_no_row_outside_the_table_reaches_compiled_code() -> None:
     for row in (-1, 70):
         group = np.array([[[0, row]]]), np.full((1, 2), 0.5)
         with pytest.raises(IndexError):
-            data.arrays.descended(np.zeros((37, 1)), np.zeros((37, 1)), [group], 0.1)
+            data.arrays.descend(np.zeros((1, 74)), [group], 0.1)
 
 
 def blocks(batches: dict[str, Batch], lanes: int, problem: StochasticProblem | None = None) -> dict[str, Floats]:
@@ -520,6 +558,7 @@ def test_wrongly_scaled_or_chosen_rows_are_seen(defect: str, monkeypatch: pytest
         return defective
 
     monkeypatch.setattr(array_batches, "_lookup", wrong)
+    monkeypatch.setattr("bilevel_sym.solvers.stocbio.can_compile", lambda backend: False)
     checks: list[Callable[[], None]] = [lambda: check_rows(PLAIN)] + [check_unbiased] * (defect == "scaled")
     for check in checks:
         with pytest.raises(AssertionError):

@@ -50,6 +50,7 @@ def check(ran: Ran, x: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_source_computes_what_the_kernels_do(name: str) -> None:
     ran = Ran(problem_of(name), "numpy", np.asarray)
@@ -300,6 +301,7 @@ SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name n
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=(*FEW, "logistic", "minimax", "columns"))
 @pytest.mark.parametrize("name", [*FEW, *SLOWLY])
 def test_in_jax_compiled_and_mapped(name: str) -> None:
     jax = pytest.importorskip("jax")

@@ -152,6 +152,7 @@ def drawn_problem(data: st.DataObject, language: str, depth: int = 3) -> DrawnPr
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @languages
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_blocks_are_those_of_the_scalar_problem(language: str, data: st.DataObject, seed: int) -> None:
@@ -160,6 +161,7 @@ def test_blocks_are_those_of_the_scalar_problem(language: str, data: st.DataObje
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @languages
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_third_derivatives_are_those_of_the_scalar_problem(language: str, data: st.DataObject, seed: int) -> None:

@@ -53,7 +53,7 @@ def test_searches_of_a_large_one_are_not_begun() -> None:
         verify.run(BilevelProblem("x @ y", "sum((y - x)**2)", "x[20]", "y[20]"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_claims_without_a_search_run_on_a_large_one() -> None:
     labels = ["assu:bilevel", "eq:cgrate", "eq:gdrate", "eq:warmstart-y", "eq:warmstart-v", "lem:grad-err-aid"]
     report = verify.run(logistic(100, 30), claims=labels, rng=0)
@@ -65,7 +65,10 @@ def test_claims_without_a_search_run_on_a_large_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", [logistic(569, 30), cleaning(100, 10)], ids=["logistic", "cleaning"])
+@pytest.mark.in_ci("small")
+@pytest.mark.parametrize(
+    "problem", [logistic(569, 30), cleaning(100, 10), cleaning(20, 4)], ids=["logistic", "cleaning", "small"]
+)
 def test_no_claim_breaks_off(problem: BilevelProblem) -> None:
     """Those that run long on scalars too are left out."""
     long = {"own:routes", "thm:aid", "hess-Lipschitz", "grad-Lipschitz", "lemma3.4-long"}

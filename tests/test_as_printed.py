@@ -189,10 +189,10 @@ def escapes_from(x: list[list[float]], **options: Any) -> Callable[[], Any]:
 
 @pytest.mark.slow
 def test_a_printed_trajectory_has_the_same_bits_in_any_company() -> None:
-    start = np.concatenate([np.zeros((3, 2)), np.random.default_rng(0).uniform(-2, 2, (15, 2)), np.full((1, 2), 1e80)])
+    start = np.concatenate([np.zeros((3, 2)), np.random.default_rng(0).uniform(-2, 2, (5, 2)), np.full((1, 2), 1e80)])
     whole = escapes_from(start.tolist(), rng=5)()
     assert whole.trajectory.perturbed.any()
-    for rows in ([0], [18, 2, 7], list(range(1, 18))):
+    for rows in ([0], [8, 2, 7], list(range(1, 8))):
         part = escapes_from(start[rows].tolist(), rng=[whole.seed[row] for row in rows])()
         assert np.array_equal(part.x, whole.x[rows], equal_nan=True)
         assert part.status == tuple(whole.status[row] for row in rows)

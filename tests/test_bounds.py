@@ -40,6 +40,7 @@ def sampled(expression: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> tuple[np.nda
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 def test_samples_lie_inside_and_reach_the_ends(expression: sp.Expr) -> None:
     found = bounds(expression, BOX)

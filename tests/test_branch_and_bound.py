@@ -320,6 +320,7 @@ def along(tensor: Floats, vectors: list[Floats]) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("groups", GROUPS)
 def test_norms_of_tensors_are_never_below_their_values(groups: tuple[tuple[int, int], ...]) -> None:
     rng = np.random.default_rng(4)

@@ -20,6 +20,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from helpers import THOROUGH
 from hypothesis import given, settings
 from test_cli import run as command
 
@@ -179,6 +180,7 @@ def ended_at_step(k: int, error: type[BaseException], monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(record=["all"])
 @pytest.mark.parametrize("record", ["all", pytest.param("last", marks=pytest.mark.slow)])
 def test_a_run_in_pieces_is_the_run_in_one(setting: Setting, tmp_path: Path, record: Any) -> None:
     """Each piece makes a few steps more, from the file that the one before has left."""
@@ -197,7 +199,7 @@ def test_a_run_in_pieces_is_the_run_in_one(setting: Setting, tmp_path: Path, rec
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if THOROUGH else 40, deadline=None)
 def test_a_run_that_is_ended_anywhere_goes_on(data: st.DataObject) -> None:
     """Killed between two writings, or interrupted: any number of times, at any steps, with any distance of writings."""
     name = data.draw(
@@ -220,6 +222,7 @@ def numba_found() -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 def test_an_interruption_leaves_the_last_state(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,12 +557,12 @@ def killed(path: Path, times: int, backend: str, steps: int) -> None:
 def test_kill_9_and_go_on(tmp_path: Path, backend: str) -> None:
     if backend == "compiled":
         pytest.importorskip("numba")
-    killed(tmp_path / "run.checkpoint", 10, backend, 3000)
+    killed(tmp_path / "run.checkpoint", 10 if THOROUGH else 4, backend, 3000)
 
 
 @pytest.mark.slow
 def test_sigterm_leaves_a_checkpoint_that_the_same_command_goes_on_from(tmp_path: Path) -> None:
-    path, steps = tmp_path / "run.checkpoint", "20000"
+    path, steps = tmp_path / "run.checkpoint", "10000"
     arguments = [
         "solve",
         "zoo:saddle",

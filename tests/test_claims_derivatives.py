@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
-from helpers import earned
+from helpers import THOROUGH, earned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +79,7 @@ def one(problem: BilevelProblem, label: str, part: str = "", **options: Any) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=[name for name in SMALL if name != "tube"])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_bound_holds_on_the_zoo(name: str) -> None:
     found = results(zoo.get(name).problem, effort=0.25)
@@ -86,7 +87,7 @@ def test_every_bound_holds_on_the_zoo(name: str) -> None:
     assert all(earned(result) for result in found)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tube_coupled", "tube_printed"])
 def test_every_bound_holds_on_the_large_ones(name: str) -> None:
     assert {result.verdict for result in results(zoo.get(name).problem)} == {Verdict.HOLDS}
@@ -167,6 +168,7 @@ def test_the_print_bounds_the_lower_gradient_without_reason() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     ("label", "part"),
     [
@@ -382,7 +384,7 @@ def problems(draw: st.DrawFn) -> BilevelProblem:
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=8 if THOROUGH else 4)
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_true_bounds_are_never_violated_on_random_problems(problem: BilevelProblem, seed: int) -> None:
     found = results(problem, seed=seed, effort=0.25)

@@ -67,6 +67,7 @@ def _formulas_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(variant=["corrected"], name=("saddle", "quadratic", "scalar", "minimax_nash"))
 @pytest.mark.parametrize(
     ("name", "variant"),
     [
@@ -86,6 +87,7 @@ def test_true_claims_hold_on_the_zoo(name: str, variant: Variant) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("logistic", "robust_regression"))
 @pytest.mark.parametrize("name", LARGE)
 def test_true_claims_hold_on_the_rest_of_the_zoo(name: str) -> None:
     found = results(zoo.get(name).problem)
@@ -104,6 +106,7 @@ CORNERS = [
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(variant=["corrected"], every=2)
 @pytest.mark.parametrize("variant", TRUE)
 @pytest.mark.parametrize("k", range(len(CORNERS)))
 def test_corner_cases_hold(k: int, variant: Variant) -> None:
@@ -115,6 +118,7 @@ def test_corner_cases_hold(k: int, variant: Variant) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=(1, 3))
 @pytest.mark.parametrize(
     ("d", "n", "spectrum"),
     [
@@ -134,6 +138,7 @@ def test_quadratics_hold(d: int, n: int, spectrum: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(seed=range(2))
 @pytest.mark.parametrize("seed", range(12))
 def test_random_quadratics_are_never_violated(seed: int) -> None:
     rng = np.random.default_rng(seed)

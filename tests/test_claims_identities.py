@@ -123,6 +123,7 @@ def _pieces(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("name", zoo.names())
 def test_every_identity_is_proved_on_the_zoo(name: str) -> None:
     problem = zoo.get(name).problem

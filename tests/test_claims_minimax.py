@@ -43,6 +43,7 @@ def verdicts(problem: BilevelProblem, variant: Variant = "corrected") -> dict[st
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corrected_statements_hold_on_the_zoo(name: str) -> None:
     said = verdicts(zoo.get(name).problem)
@@ -74,6 +75,7 @@ def test_a_saddle_of_phi_with_more_upper_than_lower_variables() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(seed=(2, 11))
 @pytest.mark.parametrize(
     "seed", [2, 5, 8, pytest.param(11, marks=pytest.mark.slow), pytest.param(14, marks=pytest.mark.slow)]
 )

@@ -25,7 +25,7 @@ SLOW = ["tube,d=5", "tube,d=3,L=2", "tube,d=3,gamma=1/2", "tube_coupled", "tube,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", [*SPECS, *(pytest.param(spec, marks=pytest.mark.slow) for spec in SLOW)])
+@pytest.mark.parametrize("spec", [*SPECS, *(pytest.param(spec, marks=pytest.mark.long) for spec in SLOW)])
 def test_every_known_point_of_the_zoo_has_its_kind(spec: str) -> None:
     example = zoo.parse(spec)
     assert example.stationary_points

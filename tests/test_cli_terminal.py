@@ -81,6 +81,7 @@ def test_help_fits_the_terminal(columns: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("zoo-80", "zoo-140", "verify-80")
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("arguments", [("zoo",), ("verify", "zoo:scalar", "--claims", SEVERAL)], ids=lambda a: a[0])
 def test_tables_fit_the_terminal(arguments: tuple[str, ...], columns: int) -> None:
@@ -106,6 +107,7 @@ SHOWN = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(command=("derive", "certify", "solve"))
 @pytest.mark.parametrize("command", SHOWN)
 def test_progress_appears_and_is_wiped(command: str) -> None:
     arguments, progress, begins = SHOWN[command]
@@ -116,7 +118,7 @@ def test_progress_appears_and_is_wiped(command: str) -> None:
     assert not any(re.search(r"\d+ s$|\d+ %", line) for line in shown.lines if "seed" not in line)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_progress_is_cut_to_a_narrow_terminal() -> None:
     shown = run("verify", "zoo:saddle", "--claims", "hess-Lipschitz", columns=30)
     drawn = [part for line in shown.seen.split("\n") for part in line.split("\r") if part.startswith("verifying")]
@@ -124,7 +126,7 @@ def test_progress_is_cut_to_a_narrow_terminal() -> None:
     assert max(map(len, drawn)) < 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_progress_goes_to_the_terminal_while_results_go_to_a_file(tmp_path: Path) -> None:
     with Terminal(
         "verify", "zoo:saddle", "--claims", "hess-Lipschitz", "--format", "json", output=tmp_path / "out"
@@ -136,6 +138,7 @@ def test_progress_goes_to_the_terminal_while_results_go_to_a_file(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("solve", "certify")
 @pytest.mark.parametrize("arguments", [SHOWN[name][0] for name in ("solve", "verify", "certify")], ids=lambda a: a[0])
 def test_a_pipe_gets_the_result_and_nothing_else(arguments: tuple[str, ...]) -> None:
     done = piped(*arguments)
@@ -197,6 +200,7 @@ def test_reproduce_shows_progress_and_ctrl_c_leaves_no_file(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(presses=[3])
 @pytest.mark.parametrize("presses", [2, 3, 20])
 def test_an_impatient_ctrl_c_gives_no_traceback_either(presses: int) -> None:
     with Terminal(*LONG) as shown:

@@ -81,6 +81,7 @@ SOLVED: dict[str, Callable[[], Solution]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @each_jump
 @pytest.mark.parametrize("run", SOLVED)
 def test_no_solver_looks_at_the_clock(run: str, jumps: str) -> None:

@@ -171,12 +171,19 @@ print(compiled)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_after_the_command_nothing_is_compiled_any_more(tmp_path: Path) -> None:
     first, kept = run("-m", "bilevel_sym", "compile", NUMBA_CACHE_DIR=str(tmp_path)).splitlines()
     assert first.startswith("compiled in ")
     assert kept.startswith(f"kept in {tmp_path}")
     assert run("-c", WORK, NUMBA_CACHE_DIR=str(tmp_path)) == "[]"
+
+
+@pytest.mark.slow
+def test_where_all_is_compiled_nothing_is_any_more() -> None:
+    """``.ci/processors`` runs it by its id, with the command before it and a folder that was empty before that."""
+    run("-m", "bilevel_sym", "compile")
+    assert run("-c", WORK) == "[]"
 
 
 @pytest.mark.slow

@@ -202,6 +202,7 @@ PLAIN = ["sparse:3", "sparse:12", "logistic:7x3", "logistic:30x10", "quadratic:1
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(("stale", "D"), [(False, 3), (True, 4)])
 @pytest.mark.parametrize("kind", ["aid", "gdmax"])
 @pytest.mark.parametrize("name", PLAIN)
@@ -252,6 +253,7 @@ def assert_lanes_do_not_matter(name: str, count: int) -> LoopState:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("name", BITWISE)
 def test_alone_and_in_an_ensemble_bit_for_bit(name: str) -> None:
     ended = assert_lanes_do_not_matter(name, 2 * WIDTH + 7)
@@ -266,6 +268,7 @@ def test_every_function_of_the_grammar_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("name", BITWISE)
 @pytest.mark.parametrize("count", [2, 7, WIDTH - 1, WIDTH, WIDTH + 1])
 def test_the_order_and_the_size_of_an_ensemble_do_not_matter(name: str, count: int) -> None:

@@ -43,6 +43,7 @@ def whole(problem: BilevelProblem, kind: type[Curvature | BlockNorm] = Curvature
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("n", [2, 5, 8])
 @pytest.mark.parametrize("kind", PHI)
 def test_one_look_at_the_whole_box_proves_mu(kind: str, n: int) -> None:
@@ -64,7 +65,7 @@ def _sampled(problem: BilevelProblem) -> float:
     return float(np.linalg.eigvalsh(problem.kernels.g_yy(points[:, :1], points[:, 1:]))[:, 0].min())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_constants_of_a_sum_that_was_lost() -> None:
     """Over the whole box, plain intervals prove no more than mu > -200 here."""
     problem = problem_of("sqrt", 4, 12)

@@ -21,6 +21,7 @@ x, x1, x2, y, y1, y2 = sp.symbols("x x1 x2 y y1 y2")
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=(1, 2), n=[1])
 @pytest.mark.parametrize(("d", "n"), EVERY_SHAPE)
 @FEW
 @given(data=st.data())
@@ -40,6 +41,7 @@ def test_both_forms_of_the_hessian_and_direct_differentiation_agree_exactly(
 @FEW
 @given(data=st.data())
 @pytest.mark.slow
+@pytest.mark.in_ci(d=[1], n=(1, 2))
 def test_the_response_and_its_derivative_are_those_of_the_known_solution(d: int, n: int, data: st.DataObject) -> None:
     solved = data.draw(solved_problems(d, n))
     derivation, point = derive(solved.problem, closed_form=False), solved.solution
@@ -50,6 +52,7 @@ def test_the_response_and_its_derivative_are_those_of_the_known_solution(d: int,
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("1-1", "2-1", "1-2")
 @pytest.mark.parametrize(("d", "n"), EVERY_SHAPE)
 @FEW
 @given(data=st.data())
@@ -98,6 +101,7 @@ def test_the_printed_hessian_fails_on_its_witness_and_the_corrected_one_does_not
     assert printed != printed.T
 
 
+@pytest.mark.in_ci(d=(1, 2), n=(1, 2))
 @pytest.mark.parametrize(
     ("d", "n"),
     [(d, n) if d + n <= 3 else pytest.param(d, n, marks=pytest.mark.slow) for d, n in (*SHAPES, (1, 5), (5, 1))],
@@ -212,6 +216,7 @@ def test_large_implicit_problems_refuse_to_write_out_the_inverse_and_say_what_to
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(named=[True])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_large_logistic_problem_is_derived_with_little_work(named: bool) -> None:
     problem = logistic(20, 30, named=named)
@@ -283,7 +288,7 @@ def test_both_hessians_say_the_truth_about_large_n() -> None:
         derivation.hessian(form="lagrangian")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dense_quadratic_of_twenty_variables_is_derived() -> None:
     derivation = zoo.get("quadratic", d=20, n=20).problem.derivation
     assert calls_of(lambda: derivation.hess_phi) < 40_000_000
@@ -334,7 +339,7 @@ def kinked(n: int) -> BilevelProblem:
     return BilevelProblem(sp.Add(*terms[1::2]) + a * x[0], g, x, y, parameters={"a": None})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "build",
     [lambda: logistic(3, 130), lambda: logistic(2, 120, named=False), lambda: kinked(2)],
@@ -355,7 +360,7 @@ def test_blocks_of_a_large_problem_are_those_of_the_calculus(build: Callable[[],
             assert abs(a - b) <= sp.Float("1e-30") * (1 + abs(b)), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("named", [True, False] if THOROUGH else [True])
 def test_all_blocks_of_the_large_logistic_problem(named: bool) -> None:
     derivation = derive(logistic(20, 30, named=named), closed_form=False)

@@ -168,6 +168,7 @@ def test_source_blocks_give_the_numbers_of_the_formulas(solved: Solved) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     "name",
     ["scalar", "saddle", "implicit_cubic", "quadratic", "logistic", "minimax_not_nash", "ridge"],

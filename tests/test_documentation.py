@@ -37,6 +37,7 @@ SHELL = (
     ".venv/bin/python -m benchmarks.mutants",
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,lint]"',
     '.venv/bin/python -m pytest -m "not slow"',
+    ".venv/bin/python -m pytest -m long",
     ".ci/run",
     ".ci/lint",
     ".ci/pythons",

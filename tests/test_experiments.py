@@ -130,7 +130,7 @@ def test_the_printed_domain_is_where_the_printed_tube_is_defined() -> None:
     np.testing.assert_array_equal(inside, defined)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_figure1_in_full(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = list(experiments.reproduce("figure1", tmp_path / "new"))

@@ -85,6 +85,7 @@ def worst(compare: Callable[..., Iterator[Agreement]]) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     ("compare", "module", "name", "field"), OFF, ids=lambda value: value if isinstance(value, str) else ""
 )

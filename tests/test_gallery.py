@@ -71,6 +71,7 @@ def compare(problem: BilevelProblem, x: Any, tolerance: float = 1e-9) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     "name", ["scalar", "saddle", "quadratic", "implicit_cubic", "ridge", "minimax_nash", "logistic"]
 )
@@ -256,7 +257,7 @@ def test_it_is_caught_and_its_cause_is_named(item: gallery.Defect) -> None:
     assert item.name in UNNAMED or result.cause == item.cause, result.message
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_verdict_and_the_cause_do_not_hang_on_the_points() -> None:
     missed = set()
     for item in POINTWISE:
@@ -267,6 +268,7 @@ def test_the_verdict_and_the_cause_do_not_hang_on_the_points() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("isotropic")
 @pytest.mark.parametrize("make", [coupled, isotropic])
 def test_what_is_right_raises_no_alarm(make: Any) -> None:
     for kind in KINDS:

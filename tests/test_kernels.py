@@ -149,6 +149,7 @@ def check_against_digits_and_balls(problem: BilevelProblem, rows: Floats, backen
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     "backend", [b if b != "lambdify" else pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS]
 )
@@ -236,6 +237,7 @@ def closed_form_agrees(problem: BilevelProblem, phi: sp.Expr, point: Sequence[fl
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("name", "backend"), [(name, backend) for name in CLOSED for backend in BACKENDS if (name, backend) != ("tube,d=3", "lambdify")]
 )  # fmt: skip
@@ -261,6 +263,7 @@ def test_third_derivatives_against_differences_of_certified_hessians() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_symmetric_to_the_last_bit(name: str, backend: Backend) -> None:
@@ -337,6 +340,7 @@ def test_blocks_against_jax(jax: Any, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=["isotropic g_yy"])
 @pytest.mark.parametrize("name", ["d = n = 2", "isotropic g_yy"])
 def test_phi_against_jax_through_unrolled_newton_steps(jax: Any, name: str) -> None:
     """k Newton steps from the root carry derivatives up to order 2^k - 1: automatic differentiation does the rest."""
@@ -870,7 +874,7 @@ def test_pitfall_log_one_plus_exp_neither_overflows_nor_cancels(kind: int, backe
             assert abs(got[order][k] - truth) <= 1e-12 * abs(truth) + 1e-300, (z, order, got[order][k])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lambdify_never_uses_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = logistic(3, 130)  # so large that the blocks of a derivation come from the tape
 

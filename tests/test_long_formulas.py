@@ -32,6 +32,7 @@ def written(derivation: Derivation, form: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(form=["source"])
 @pytest.mark.parametrize("form", ["source", pytest.param("latex", marks=pytest.mark.slow)])
 def test_twice_as_many_variables_cost_about_twice_as_much(form: str) -> None:
     # DEFECT: 2**4 times as much, for entries that vanish were differentiated, each by going through all of g
@@ -43,7 +44,7 @@ def test_twice_as_many_variables_cost_about_twice_as_much(form: str) -> None:
     assert work(32) < 2.8 * work(16)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["source", "latex"])
 def test_a_hundred_variables_are_written(form: str) -> None:
     assert calls_of(lambda: written(derive(diagonal(100)), form)) < 8 * SECOND
@@ -91,6 +92,7 @@ LONG = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("form", ["source", "latex"])
 @pytest.mark.parametrize("name", LONG)
 def test_what_would_fill_books_is_refused_before_it_is_found(name: str, form: str) -> None:
@@ -113,7 +115,7 @@ def test_a_power_inside_a_quotient_is_not_multiplied_out() -> None:
             assert calls_of(derivation.latex) < 2 * SECOND
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_long_sums_are_printed_as_they_stand() -> None:
     # DEFECT: SymPy puts the terms in order at a price that grows with the square
     def work(count: int) -> int:

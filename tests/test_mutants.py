@@ -26,6 +26,7 @@ def test_there_are_enough_of_them_and_always_the_same() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("path", PATHS)
 def test_each_changes_what_is_computed_and_nothing_else(path: str) -> None:
     text = (ROOT / path).read_text("utf-8")

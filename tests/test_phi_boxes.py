@@ -84,6 +84,7 @@ def check_against_kernels(problem: BilevelProblem, found: PhiEnclosure, x: Float
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("name", problems())
 @pytest.mark.parametrize("proved", [False, True])
 def test_enclosures_contain_values_at_random_points(name: str, proved: bool) -> None:

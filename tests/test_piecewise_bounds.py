@@ -75,6 +75,7 @@ CORPUS = {
     "inside a root": ("sqrt(1 + max(x, 0)**4)", ""),
     "abs inside a condition": ("Piecewise(((1 - abs(x))**4*x**4, abs(x) < 1), (0, True))", ""),
 }
+IN_CI = list(CORPUS)[::5]  # the others are ``long``; certificates of them are proved again in ``test_certificates``
 
 
 def problem_of(f: str, g: str) -> BilevelProblem:
@@ -87,6 +88,7 @@ def test_the_corpus_has_thirty_three() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=IN_CI)
 @pytest.mark.parametrize("name", CORPUS)
 def test_constants_go_across_the_edge(name: str) -> None:
     """Certified brackets, and no sampled derivative beyond them."""
@@ -109,6 +111,7 @@ def _holds_sampled(problem: BilevelProblem, valid: Constants) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=IN_CI)
 @pytest.mark.parametrize("name", CORPUS)
 def test_smoothness_goes_across_the_edge(name: str) -> None:
     problem = problem_of(*CORPUS[name])

@@ -32,6 +32,7 @@ def rounded(digits: str) -> tuple[float, float]:
     return float(digits), 0.5 * 10.0**-places
 
 
+@pytest.mark.in_ci(name=[name for name in zoo.data_names() if name != "digit_cleaning"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_digits_that_are_carried_are_proved_again(name: str) -> None:
     example = zoo.get(name)
@@ -46,6 +47,7 @@ def test_the_digits_that_are_carried_are_proved_again(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", [name for name in zoo.data_names() if zoo.get(name).constants is not None])
 def test_the_constants_that_are_carried_are_proved_again(name: str) -> None:
     example = zoo.get(name)
@@ -103,6 +105,7 @@ def test_the_lower_level_is_what_scikit_learn_finds() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("diabetes", "breast_cancer"))
 @pytest.mark.parametrize("name", zoo.data_names())
 def test_jax_finds_the_same_hypergradient(name: str) -> None:
     jax: Any = pytest.importorskip("jax", reason="JAX is not installed")

@@ -144,14 +144,41 @@ KNOWN = {dotted.rpartition(".")[2] for dotted in ENTRIES} | set(reference.TYPES)
 KNOWN |= set(vars(builtins)) | set(vars(typing)) | set(vars(collections.abc))
 
 
+def unexplained(stated: str, told: str) -> set[str]:
+    """The types in a signature that neither have an entry nor are told beside it."""
+    bare = re.sub(r"'[^']*'|\w+(?:\.\w+)+", "", stated)
+    types = set(re.findall(r"(?:[:|\[,>] ?)([A-Z]\w*)", bare)) - KNOWN
+    return {word for word in types if not re.search(rf"\b{word}(?: =|:)", told)}
+
+
 @pytest.mark.parametrize("name", [name for name in TEXTS if name != "README.md"])
 def test_every_type_in_a_signature_is_explained(name: str) -> None:
     for block in fenced(TEXTS[name], name):
         if block.language == "python":
-            bare = re.sub(r"'[^']*'|\w+(?:\.\w+)+", "", block.text.partition("\n#")[0])
-            types = set(re.findall(r"(?:[:|\[,>] ?)([A-Z]\w*)", bare)) - KNOWN
-            unexplained = {word for word in types if not re.search(rf"\b{word}(?: =|:)", block.text)}
-            assert not unexplained, f"{block}: {block.text}"
+            assert not unexplained(block.text.partition("\n#")[0], block.text), f"{block}: {block.text}"
+    for stated, told in re.findall(r"^- `([^`]+)`: (.*)$", TEXTS[name], re.M):  # members that have a line
+        assert not unexplained(stated, told), f"{stated}: {told}"
+
+
+def test_a_member_has_a_line_where_a_line_says_it_and_a_heading_otherwise() -> None:
+    class Thing:
+        @property
+        def size(self) -> int:
+            """How large it is."""
+            return 1
+
+        def longer(self, by: int) -> int:
+            """The size and more.
+
+            >>> Thing().longer(1)
+            2
+            """
+            return self.size + by
+
+    size, longer = (reference.Member.of("Thing", name, vars(Thing)[name]) for name in ("size", "longer"))
+    assert size.line("a.Thing") == "- `size: int`: How large it is.\n"
+    assert longer.line("a.Thing") is None
+    assert next(longer.lines("a.Thing")) == "### Thing.longer\n"
 
 
 @pytest.mark.slow

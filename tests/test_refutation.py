@@ -425,6 +425,7 @@ def _truth_of_the_kernels_at_zero(self: References, name: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("explain", "MOST_CALLS"))
 @pytest.mark.parametrize(
     ("where", "name", "defect"),
     [

@@ -11,6 +11,7 @@ import pytest
 import test_arrays_calculus
 import test_arrays_certificates
 import test_arrays_exact_formulas
+import test_arrays_kernels
 import test_arrays_truth
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from bilevel_sym.arrays import algebra, calculus, canonical, normal
 from bilevel_sym.arrays.normal import Raw, ones
 from bilevel_sym.arrays.plan import ExactPlan
 from bilevel_sym.arrays.tensor import Factor, Leaf, LogSumExp, Tensor, Term
+from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.symbolic import array_closed_form, array_formulas
 
@@ -297,6 +299,7 @@ SEEN_BY: dict[Plant, tuple[str, str]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("plant", SEEN_BY, ids=lambda plant: plant.__name__)
 def test_a_planted_defect_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     words, language = SEEN_BY[plant]
@@ -304,3 +307,47 @@ def test_a_planted_defect_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch)
         plant(patch)
         with pytest.raises((AssertionError, ExceptionGroup)):
             searched(words, language)
+
+
+# ---- compiled code --------------------------------------------------------------------------------------------------
+
+
+def strides_of_a_transposed_array(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module._strides
+    patch.setattr(module, "_strides", lambda shape, labels=None: right(shape))
+
+
+def deltas_forgotten(patch: pytest.MonkeyPatch, module: Any) -> None:
+    patch.setattr(module, "_embedded", lambda strides, sizes, deltas: (strides, dict(sizes)))
+
+
+def weights_forgotten(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module.Translation._gram
+    patch.setattr(
+        module.Translation, "_gram", lambda self, code, args, axis, to, at: right(self, code, args, axis, to, at[:1])
+    )
+
+
+def constants_forgotten(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module.Translation._number
+    patch.setattr(module.Translation, "_number", lambda self, value: right(self, 0.0 if value == 0.0 else 1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("defect", "problem"),
+    [
+        (strides_of_a_transposed_array, "softmax"),
+        (deltas_forgotten, "logistic"),
+        (weights_forgotten, "logistic"),
+        (constants_forgotten, "ridge"),
+    ],
+)
+def test_a_planted_defect_in_compiled_plans_is_seen(defect: Any, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    from bilevel_sym.implicit import compiled_plan
+
+    test_arrays_kernels.test_compiled_code_finds_what_numpy_finds(problem, 7, 3)
+    defect(monkeypatch, compiled_plan)
+    with pytest.raises((AssertionError, LowerLevelFailure, TypeError)):  # nothing is found, too
+        test_arrays_kernels.test_compiled_code_finds_what_numpy_finds(problem, 7, 3)

@@ -270,6 +270,7 @@ def test_altered_certificates(originals: dict[str, Content], tmp_path: Path, kin
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(part=[0])
 @pytest.mark.parametrize("part", range(10))
 @pytest.mark.parametrize("kind", ["block", "smoothness", "stationary", "point"])
 def test_a_thousand_altered_certificates(originals: dict[str, Content], tmp_path: Path, kind: str, part: int) -> None:

@@ -192,6 +192,7 @@ def results(problem: str, label: str) -> list[CheckResult]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(("problem", "label"), sorted({(p, label) for _, p, label in FAULTS.values()}))
 def test_without_a_fault_the_claim_holds(problem: str, label: str) -> None:
     found = results(problem, label)
@@ -200,6 +201,7 @@ def test_without_a_fault_the_claim_holds(problem: str, label: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
     plant, problem, label = FAULTS[name]

@@ -203,6 +203,7 @@ def without(label: str, problem: str) -> CheckResult:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_defect_is_refuted(name: str, monkeypatch: Patch) -> None:
     label, problem, plant = PLANTS[name]

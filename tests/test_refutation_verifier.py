@@ -544,6 +544,7 @@ def test_the_table_is_long_enough_and_covers_every_family() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(case=CASES[::5])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_planted_falsehood_is_never_found_to_hold(monkeypatch: Patch, case: Case) -> None:
     assert result_on(case).verdict is Verdict.HOLDS
@@ -643,6 +644,7 @@ def test_zeros_among_the_eigenvalues_break_no_statement(f: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(g=["x*y"], label=("eq:gdrate", "eq:cgrate"))
 @pytest.mark.parametrize("g", ["-y**2/2 + x*y", "x*y", "x - y**2/2"])
 @pytest.mark.parametrize("label", ["eq:gdrate", "eq:cgrate", "lem:grad-err-aid", "eq:warmstart-v", "eq:error-required"])
 def test_nothing_is_proved_of_a_lower_level_without_a_minimum(g: str, label: str) -> None:
@@ -652,6 +654,7 @@ def test_nothing_is_proved_of_a_lower_level_without_a_minimum(g: str, label: str
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("x + y**2")
 @pytest.mark.parametrize("f", ["x*y + y**2", "x + y**2"])
 def test_nothing_is_proved_of_a_maximum_that_does_not_exist(f: str) -> None:
     problem = MinimaxProblem(f, "x", "y", box={"x": (-1, 1), "y": (-2, 2)})
@@ -674,6 +677,7 @@ ODD = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("a point for a box", "kappa = 10^18"))
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_problem_raises_nothing_and_breaks_no_statement(name: str) -> None:
     report = verify.run(ODD[name], rng=0, effort="quick")

@@ -70,6 +70,7 @@ class Spline:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("seed", range(25))
 def test_splines_with_irrational_knots(seed: int) -> None:
     """The order that was made, which the derivatives of both pieces confirm."""
@@ -82,6 +83,7 @@ def test_splines_with_irrational_knots(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_nested_products(seed: int) -> None:
     """U_i = A_i + S_i U_{i+1}, six deep: 3**5 ways to set the other switches, and a polynomial that nobody expands."""
@@ -98,6 +100,7 @@ def test_nested_products(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_functions_of_splines(seed: int) -> None:
     """A smooth function of them is as smooth; a factor that vanishes on the edge adds one."""
@@ -360,7 +363,7 @@ def test_a_pole_behind_the_other_piece_is_refused(term: str, backend: Backend) -
     assert np.isfinite(kernels.grad_phi([0.5])).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tube", "tube_coupled"])
 def test_constants_of_a_tube_over_all_of_its_box(name: str) -> None:
     """Certified across all faces, and beside derivatives by SymPy, piece by piece, at points off them."""

@@ -173,6 +173,7 @@ def jets(d: int, n: int, count: int, seed: int) -> Iterator[tuple[BilevelProblem
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 2), (2, 1), (2, 2)])
 def test_no_jet_is_above_the_sharp_constants(d: int, n: int) -> None:
     worst = np.zeros(2)
@@ -214,6 +215,7 @@ def certified_ratios(problem: BilevelProblem) -> tuple[float, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(seed=range(0, 14, 4))
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 14))])
 def test_certified_suprema_stay_below_the_sharp_constants(seed: int) -> None:
     ratios = certified_ratios(random_problem(seed))
@@ -336,6 +338,7 @@ NAMES = ["grad-Lipschitz", "hess-Lipschitz", "lemC.1 L_phi", "lemC.1 rho_phi"]
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(("make", "label", "part", "tight"), CLAIMS, ids=NAMES)
 def test_the_claims_judge_by_the_better_reading(make: Any, label: str, part: str, tight: float) -> None:
     problem = make()
@@ -361,6 +364,7 @@ def test_where_the_blocks_are_better_they_are_taken() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(("make", "label", "part", "tight"), CLAIMS, ids=NAMES)
 def test_smaller_sharp_constants_are_refuted(
     make: Any, label: str, part: str, tight: float, monkeypatch: pytest.MonkeyPatch

@@ -210,7 +210,7 @@ def test_reproduce_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="there is no timeout")
 def test_timeout_gets_what_there_is(tmp_path: Path) -> None:
     out = tmp_path / "run.csv"

@@ -91,6 +91,7 @@ def one_more_box(problem: BilevelProblem, *, third: bool) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=(4, 8))
 @pytest.mark.parametrize("third", [False, True])
 @pytest.mark.parametrize("make", [example, bent])
 @pytest.mark.parametrize(("d", "n"), [(4, 3), (8, 3), pytest.param(14, 4, marks=pytest.mark.slow)])
@@ -110,7 +111,7 @@ def test_an_estimate_that_is_too_small_is_noticed(third: bool, monkeypatch: pyte
     assert one_more_box(problem, third=third) > PhiMemory.of(problem).one_box(third=third)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("d", "n"), [(12, 4), (24, 6)])
 def test_a_search_stays_below_its_estimate(d: int, n: int) -> None:
     problem = example(d, n)
@@ -121,6 +122,7 @@ def test_a_search_stays_below_its_estimate(d: int, n: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=(10, 30))
 @pytest.mark.parametrize(("d", "n"), [(10, 3), (30, 5), pytest.param(80, 12, marks=pytest.mark.slow)])
 def test_the_truth_takes_less_than_was_estimated(d: int, n: int) -> None:
     # DEFECT: all Hessians beside all points were held at a time: 2.3 GB for d = 280, n = 30

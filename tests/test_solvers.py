@@ -153,6 +153,7 @@ def rational_aid(
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("d", "n", "spectrum"), [(1, 1, "2"), (2, 3, "two"), (3, 2, "isotropic"), (2, 3, "10"), (1, 3, "4")]
 )
@@ -175,6 +176,7 @@ def test_descent_with_aid_is_its_rational_recursion(
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(("d", "n", "spectrum"), [(1, 1, "2"), (2, 3, "two"), (4, 2, "isotropic"), (3, 4, "30")])
 def test_exact_descent_on_a_quadratic_is_a_matrix_power(backend: Any, d: int, n: int, spectrum: str) -> None:
     """x_k - x* = (I - eta H)^k (x_0 - x*), with H and x* exact rationals."""
@@ -280,6 +282,7 @@ def by_hand(p: BilevelProblem, a: Perturbed, x: Floats, steps: int, seed: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("as_printed", [False, True])
 @pytest.mark.parametrize("T_escape", [1, 3, 4.2])
 @pytest.mark.parametrize("start", [[0.0, 0.0], [0.0, 0.4], [2.05, 0.1]])
@@ -492,6 +495,7 @@ def _companies() -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(record=["all"], every=2)
 @pytest.mark.parametrize(("backend", "name", "record"), _companies(), indirect=["backend"])
 def test_a_trajectory_has_the_same_bits_in_any_company(backend: Any, name: str, record: Any) -> None:
     case, algorithm, stop = RUNS[name]
@@ -899,6 +903,7 @@ ESCAPES = [
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=[2], shift=[0.5])
 @pytest.mark.parametrize(("d", "kappa", "delta", "shift"), ESCAPES)
 def test_perturbed_aid_escapes_with_the_theorems_parameters_and_probability(
     d: int, kappa: int, delta: float, shift: float
@@ -916,6 +921,7 @@ def test_perturbed_aid_escapes_with_the_theorems_parameters_and_probability(
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(d=(2, 5), delta=[0.1])
 @pytest.mark.parametrize("delta", [0.1, 0.01])
 @pytest.mark.parametrize("d", [2, 3, 4, 5])
 @pytest.mark.parametrize("kappa", [1, 2])
@@ -1152,6 +1158,7 @@ QUADRATIC = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", QUADRATIC)
 def test_where_phi_looks_quadratic_a_saddle_is_not_called_a_minimum(name: str) -> None:
     p = QUADRATIC[name]

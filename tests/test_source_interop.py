@@ -67,6 +67,7 @@ REST = [pytest.param(name, marks=pytest.mark.slow) for name in (*CASES, *SCALARS
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=(*FEW, *list(CASES)[::6], "minimax_not_nash"))
 @pytest.mark.parametrize("name", [*FEW, *REST])
 def test_in_jax_with_two_derivatives_compiled_and_mapped(name: str, jax: Any) -> None:
     problem = every_problem(name)
@@ -97,7 +98,7 @@ def test_in_pytorch_with_two_derivatives_and_mapped(name: str) -> None:
     close(func.vmap(func.grad(g, 1))(*stacked), kernels.g_y(*map(np.asarray, stacked)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_second_derivatives_are_finite_far_from_zero(jax: Any) -> None:
     problem = problem_of("softmax with a reference")
     _, g = functions_in("jax", problem)

@@ -71,8 +71,14 @@ PROBLEMS: dict[str, Callable[[], BilevelProblem]] = {
         "log(1 + exp(300*y)) + 1/(1 + exp(-300*x*y))", "y**2/2 - x*y + log(1 + exp(10*y))", "x", "y"
     ),
 }  # fmt: skip
+IN_CI = [f"{name}-{problem}" for name in ("numpy", "torch") for problem in PROBLEMS] + [
+    "jax-quadratic",
+    "jax-grammar",
+    "jax-minimax",
+]
 
 
+@pytest.mark.in_ci(*IN_CI)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_library_computes_what_the_kernels_do(name: str, library: Runs) -> None:
     problem = PROBLEMS[name]()

@@ -305,6 +305,7 @@ def ensemble(record: Any) -> Solution:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("record", ["all", "last"])
 @pytest.mark.parametrize("rows", [[0], [19, 3, 5, 5], list(range(1, 18))])
 def test_a_trajectory_has_the_same_bits_in_any_company(rows: list[int], record: Any) -> None:

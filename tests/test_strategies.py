@@ -496,6 +496,7 @@ ORDERS = [(i, j) for i in range(4) for j in range(5 - i) if i + j]
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("function", "weight"),
     [*((name, None) for name, record in FUNCTIONS.items() if record.bounds), ("cube", None), ("square", 1), ("sin", 1)],

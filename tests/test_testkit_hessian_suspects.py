@@ -143,6 +143,7 @@ def without(*parts: str) -> Callable[[Case], Floats]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("d=2,n=1", "d=1,n=2"))
 @pytest.mark.parametrize("name", ["d=2,n=1", *map(slow, ["d=1,n=2", "d=n=2", "seed 6", "seed 16"])])
 def test_terms_are_those_of_the_derivation(name: str) -> None:
     found = case(name)
@@ -164,6 +165,7 @@ def test_terms_are_those_of_the_derivation(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", [*SHAPES, *map(slow, ["d=n=3", "seed 6", "seed 16"])])
 def test_terms_sum_to_the_certified_hessian(name: str) -> None:
     at, terms = case(name).at, hessian_terms(case(name).at.at)
@@ -339,12 +341,14 @@ def named(name: str, defect: tuple[str, Callable[[Case], Floats]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=["d=3,n=2"])
 @pytest.mark.parametrize(("name", "defect"), crossed(EVERYWHERE, (*SHAPES, "seed 6", "seed 16")))
 def test_planted_defect_is_named(name: str, defect: str) -> None:
     named(name, EVERYWHERE[defect])
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=["d=3,n=2"])
 @pytest.mark.parametrize(("name", "defect"), crossed(LOPSIDED, ("d=2,n=1", "d=n=2", "d=3,n=2")))
 def test_planted_asymmetry_is_named(name: str, defect: str) -> None:
     named(name, LOPSIDED[defect])
@@ -379,6 +383,7 @@ def sequence(case: Case) -> Floats:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", ["d=1,n=2", "d=n=2", *map(slow, ["d=1,n=1", "seed 6", "seed 16"])])
 def test_the_point_before(name: str) -> None:
     found = case(name)
@@ -557,6 +562,7 @@ def test_error_at_some_points_only() -> None:
     assert found.diagnosis(values, sequence(found)).cause == "direct"
 
 
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     "name", ["scalar", "saddle", "implicit_cubic", *map(slow, ["ridge", "tube", "tube_coupled", "logistic"])]
 )

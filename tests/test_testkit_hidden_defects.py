@@ -16,7 +16,7 @@ from verify.testkit.diagnosis import Evidence, Suspect, explain
 from verify.testkit.result import CandidateCheck
 from verify.verdict import Verdict
 
-pytestmark = pytest.mark.slow  # the gallery says the same sooner
+pytestmark = pytest.mark.long  # the gallery says the same sooner
 
 Floats = NDArray[Any]
 Function = Callable[..., Any]

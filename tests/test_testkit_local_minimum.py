@@ -47,6 +47,7 @@ def test_the_definition_by_hand(a: Fraction, b: Fraction, eps: float, rho: float
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_kernels_and_classify_agree(seed: int) -> None:
     problem = random_problem(seed)

@@ -273,7 +273,7 @@ REAL = """
     from solver import *
     from verify.testkit.checks import check_hypergradient
 
-    @pytest.mark.bilevel(generated=5)
+    @pytest.mark.bilevel(zoo={zoo}, generated={generated})
     def test_right(bilevel_problem):
         assert_ok(check_hypergradient(lambda x: hypergradient(bilevel_problem, x), bilevel_problem))
 
@@ -284,9 +284,13 @@ REAL = """
 
 
 @pytest.mark.slow
-def test_the_real_check_decides_on_every_problem(inner: Run) -> None:
-    result = inner(test_real=REAL)
-    result.assert_outcomes(passed=len(zoo_cases(True)) + 5, failed=2)
+@pytest.mark.in_ci(generated=[2])
+@pytest.mark.parametrize(
+    ("zoo", "generated"), [(("scalar", "ridge", "minimax_nash"), 2), (True, 5)], ids=["some", "all"]
+)
+def test_the_real_check_decides_on_every_problem(inner: Run, zoo: Any, generated: int) -> None:
+    result = inner(test_real=REAL.format(zoo=zoo, generated=generated))
+    result.assert_outcomes(passed=len(zoo_cases(zoo)) + generated, failed=2)
     told = [
         ">       assert_ok(check_hypergradient(*",
         "E       AssertionError: VIOLATED: the hypergradient is wrong*",
@@ -352,10 +356,11 @@ def test_without_hypothesis_the_zoo_remains_and_the_rest_is_skipped_visibly(inne
     result.stdout.fnmatch_lines(['SKIPPED * verify.strategies wants Hypothesis; try: pip install "bilevel-sym?test?"'])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_agree_on_the_ids(inner: Run) -> None:
-    result = inner("-p", "xdist", "-n", "2", test_right=RIGHT, test_wrong=WRONG)
-    result.assert_outcomes(passed=len(zoo_cases(True)) + 20, failed=4)
+    few = RIGHT.replace("def", "@pytest.mark.bilevel(zoo=['scalar'], generated=6)\n    def")
+    result = inner("-p", "xdist", "-n", "2", test_right=few, test_wrong=WRONG)
+    result.assert_outcomes(passed=7, failed=4)
     result.stdout.fnmatch_lines(["*- bilevel problem -*", "problem = *"])
     assert "Different tests were collected" not in result.stdout.str()
 

@@ -29,7 +29,8 @@ Function = Callable[..., Any]
 SEEDS = [0, 1, 3, 4, 6, 9]  # none of them a minimax problem, where f_y = 0 at y* hides the inverse
 FAST: list[str | int] = ["implicit_cubic", "quadratic", 3, 4]
 SLOW: list[str | int] = ["logistic", "ridge", "hyper_cleaning", "saddle", "stochastic_rows", 0, 1, 6, 9]
-EACH = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+LONG: list[str | int] = ["logistic", "ridge", "hyper_cleaning", "stochastic_rows", 1, 9]
+EACH = [*FAST, *(pytest.param(name, marks=[pytest.mark.slow, *[pytest.mark.long] * (name in LONG)]) for name in SLOW)]
 
 
 @cache
@@ -87,6 +88,7 @@ def descended(problem: BilevelProblem, x: Floats, y: Floats, steps: int, tol: fl
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("quantity", ["grad_phi", "hess_phi"])
 def test_slope_of_right_and_wrong_derivatives(name: str | int, quantity: Quantity) -> None:
@@ -184,6 +186,7 @@ def test_a_warm_start_of_a_hard_problem() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("bias", [0.0, 0.3])
 @pytest.mark.parametrize("name", ["saddle", 4])
 def test_random_answers(name: str | int, bias: float) -> None:
@@ -221,6 +224,7 @@ def test_single_precision(name: str | int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("h", [1e-9, 1e-12])
 def test_finite_differences_of_rounded_values(name: str | int, h: float) -> None:
@@ -246,6 +250,7 @@ def test_noise_counted_as_curvature() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("implicit_cubic", 0, 3))
 @pytest.mark.parametrize(
     "name",
     [
@@ -288,6 +293,7 @@ def test_the_default_tolerance_of_scipy(name: str | int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", EACH)
 def test_smooth_errors_are_left_to_others(name: str | int) -> None:
     problem = problem_of(name)
@@ -364,6 +370,7 @@ def estimators(problem: BilevelProblem) -> list[Function]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("quadratic", "saddle", "implicit_cubic", 0, 3, 6))
 @pytest.mark.parametrize("name", EACH)
 def test_right_estimators_reach_the_floor(name: str | int) -> None:
     problem = problem_of(name)
@@ -471,6 +478,7 @@ def test_steps_that_are_too_long(name: str | int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("problem", [*map(problem_of, ["implicit_cubic", 3, 4]), quadratic(10.0)])
 def test_a_bias_is_a_plateau(problem: BilevelProblem) -> None:
     aid = estimators(problem)[0]
@@ -482,6 +490,7 @@ def test_a_bias_is_a_plateau(problem: BilevelProblem) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", ["implicit_cubic", "logistic", "saddle", 3, 4])
 def test_the_error_follows_a_tolerance(name: str | int) -> None:
     problem = problem_of(name)

@@ -14,7 +14,7 @@ from verify.testkit.convergence import convergence
 from verify.testkit.reference import references
 from verify.verdict import Verdict
 
-pytestmark = pytest.mark.slow  # the gallery says the same sooner
+pytestmark = pytest.mark.long  # the gallery says the same sooner
 
 QUADRATIC = BilevelProblem("x1*y1 + x2*y2 + y1**2", "y1**2 + 2*y2**2 + y1*y2 - x1*y1 - sin(x2)*y2", "x1 x2", "y1 y2")
 

@@ -449,6 +449,7 @@ def planted(name: str, defect: str) -> tuple[str, Diagnosis | None, bool]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(defect=list(DEFECTS)[::2])
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_planted_cause_is_named(defect: str) -> None:
     cause, found, _ = planted("turned", defect)
@@ -474,6 +475,7 @@ def test_enough_defects_are_planted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("random 7", "quadratic", "tall"))
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "turned"])
 def test_the_planted_cause_is_named_on_other_problems(name: str) -> None:
     """Every other problem gets a share of the defects; a cause may be hidden only by one that gives the same values."""
@@ -505,6 +507,7 @@ def test_terms_are_those_of_the_derivation() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=("turned", "line"))
 @pytest.mark.parametrize("name", ["turned", "wide", "line", "strip"])
 def test_what_nothing_produces_is_unexplained(name: str) -> None:
     _, at, previous = setting(name)
@@ -624,6 +627,7 @@ def lower_defects(p: Program, points: Floats) -> dict[str, tuple[str, Floats]]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(name=["turned"])
 @pytest.mark.parametrize(
     "name", ["turned", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tall", "strip", "line"))]
 )

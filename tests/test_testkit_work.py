@@ -164,7 +164,7 @@ def test_an_implicit_term_that_is_a_thousandth_too_large(monkeypatch: pytest.Mon
     assert sum(slept) > 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("delay", [0.003, 0.01])
 def test_an_implicit_term_that_is_a_thousandth_too_large_and_truly_slow(delay: float) -> None:
     points = EIGHT[:3]
@@ -174,6 +174,7 @@ def test_an_implicit_term_that_is_a_thousandth_too_large_and_truly_slow(delay: f
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(effort=["quick"])
 @pytest.mark.parametrize("effort", [0.01, 0.03, "quick", 0.3, "default", pytest.param(3.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bias", [1e-2, 1e-3, 1e-5, 1e-8])
 def test_a_bias_never_holds_at_any_effort(effort: Any, bias: float) -> None:
@@ -215,6 +216,7 @@ def test_the_outlook_says_how_many_steps_are_needed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("tau", [0.05, 0.01, 1e-3, 1e-4])
 def test_steps_that_are_short_are_slow_and_not_wrong(tau: float) -> None:
     result = check_hypergradient(lambda x, D: hypergradient(TOY, x, lower(TOY, x, D, tau)), TOY)
@@ -238,6 +240,7 @@ def outcomes(items: list[gallery.Defect]) -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci("some")
 @pytest.mark.parametrize(
     "items",
     [gallery.defects()[::18], pytest.param(gallery.defects()[:: 1 if THOROUGH else 3], marks=pytest.mark.slow)],
@@ -298,6 +301,7 @@ NEVER: dict[str, Function] = {
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize(
     "points",
     [None, EIGHT, pytest.param([[0.01 * k, 0.3] for k in range(100)], marks=pytest.mark.slow)],
@@ -349,6 +353,7 @@ def test_a_call_is_as_many_steps_as_its_numbers_say() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("weight", [1.0, 0.5])
 @pytest.mark.parametrize("looks", [1, 5, 13, 30, 200, 5000])
 def test_cut_by_seconds(monkeypatch: pytest.MonkeyPatch, weight: float, looks: int) -> None:
@@ -413,6 +418,7 @@ def test_effort_says_how_many_more_points_are_looked_at() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(effort=["quick"])
 @pytest.mark.parametrize("effort", ["quick", pytest.param("default", marks=pytest.mark.slow)])
 def test_the_same_effort_gives_bitwise_the_same_result(effort: Any) -> None:
     for function in (*right_ones(TOY).values(), weighed(1.001), NEVER["1/D"]):

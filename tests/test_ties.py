@@ -85,11 +85,11 @@ def test_certified_cases_show_the_first_of_equals(bits: int) -> None:
         Case(Bracket(1.0, 1.0), two, {"y": -1.0}),
         Case(Bracket(1.0 + bits * ULP, 1.0 + bits * ULP), two, {"y": 1.0}),
     ]
-    said = tightest("lem:descent", cases, evidence="certified", message="", variant="corrected")
+    said = tightest("lem:descent", cases, evidence="certified", message="")
     assert said.worst_point == {"y": -1.0}
     broken = Case(Bracket(3.0, 3.0), Bracket(3.0 - EQUAL, 3.0 - EQUAL), {"y": 0.0})
     almost = Case(Bracket(3.0, 3.0), Bracket(3.0, 3.0), {"y": 5.0})
-    worst = tightest("lem:descent", [almost, broken], evidence="certified", message="", variant="corrected")
+    worst = tightest("lem:descent", [almost, broken], evidence="certified", message="")
     assert worst.worst_point == {"y": 0.0}, "a case that fails comes before all that hold"
 
 

@@ -101,6 +101,7 @@ def test_the_intruder_is_named_and_not_run(project: Path, site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("project", PLACES, indirect=True)
 def test_the_command_line_takes_its_own(project: Path, site: Path) -> None:
     done = run(
@@ -144,6 +145,7 @@ def test_hypothesis_costs_nothing_of_ours(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("first", ["hypothesis", "bilevel_sym.problem.problem"])
 def test_problems_are_drawn_whichever_comes_first(site: Path, first: str) -> None:
     code = f"import {first}, hypothesis.strategies as st; from bilevel_sym import MinimaxProblem as M; from hypothesis import find\n"
@@ -163,6 +165,7 @@ def stand_in(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_a_distribution_of_that_name(tmp_path: Path, order: str) -> None:
     (built := tmp_path / "dist").mkdir()

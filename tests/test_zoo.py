@@ -154,6 +154,7 @@ def test_the_contract_is_kept() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_is_complete(name: str) -> None:
     example = zoo.get(name)
@@ -291,6 +292,7 @@ def test_rational_answers_are_exact(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", CLOSED)
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 def test_lower_solution_and_phi_to_forty_digits(spec: str) -> None:
     example = EXAMPLES[spec]
     problem = example.problem
@@ -305,6 +307,7 @@ def test_lower_solution_and_phi_to_forty_digits(spec: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_the_box_holds_the_lower_solution_and_g_is_convex_there(spec: str) -> None:
     example = EXAMPLES[spec]
@@ -325,6 +328,7 @@ def test_the_box_holds_the_lower_solution_and_g_is_convex_there(spec: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("spec", WITH_POINTS)
 def test_stationary_points_and_their_kinds(spec: str) -> None:
     example = EXAMPLES[spec]
@@ -345,6 +349,7 @@ ONE_DIMENSIONAL = [
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("spec", ONE_DIMENSIONAL)
 def test_there_are_no_other_stationary_points(spec: str) -> None:
     """The sign changes of Phi', by the implicit formula, over a grid of the box."""
@@ -434,6 +439,7 @@ def largest_norm(tensors: Array) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("spec", WITH_CONSTANTS)
 def test_constants_bound_every_block_and_are_attained(spec: str) -> None:
     problem, constants = EXAMPLES[spec].problem, known(EXAMPLES[spec].constants)
@@ -598,6 +604,7 @@ def test_the_box_of_the_printed_tube_lies_in_its_domain() -> None:
 
 @pytest.mark.parametrize("face", [1, 2, -1, -2])
 @pytest.mark.slow
+@pytest.mark.in_ci(face=(1, -2))
 def test_the_tube_is_twice_but_not_three_times_differentiable(face: int) -> None:
     example = zoo.get("tube", d=3, L=2, gamma="1/3")
     x, jumps = example.problem.x, [mp.mpf(0)] * 4
@@ -761,6 +768,7 @@ def test_a_coarse_witness_still_builds() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("spec", [*EXAMPLES, "tube,d=20"])
 def test_every_problem_survives_a_file(spec: str, tmp_path: Path) -> None:
     problem = zoo.parse(spec).problem
@@ -776,6 +784,7 @@ def test_every_problem_survives_a_file(spec: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize(
     "spec",
     ["quadratic,d=20,n=20,spectrum=100", "tube_printed,d=20", "tube_coupled,d=20", "saddle,d=50"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from bilevel_sym import theories
@@ -67,26 +67,25 @@ class Claim:
         return (self.label, *self.also)
 
     def __call__(self, study: Study) -> list[CheckResult]:
-        """The results for one problem; never raises what a problem can cause."""
+        """The results for one problem, of the variant that is studied; never raises what a problem can cause."""
         if study.problem.kind not in self.kinds:
-            return [self._without(study, f"it speaks of {' and '.join(self.kinds)} problems")]
+            other = not_applicable(self.label, f"it speaks of {' and '.join(self.kinds)} problems")
+            return [replace(other, variant=study.variant)]
         found: list[CheckResult] = []
         try:
             for result in self._found(study):
                 found += [result]
         except NotApplicable as reason:
-            found.append(self._without(study, str(reason)))
+            found.append(not_applicable(self.label, str(reason)))
         except BilevelError as error:
             beyond_search = study.is_large and isinstance(error, TooLarge)
             found.append(
-                self._without(study, error.message)
-                if beyond_search
-                else inconclusive(self.label, error.message, variant=study.variant)
+                not_applicable(self.label, error.message) if beyond_search else inconclusive(self.label, error.message)
             )
         except ArithmeticError as error:  # a quotient or a power of constants that are beyond all measure
             beyond = f"its numbers are too large or too small for float64 ({error})"
-            found.append(inconclusive(self.label, beyond, variant=study.variant))
-        return [placed(study, self._region, result) for result in found]
+            found.append(inconclusive(self.label, beyond))
+        return [placed(study, self._region, replace(result, variant=study.variant)) for result in found]
 
     @property
     def _region(self) -> str:
@@ -97,11 +96,8 @@ class Claim:
         """What the function returns, one by one: what it said before it gave up stays said."""
         found = self.check(study)
         if cast("object", found) is None:
-            return [inconclusive(self.label, "its function returned nothing, and no result", variant=study.variant)]
+            return [inconclusive(self.label, "its function returned nothing, and no result")]
         return [found] if isinstance(found, CheckResult) else found
-
-    def _without(self, study: Study, reason: str) -> CheckResult:
-        return not_applicable(self.label, reason, variant=study.variant)
 
 
 def claim(

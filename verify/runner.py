@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from threading import Event, current_thread, main_thread
 from types import FrameType
@@ -89,7 +90,7 @@ def run(
                     left = left[1:]
         except KeyboardInterrupt:
             interrupted = True
-            results += [inconclusive(item.label, "interrupted", variant=variant) for item in left]
+            results += [replace(inconclusive(item.label, "interrupted"), variant=variant) for item in left]
     return Report(
         problem=problem.name or "problem",
         box=str(dict(study.box.items())),
@@ -107,7 +108,7 @@ def _results(study: Study, chosen: Sequence[Claim], meter: ProgressBar, noticed:
     for done, item in enumerate(chosen):
         meter.at(done, f" {done + 1}/{len(chosen)} {item.label}")
         if study.deadline.passed and study.problem.kind in item.kinds:
-            yield [inconclusive(item.label, "cut by time before its turn", variant=study.variant)]
+            yield [replace(inconclusive(item.label, "cut by time before its turn"), variant=study.variant)]
         else:
             found = item(study)
             if noticed.is_set():  # what it measured may be of a search, or a run, that was cut short
@@ -119,7 +120,8 @@ def _results(study: Study, chosen: Sequence[Claim], meter: ProgressBar, noticed:
 
 def _cut(result: CheckResult) -> CheckResult:
     reason = f"cut by time; until then: {result.verdict}, {result.message}"
-    return inconclusive(result.label, reason, variant=result.variant, part=result.part, evidence=result.evidence)
+    said = inconclusive(result.label, reason, part=result.part, evidence=result.evidence)
+    return replace(said, variant=result.variant)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from flint import arb, fmpq
 
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.theories import Variant
 from verify.bracket import Bracket
 from verify.verdict import CheckResult, Verdict
 
@@ -223,9 +222,7 @@ def judged_probability(
     *,
     message: str,
     seed: int | None = None,
-    variant: Variant = "corrected",
     part: str = "",
-    n_points: int | None = None,
     undecided: int = 0,
 ) -> CheckResult:
     """The verdict on "it fails with probability at most delta", from independent runs.
@@ -238,7 +235,7 @@ def judged_probability(
     - ``runs``: of how many.
     - ``delta``: the probability that is stated.
     - ``undecided``: runs that count as failures where it is to hold, and as none where it is to be violated.
-    - ``label``, ``confidence``, ``message``, ``seed``, ``variant``, ``part``, ``n_points``: as for ``CheckResult``.
+    - ``label``, ``confidence``, ``message``, ``seed``, ``part``: as for ``CheckResult``.
 
     >>> [str(judged_probability("lem:err-grad", k, 44, 0.1, message="").verdict) for k in (0, 2, 44)]
     ['HOLDS', 'INCONCLUSIVE', 'VIOLATED']
@@ -262,9 +259,8 @@ def judged_probability(
         measured=lower if verdict is Verdict.VIOLATED else upper,
         bound=delta,
         evidence="statistical",
-        n_points=runs if n_points is None else n_points,
+        n_points=runs,
         seed=seed,
-        variant=variant,
         part=part,
         confidence=confidence,
     )

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,9 +39,8 @@ __all__ = ["Study", "seed_of", "study_of"]
 
 T = TypeVar("T")
 S = TypeVar("S", bound="CertifiedConstants | Smoothness | StationaryPoints")
-SHARES: Mapping[str, float] = MappingProxyType(
-    {"constants": 0.4, "smoothness": 0.4, "stationary": 0.2}
-)  # of what each takes by default
+# of what each takes by default
+SHARES: Mapping[str, float] = MappingProxyType({"constants": 0.4, "smoothness": 0.4, "stationary": 0.2})
 LIGHT_NUMBERS = 20_000  # data and third derivatives up to which a point costs next to nothing
 
 
@@ -183,48 +182,41 @@ class Study:
         """The box in x alone."""
         return Box({s.name: self.box[s.name] for s in self.exact.x})
 
-    @cached_property
-    def _constants(self) -> CertifiedConstants | BilevelError:
-        return _kept(lambda: self.constants_over(self.box, SHARES["constants"]))
-
     @property
     def constants(self) -> CertifiedConstants:
         """Certified constants of Assumption 2.1 over the box; raises what kept them from being certified."""
-        return _raised(self._constants)
-
-    @cached_property
-    def _joint(self) -> CertifiedConstants | BilevelError:
-        return _kept(lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
+        return self._kept("_constants", lambda: self.constants_over(self.box, SHARES["constants"]))
 
     @property
     def joint(self) -> CertifiedConstants:
         """The same constants read jointly in (x, y), which the sharp formulas take."""
-        return _raised(self._joint)
-
-    @cached_property
-    def _smoothness(self) -> Smoothness | BilevelError:
-        return _kept(lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
+        return self._kept("_joint", lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
 
     @property
     def smoothness(self) -> Smoothness:
         """Certified brackets of the derivatives of Phi; raises what kept them from being certified."""
-        return _raised(self._smoothness)
-
-    @cached_property
-    def _stationary(self) -> StationaryPoints | BilevelError:
-        from verify.points.stationary import search
-
-        effort = SHARES["stationary"] * self.effort
-        return _kept(
-            lambda: self._whole(
-                search(self.exact, self.x_box, effort=effort, seconds=self.deadline, memory=self.memory)
-            )
-        )
+        return self._kept("_smoothness", lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
 
     @property
     def stationary(self) -> StationaryPoints:
         """All stationary points in the box, as far as the search came."""
-        return _raised(self._stationary)
+        from verify.points.stationary import search
+
+        effort = SHARES["stationary"] * self.effort
+        found = partial(search, self.exact, self.x_box, effort=effort, seconds=self.deadline, memory=self.memory)
+        return self._kept("_stationary", lambda: self._whole(found()))
+
+    def _kept(self, name: str, compute: Callable[[], T]) -> T:
+        """What was computed once, or the error: a failure is remembered too, and not tried again."""
+        if name not in self.__dict__:
+            try:
+                self.__dict__[name] = compute()
+            except BilevelError as error:
+                self.__dict__[name] = error
+        found: T | BilevelError = self.__dict__[name]
+        if isinstance(found, BilevelError):
+            raise found
+        return found
 
     def named(self, x: Floats, y: Floats | None = None) -> dict[str, float]:
         """A point by the names of its variables."""
@@ -294,17 +286,3 @@ def seed_of(rng: np.random.Generator | int | None) -> int:
 
 def _is_seed(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
-
-
-def _kept(compute: Callable[[], T]) -> T | BilevelError:
-    """What was computed, or the error: a failure is remembered too, and not tried again."""
-    try:
-        return compute()
-    except BilevelError as error:
-        return error
-
-
-def _raised(kept: T | BilevelError) -> T:
-    if isinstance(kept, BilevelError):
-        raise kept
-    return kept

@@ -192,35 +192,29 @@ def _met(measured: float, bound: float, evidence: Evidence) -> tuple[Verdict, st
     return Verdict.INCONCLUSIVE, f"the bound is so loose that nothing was tested, {tightness}"
 
 
-def by_definition(label: str, message: str, *, variant: Variant = "corrected", part: str = "") -> CheckResult:
+def by_definition(label: str, message: str, *, part: str = "") -> CheckResult:
     """What is stated is what its words mean; it holds, and nothing was tested.
 
     >>> result = by_definition("assu:bilevel", "ell is in [1, 1.01]", part="(iii) ell")
     >>> print(result.verdict, result.evidence, result.tested)
     HOLDS by definition False
     """
-    return CheckResult(
-        label=label, verdict=Verdict.HOLDS, message=message, evidence="by definition", variant=variant, part=part
-    )
+    return CheckResult(label=label, verdict=Verdict.HOLDS, message=message, evidence="by definition", part=part)
 
 
-def inconclusive(
-    label: str, reason: str, *, variant: Variant = "corrected", part: str = "", evidence: Evidence | None = None
-) -> CheckResult:
+def inconclusive(label: str, reason: str, *, part: str = "", evidence: Evidence | None = None) -> CheckResult:
     """Nothing could be decided, and why.
 
     >>> print(inconclusive("lem:descent", "out of time").verdict)
     INCONCLUSIVE
     """
-    return CheckResult(
-        label=label, verdict=Verdict.INCONCLUSIVE, message=reason, variant=variant, part=part, evidence=evidence
-    )
+    return CheckResult(label=label, verdict=Verdict.INCONCLUSIVE, message=reason, part=part, evidence=evidence)
 
 
-def not_applicable(label: str, reason: str, *, variant: Variant = "corrected", part: str = "") -> CheckResult:
+def not_applicable(label: str, reason: str, *, part: str = "") -> CheckResult:
     """The statement does not speak of this problem, and why.
 
     >>> print(not_applicable("lemC.1", "not a minimax problem").verdict)
     NOT_APPLICABLE
     """
-    return CheckResult(label=label, verdict=Verdict.NOT_APPLICABLE, message=reason, variant=variant, part=part)
+    return CheckResult(label=label, verdict=Verdict.NOT_APPLICABLE, message=reason, part=part)

@@ -34,6 +34,7 @@ from reference_text import (  # noqa: E402
     shown,
     signature,
     summary,
+    type_notes,
     type_text,
 )  # fmt: skip
 
@@ -65,21 +66,38 @@ def members(value: type) -> Iterator[tuple[str, Any, type]]:
                 yield name, member, owner
 
 
-def member_lines(dotted: str, name: str, member: Any) -> Iterator[str]:
-    """A method or a property."""
-    yield f"### {dotted.rpartition('.')[2]}.{name}\n"
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A method or a property of a class: its function, and how it is written."""
+
+    name: str
     function: Any
-    if isinstance(member, property | functools.cached_property):
-        function = member.fget if isinstance(member, property) else member.func
-        returns = inspect.signature(function).return_annotation
-        typed = "" if returns is inspect.Signature.empty else f": {type_text(returns)}"
-        yield shown(f"{name}{typed}", function.__module__)
-    else:
-        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        prefix = f"{dotted.rpartition('.')[2]}." if isinstance(member, classmethod | staticmethod) else "."
-        text = signature(prefix + name, function, bound=not isinstance(member, staticmethod))
-        yield shown(text, function.__module__)
-    yield markdown(docstring(function), dotted, function.__module__) + "\n"
+    stated: str
+
+    @classmethod
+    def of(cls, owner: str, name: str, member: Any) -> Member:
+        """From what stands in the class."""
+        read = getattr(member, "fget", None) or getattr(member, "func", None)
+        if read is not None:
+            returns = inspect.signature(read).return_annotation
+            return cls(name, read, name if returns is inspect.Signature.empty else f"{name}: {type_text(returns)}")
+        function = getattr(member, "__func__", member)
+        prefix = f"{owner}." if isinstance(member, classmethod | staticmethod) else "."
+        return cls(name, function, signature(prefix + name, function, bound=not isinstance(member, staticmethod)))
+
+    def line(self, dotted: str) -> str | None:
+        """All about it in one line, where it has one line and one paragraph without an example."""
+        text = markdown(docstring(self.function), dotted, self.function.__module__)
+        if not text or "\n\n" in text or "```" in text or "\n" in self.stated:
+            return None
+        notes = "".join(f" ({note})" for note in type_notes(self.stated, self.function.__module__))
+        return f"- `{self.stated}`: {' '.join(text.split())}{notes}\n"
+
+    def lines(self, dotted: str) -> Iterator[str]:
+        """All about it, under a heading."""
+        yield f"### {dotted.rpartition('.')[2]}.{self.name}\n"
+        yield shown(self.stated, self.function.__module__)
+        yield markdown(docstring(self.function), dotted, self.function.__module__) + "\n"
 
 
 def class_lines(dotted: str, value: type) -> Iterator[str]:
@@ -90,12 +108,19 @@ def class_lines(dotted: str, value: type) -> Iterator[str]:
     if issubclass(value, enum.Enum):
         yield "Its members: " + ", ".join(f"`{member.name}`" for member in value) + ".\n"
     inherited: dict[str, list[str]] = {}
+    own: list[Member] = []
     for name, member, owner in members(value):
         home = public_name(owner)
+        found = Member.of(dotted.rpartition(".")[2], name, member)
         if owner is not value and home is not None:
             inherited.setdefault(home, []).append(name)
-        elif owner is value or docstring(getattr(member, "fget", None) or getattr(member, "__func__", member)):
-            yield from member_lines(dotted, name, member)
+        elif owner is value or docstring(found.function):
+            own.append(found)
+    if brief := [line for member in own if (line := member.line(dotted)) is not None]:
+        yield "".join(brief)
+    for member in own:
+        if member.line(dotted) is None:
+            yield from member.lines(dotted)
     for home, names in inherited.items():
         yield f"Also those of {code(home, '*')}: " + ", ".join(f"`{name}`" for name in names) + ".\n"
 
@@ -133,7 +158,8 @@ def page_text(page: Page) -> str:
     head = [f"# {page.title}\n", "[All names](README.md)\n"]
     if not page.names:
         head.append(markdown(docstring(module), page.module, page.module) + "\n")
-    head.append("".join(f"- [`{d}`](#{slug}): {summary(d)}\n" for d, slug in anchors(page.entries).items()))
+    links = (f"[`{d.rpartition('.')[2]}`](#{slug})" for d, slug in anchors(page.entries).items())
+    head.append(", ".join(links) + "\n")
     lines = [*head, *(line for dotted in page.entries for line in entry_lines(dotted))]
     return "\n".join(lines).rstrip("\n") + "\n"
 

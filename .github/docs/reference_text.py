@@ -69,9 +69,7 @@ def type_notes(text: str, *modules: str) -> list[str]:
                 notes.append(f"{word}: {sentence(docstring(resolve(f'{home}.{word}')))}".replace("``", ""))
         else:
             notes.append(f"{word} = {ast.unparse(node)}")
-    return [
-        line for note in notes for line in textwrap.wrap(note, 108, initial_indent="# ", subsequent_indent="#     ")
-    ]
+    return notes
 
 
 # ---- prose and examples ----------------------------------------------------------------------------------------------
@@ -171,7 +169,12 @@ def sentence(text: str) -> str:
 
 def shown(text: str, *modules: str) -> str:
     """A signature in its fence, with what its types mean in the modules that it comes from."""
-    return "\n".join(["```python", text, *type_notes(text, *modules), "```\n"])
+    wrapped = (
+        line
+        for note in type_notes(text, *modules)
+        for line in textwrap.wrap(note, 108, initial_indent="# ", subsequent_indent="#     ")
+    )
+    return "\n".join(["```python", text, *wrapped, "```\n"])
 
 
 def type_text(annotation: Any) -> str:

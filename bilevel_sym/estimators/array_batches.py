@@ -66,18 +66,16 @@ class RowEngine:
         """What computes blocks of F or of G over so many rows."""
         return ArrayProgram(self._workshop(function, rows), names, products="each")
 
-    def _make_walk(self, name: str, stage: int, rows: int) -> CompiledWalk | None:
-        """Compiled code that goes through batches of G of so many rows; None where there is none."""
+    def _make_walk(self, names: tuple[str, ...], function: str, rows: int, moving: int | None) -> CompiledWalk | None:
+        """Compiled code for batches of F or G of so many rows; None where there is none. See ``CompiledWalk``."""
         from bilevel_sym.estimators.row_walk import CompiledWalk
 
-        model, program, weight = self.samples.model, self.program((name,), "g", rows), self.samples.weights.get("g")
-        tables = dict(self.tables(program, "g"))
+        program, weight = self.program(names, function, rows), self.samples.weights.get(function)
+        tables = dict(self.tables(program, function))
         if any(table.shape[0] <= rows for table in tables.values()):  # all rows: they need not be looked up
             return None
-        inputs = (program.place_of(leaf.name) for leaf in (model.v if stage else model.y))
-        moving = [place for place in inputs if place is not None]
         place = None if weight is None else program.place_of(weight.name)
-        return CompiledWalk.of(program, name, tables, place, moving, stage)
+        return CompiledWalk.of(program, tables, place, rows, moving)
 
     def tables(self, program: ArrayProgram, function: str) -> list[tuple[int, Any]]:
         """The arrays of all rows that a program takes some of, and where it wants them."""

@@ -7,10 +7,11 @@ its cost is bounded by the data and not by the batch; oracle calls are counted b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
+from math import prod
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -23,10 +24,10 @@ from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["Batch", "BatchOracle", "BatchSession", "Data", "one_by_one", "padded"]
+__all__ = ["Batch", "BatchOracle", "BatchSession", "Data"]
 
 Streams: TypeAlias = Sequence[np.random.Generator]
-Asked: TypeAlias = tuple[str, Sequence[int]]  # "f" or "g", and the sizes of batches
+Asked: TypeAlias = tuple[str, tuple[int, ...]]  # "f" or "g", and the sizes of batches
 AHEAD = 10_000  # rows that are drawn in one go for each lane
 MAX_SIZES = 64  # of batches, whose weights are kept
 GROUP_ENTRIES = 8192  # rows times lanes that are computed in one go
@@ -60,6 +61,7 @@ class Data:
         self.problem, self.is_compiled = problem, compiled
         self._counts = dict(zip("fg", problem.row_counts, strict=True))
         self._equal = lru_cache(MAX_SIZES)(_equal_weights)
+        self._alike = lru_cache(MAX_SIZES)(self._kind_of_all)
 
     @cached_property
     def tables(self) -> dict[str, Floats]:
@@ -106,7 +108,9 @@ class Data:
         - ``sizes``: how many rows each batch has.
         - ``replacement``: whether a row may come up again; without, a batch as large as the data is the data.
         """
-        return one_by_one(self.groups(function, streams, sizes, replacement=replacement))
+        for picked, weights in self.groups(function, streams, sizes, replacement=replacement):
+            for rows in picked:
+                yield Batch(rows, weights)
 
     def groups(
         self, function: str, streams: Streams, sizes: Sequence[int], *, replacement: bool = True
@@ -130,7 +134,7 @@ class Data:
                     rows = [stream.choice(count, size=size, replace=False, shuffle=False) for stream in streams]
                     yield np.array(rows)[None], self._equal(len(rows), size)
 
-    def in_turn(self, streams: Streams, asked: Sequence[Asked], *, replacement: bool = True) -> list[Iterator[Group]]:
+    def in_turn(self, streams: Streams, asked: tuple[Asked, ...], *, replacement: bool = True) -> list[Iterator[Group]]:
         """What several calls of ``groups`` draw one after the other, to be taken in this order.
 
         Where all batches are alike they are drawn at once, which is the same and costs less.
@@ -139,14 +143,19 @@ class Data:
         - ``asked``: functions, and the sizes of their batches.
         - ``replacement``: whether a row may come up again.
         """
+        kind = self._alike(asked) if replacement else None
+        if kind is None:
+            return [self.groups(function, streams, sizes, replacement=replacement) for function, sizes in asked]
+        (picked, weights) = next(self._with_replacement(kind[0], streams, *kind[1:]))
+        ends = accumulate(len(sizes) for _, sizes in asked)
+        return [iter([(picked[end - len(own) : end], weights)]) for end, (_, own) in zip(ends, asked, strict=True)]
+
+    def _kind_of_all(self, asked: tuple[Asked, ...]) -> tuple[int, int, int] | None:
+        """Rows of the data, rows of a batch, and how many batches, where all are alike and few; None otherwise."""
         kinds = {(self._counts[function], size) for function, sizes in asked for size in sizes}
         count, size = next(iter(kinds), (0, 0))
         times = sum(len(sizes) for _, sizes in asked)
-        if len(kinds) != 1 or not replacement or size >= count or times * size > AHEAD:
-            return [self.groups(function, streams, sizes, replacement=replacement) for function, sizes in asked]
-        (picked, weights) = next(self._with_replacement(count, streams, size, times))
-        ends = np.cumsum([len(sizes) for _, sizes in asked]).tolist()
-        return [iter([(picked[end - len(own) : end], weights)]) for end, (_, own) in zip(ends, asked, strict=True)]
+        return None if len(kinds) != 1 or size >= count or times * size > AHEAD else (count, size, times)
 
     def _of_all(self, function: str, streams: Streams, size: int, *, replacement: bool) -> Group:
         """All rows, weighted by how often they come up."""
@@ -160,19 +169,9 @@ class Data:
         ahead, weights = max(1, AHEAD // size), self._equal(len(streams), size)
         for start in range(0, times, ahead):
             shape = min(ahead, times - start), size
-            drawn = [stream.integers(count, size=shape) for stream in streams]
+            # a number is a shorter way to say how many than a shape
+            drawn = [stream.integers(count, size=prod(shape)).reshape(shape) for stream in streams]
             yield drawn[0][:, None] if len(drawn) == 1 else np.stack(drawn, axis=1), weights
-
-
-def one_by_one(groups: Iterable[Group]) -> Iterator[Batch]:
-    """The batches of groups.
-
-    >>> [batch.picked.tolist() for batch in one_by_one([(np.array([[[3]], [[4]]]), np.array([[1.0]]))])]
-    [[[3]], [[4]]]
-    """
-    for picked, weights in groups:
-        for rows in picked:
-            yield Batch(rows, weights)
 
 
 def _equal_weights(lanes: int, rows: int) -> Floats:
@@ -224,13 +223,13 @@ class BatchSession:
 
     def rows(self, name: str) -> Floats:
         """One block, (entries, lanes)."""
-        return padded(self._parts[name[0]].means(name), self._tables[0].shape[1])
+        return _padded(self._parts[name[0]].means(name), self._tables[0].shape[1])
 
 
-def padded(table: Floats, lanes: int) -> Floats:
+def _padded(table: Floats, lanes: int) -> Floats:
     """The lanes that are there, and the first of them again until there are so many.
 
-    >>> padded(np.array([[1.0, 2.0]]), 4)
+    >>> _padded(np.array([[1.0, 2.0]]), 4)
     array([[1., 2., 1., 1.]])
     """
     if table.shape[1] == 1:

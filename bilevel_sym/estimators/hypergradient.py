@@ -6,6 +6,7 @@ and v are (n, lanes), and carries y and v from one call to the next (warm start)
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -202,8 +203,11 @@ def require_estimator(value: object) -> None:
 
 def with_failures(x: Floats, found: Estimate) -> Estimate:
     """Mark the lanes in which something is not finite; an infinite x can hide behind a bounded function."""
-    # one sum a lane: it is finite only if everything is (or overflows, which is then looked at)
-    total = found.phi + sum(np.add.reduce(np.abs(part)) for part in (x, found.grad, found.y, found.v))
+    # sums are finite only if everything is (or overflow, which is then looked at)
+    parts = (x, found.grad, found.y, found.v)
+    if math.isfinite(sum([np.add.reduce(part, axis=None) for part in (*parts, found.phi)])):
+        return found
+    total = found.phi + sum(np.add.reduce(np.abs(part)) for part in parts)
     for k in np.flatnonzero(~np.isfinite(total)):
         values = np.concatenate([x[:, k], found.grad[:, k], found.y[:, k], found.v[:, k], found.phi[k : k + 1]])
         if not np.isfinite(values).all() and not found.failed[k]:

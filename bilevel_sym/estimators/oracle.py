@@ -125,7 +125,7 @@ def in_lanes(rows: Floats) -> Floats:
     size, width = rows.shape
     table = np.empty((width, whole_blocks(size)))
     table[:, :size] = rows.T
-    table[:, size:] = table[:, :1]
+    table[:, size:] = rows[:1].T
     return table
 
 

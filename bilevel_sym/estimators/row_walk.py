@@ -5,7 +5,7 @@ What there is no instruction for, such as a product of two matrices, is left to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -18,11 +18,14 @@ from bilevel_sym.estimators.row_run import parted
 from bilevel_sym.implicit.array_program import ArrayProgram
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["CompiledWalk"]
+__all__ = ["CompiledWalk", "WalkMemory"]
 
-Line: TypeAlias = tuple[int, int, int, int, int, int, int]
+Short: TypeAlias = tuple[int, int, int, int, int, int, int]
+Line: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 MAX_NUMBERS = 4_000_000  # in the memory of a walk
 MAX_TABLES = 3
+TOGETHER, LEAST_TOGETHER = 3200, 8  # numbers of data, and rows, that are looked up before they are computed with
+NO_LIMIT = 2**62  # of rows that are not looked up
 
 
 class _Unable(Exception):
@@ -30,157 +33,173 @@ class _Unable(Exception):
 
 
 class CompiledWalk:
-    """point <- point - step * slope(point), a batch of rows each time, in compiled code, for one lane after the other.
+    """A program over one batch of rows after the other, in compiled code, for one lane; see ``WalkMemory``.
 
-    - ``program``: what computes the slope.
-    - ``name``: of the block that is the slope.
+    - ``program``: what computes the blocks.
     - ``tables``: the arrays of all rows, by place.
     - ``weight``: the place of the weights, or None.
-    - ``moving``: the places of the inputs that are the point.
-    - ``stage``: the stage whose inputs they are.
+    - ``rows``: how many a batch has.
+    - ``moving``: the stage of the inputs that move, point <- point - step * slope: 0 for y, 1 for v; the slope is the
+      only block. None: nothing moves.
     """
 
     def __init__(
-        self,
-        program: ArrayProgram,
-        name: str,
-        tables: Mapping[int, Floats],
-        weight: int | None,
-        moving: Collection[int],
-        stage: int,
+        self, program: ArrayProgram, tables: Mapping[int, Floats], weight: int | None, rows: int, moving: int | None
     ) -> None:
-        self._program, self._n = program, program.workshop.y.size
-        self._numbers, self._size = list[float](), 0
+        self.program, self.rows, self._numbers, self.size = program, rows, list[float](), 0
+        self._steps = {place: program.workshop.plan.steps[k] for k, place in program.numbers.items()}
         self._at: dict[int, int] = {}
-        self._inputs = [self._room(layout.size) for layout in program.workshop.inputs[:2]]
-        for start, leaves in zip(self._inputs, program.leaves, strict=False):
+        self.inputs = [self._room(layout.size) for layout in program.workshop.inputs[:2]]
+        for start, leaves in zip(self.inputs, program.leaves, strict=False):
             self._at |= {place: start + own.start for place, own, _ in leaves}
-        self._place_values(tables, weight)
-        given = {*tables} if weight is None else {*tables, weight}
-        once, each = self._code(program, given | set(moving))
-        slope = self._slope(name, each)
-        self._total, self._weight = self._room(self._n), None if weight is None else self._at[weight]
-        point = self._inputs[stage] + (program.workshop.x.size if stage == 0 else 0)
-        self._ends = np.array([point, slope, self._total if stage else -1, self._n])
-        self._once, self._each = (np.array(code, dtype=np.int64).reshape(-1, 7) for code in (once, each))
-        lookups = [(k, prod(table.shape[1:]), self._at[place]) for k, (place, table) in enumerate(tables.items())]
-        self._lookups = np.array(lookups, dtype=np.int64).reshape(-1, 3)
+        for k in program.constants:
+            self._place(program.numbers[k])
+        width = sum(prod(table.shape[1:]) for table in tables.values())
+        self._together = min(rows, max(LEAST_TOGETHER, TOGETHER // max(1, width) // LEAST_TOGETHER * LEAST_TOGETHER))
+        self.weights = None if weight is None else self._room(rows)
+        self._lookups = np.array([*self._looked_up(tables, weight)], dtype=np.int64).reshape(-1, 4)
+        code = self._code({*tables} if weight is None else {*tables, weight}, self._changing(tables, weight, moving))
+        self.blocks = {name: self._block(name, code[-1]) for name in program.blocks}
+        self.ends = self._ends(tables, moving)
+        self._cuts = np.cumsum([len(lines) for lines in code[:-1]])
+        self._lines = np.array([line for lines in code for line in lines], dtype=np.int64).reshape(-1, 8)
         flat = [table.reshape(-1) for table in tables.values()]
         self._tables = [*flat, *[np.zeros(1)] * (MAX_TABLES - len(flat))]
-        self._rows = min((len(table) for table in tables.values()), default=0)
         self._coefficients = np.array([*self._numbers, 0.0])
 
     @classmethod
     def of(
-        cls,
-        program: ArrayProgram,
-        name: str,
-        tables: Mapping[int, Any],
-        weight: int | None,
-        moving: Collection[int],
-        stage: int,
+        cls, program: ArrayProgram, tables: Mapping[int, Any], weight: int | None, rows: int, moving: int | None
     ) -> CompiledWalk | None:
         """A walk, or None where compiled code has no instructions for it; the parameters are those of the class.
 
-        program: what computes the slope
-        name: of the block that is the slope
+        program: what computes the blocks
         tables: the arrays of all rows, by place
         weight: the place of the weights, or None
-        moving: the places of the inputs that are the point
-        stage: the stage whose inputs they are
+        rows: how many a batch has
+        moving: the stage of the inputs that move, or None
         """
         dense = all(
             isinstance(value, np.ndarray | np.generic) for value in (*tables.values(), *program.constants.values())
         )
         fit = dense and all(own.dtype == np.float64 and own.flags.c_contiguous for own in tables.values())
-        if not fit or not tables or len(tables) > MAX_TABLES or program.entries > MAX_NUMBERS:
+        if not fit or len(tables) > MAX_TABLES or program.entries > MAX_NUMBERS:
             return None
         try:
-            return cls(program, name, tables, weight, moving, stage)
+            return cls(program, tables, weight, rows, moving)
         except _Unable:
             return None
 
-    def memory(self) -> Floats:
-        """Room for all values, data in their places."""
-        raw = np.zeros(self._size + compiled.LINE)
-        start = (-raw.ctypes.data // raw.itemsize) % compiled.LINE
-        memory = raw[start : start + self._size]
-        for k, value in self._program.constants.items():
-            where = self._at[self._program.numbers[k]]
-            memory[where : where + value.size] = np.ravel(value)
-        return memory
-
-    def run(
-        self,
-        memory: Floats,
-        points: Floats,
-        moving: Floats,
-        total: Floats | None,
-        picked: Indices,
-        weights: Floats,
-        step: float,
-    ) -> None:
-        """moving -= step * slope, and total += moving, for each batch, in one lane.
-
-        memory: see ``memory``
-        points: x and y, (d + n,)
-        moving: what moves, (n,): y among the points, or v
-        total: (n,), or None
-        picked: the rows of each batch, (batches, R)
-        weights: of the rows in every batch, (R,)
-        step: the step size
-        """
-        if picked.min(initial=0) < 0 or picked.max(initial=0) >= self._rows:  # compiled code does not look
+    def run(self, memory: Floats, picked: Indices, step: float) -> None:
+        """Go through batches, (batches, R), whose inputs and weights stand in memory."""
+        rows = np.ascontiguousarray(picked, dtype=np.int64).reshape(-1)
+        if not compiled.walk(
+            self._lines, self._cuts, self._coefficients, memory, *self._tables, self._lookups, rows, self.ends, step
+        ):
             raise IndexError("there is no such row")
-        first = self._inputs[0]
-        here, sums = (slice(start, start + self._n) for start in (self._ends[0], self._total))
-        memory[first : first + len(points)] = points
-        memory[here] = moving
-        if total is not None:
-            memory[sums] = total
-        if self._weight is not None:
-            memory[self._weight : self._weight + len(weights)] = weights
-        compiled.walk(
-            self._once, self._each, self._coefficients, memory, *self._tables, self._lookups,
-            np.ascontiguousarray(picked, dtype=np.int64), self._ends, step,
-        )  # fmt: skip
-        moving[...] = memory[here]
-        if total is not None:
-            total[...] = memory[sums]
+
+    def constants(self) -> Iterator[tuple[int, Any]]:
+        """Values of data alone, and where they stand."""
+        for k, value in self.program.constants.items():
+            yield self._at[self.program.numbers[k]], value
+
+    def _changing(self, tables: Mapping[int, Floats], weight: int | None, moving: int | None) -> set[int] | None:
+        """The places of what changes from batch to batch; None for everything."""
+        if moving is None:
+            return None
+        leaves = self.program.workshop.model.v if moving else self.program.workshop.model.y
+        places = {weight, *(self.program.place_of(leaf.name) for leaf in leaves)}
+        return {*tables, *(place for place in places if place is not None)}
+
+    def _ends(self, tables: Mapping[int, Floats], moving: int | None) -> Indices:
+        """See ``compiled.walk``."""
+        sizes = (min((len(table) for table in tables.values()), default=NO_LIMIT), self.rows, self._together)
+        if moving is None:
+            return np.array([0, 0, -1, 0, *sizes])
+        point = self.inputs[moving] + (0 if moving else self.program.workshop.x.size)
+        n = self.program.workshop.y.size
+        (slope,) = self.blocks.values()
+        return np.array([point, slope, self._room(n) if moving else -1, n, *sizes])
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
     def _room(self, entries: int) -> int:
         """Where so many numbers may stand."""
-        start, self._size = self._size, self._size + -(-entries // compiled.LINE) * compiled.LINE
-        if self._size > MAX_NUMBERS:
+        start, self.size = self.size, self.size + -(-entries // compiled.LINE) * compiled.LINE
+        if self.size > MAX_NUMBERS:
             raise _Unable
         return start
 
-    def _place_values(self, tables: Mapping[int, Floats], weight: int | None) -> None:
-        """Places for what comes with a batch, for data and for what is computed."""
-        program, steps = self._program, self._program.workshop.plan.steps
-        computed = {out for instructions in program.instructions for _, _, out, _ in instructions}
-        data = {program.numbers[k] for k in program.constants}
-        for k, place in program.numbers.items():
-            if place in computed or place in data or place in tables or place == weight:
-                self._at[place] = self._room(steps[k].entries)
+    def _place(self, place: int, *, by_rows: bool = False) -> int:
+        """Where a value stands, some of its rows at a time if it has them."""
+        entries = self._steps[place].entries
+        self._at[place] = self._room(entries // self.rows * self._together if by_rows else entries)
+        return self._at[place]
+
+    def _looked_up(self, tables: Mapping[int, Floats], weight: int | None) -> Iterator[tuple[int, int, int, int]]:
+        """See ``compiled.walk``."""
+        for k, (place, table) in enumerate(tables.items()):
+            yield k, prod(table.shape[1:]), self._place(place, by_rows=True), 0
+        if weight is not None and self.weights is not None:
+            yield MAX_TABLES, 1, self._place(weight, by_rows=True), self.weights
 
     # ---- instructions -----------------------------------------------------------------------------------------------
 
-    def _code(self, program: ArrayProgram, changing: set[int]) -> tuple[list[Line], list[Line]]:
-        """The instructions that are performed once, and those of each batch."""
-        steps, step_at = program.workshop.plan.steps, {place: k for k, place in program.numbers.items()}
-        code = list[Line](), list[Line]()
-        for stage in parted(program, changing):
-            for lines, instructions in zip(code, stage, strict=True):
+    def _code(self, by_rows: set[int], changing: set[int] | None) -> list[list[Line]]:
+        """The instructions before the first batch, before the rows of each, for some of its rows, and after them."""
+        once, before, some, after = code = [list[Line]() for _ in range(4)]
+        late = set[int]()  # what has sums over all rows in it
+        for stage in parted(self.program, changing):
+            for early, instructions in zip((once, before), stage, strict=True):
                 for _, args, out, _ in instructions:
-                    step = steps[step_at[out]]
-                    own = [steps[step_at[place]] for place in args]
-                    lines.extend(self._lines(step, own, self._at[out], [self._at[place] for place in args]))
+                    if not late.isdisjoint(args):
+                        late.add(out)
+                    if by_rows.isdisjoint(args):
+                        lines = after if out in late else early
+                        lines.extend((*line, 0) for line in self._made(out, args, self._place(out)))
+                    elif out in late:
+                        raise _Unable
+                    elif self._keeps_rows(out, args, by_rows):
+                        by_rows.add(out)
+                        some.extend(self._of_rows(self._made(out, args, self._place(out, by_rows=True))))
+                    else:
+                        late.add(out)
+                        self._add_up(out, args, before, some)
         return code
 
-    def _lines(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Iterator[Line]:
+    def _add_up(self, out: int, args: Sequence[int], before: list[Line], some: list[Line]) -> None:
+        """A sum over all rows: over some of them, time after time."""
+        to, m = self._place(out), self._steps[out].entries
+        part = self._room(m)
+        before.append((compiled.FILL, to, 0, 0, m, 0, self._number(0.0), 0))
+        some.extend(self._of_rows(self._made(out, args, part)))
+        some.append((compiled.ADD, to, part, 0, m, 0, self._number(1.0), 0))
+
+    def _of_rows(self, lines: Iterable[Short]) -> Iterator[Line]:
+        return ((*line, line[4] // self.rows) for line in lines)
+
+    def _keeps_rows(self, out: int, args: Sequence[int], by_rows: Collection[int]) -> bool:
+        """Whether the value has the rows that arguments have; otherwise it is a sum over them."""
+        step, arrays = self._steps[out], [place for place in args if self._steps[place].shape]
+        have = [place in by_rows for place in arrays]
+        if step.kind == "contract":
+            one, two, _ = step.parameter
+            if have == [True, False]:
+                return True
+            if not all(have) or one[0] != two[0]:  # type: ignore[index]
+                raise _Unable
+            return False
+        if not all(have):
+            raise _Unable
+        return step.kind != "sum"
+
+    def _made(self, out: int, args: Sequence[int], to: int) -> Iterator[Short]:
+        """What makes a value there."""
+        return self._instructions(
+            self._steps[out], [self._steps[place] for place in args], to, [self._at[place] for place in args]
+        )
+
+    def _instructions(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Iterator[Short]:
         if step.sparse or any(arg.sparse for arg in args):
             raise _Unable
         if step.kind == "contract":
@@ -191,10 +210,12 @@ class CompiledWalk:
             yield from self._combined(step, to, at)
         elif step.kind == "apply":
             yield self._applied(step, to, at)
+        elif step.kind == "sum" and not step.shape:
+            yield compiled.SUM, to, at[0], 0, args[0].entries, 0, 0
         else:
             raise _Unable
 
-    def _product(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Line:
+    def _product(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Short:
         one, two, out = step.parameter
         match one, two, out:
             case (i, k), (j,), (h,) if k == j and h == i:
@@ -205,7 +226,7 @@ class CompiledWalk:
                 return compiled.DOT, to, at[0], at[1], args[0].entries, 0, 0
         raise _Unable
 
-    def _multiplied(self, step: Step, to: int, at: Sequence[int]) -> Line:
+    def _multiplied(self, step: Step, to: int, at: Sequence[int]) -> Short:
         whole = tuple(range(len(step.shape)))
         if step.parameter == (whole, whole):
             return compiled.MULTIPLY, to, at[0], at[1], step.entries, 0, 0
@@ -213,7 +234,7 @@ class CompiledWalk:
             return compiled.MULTIPLY_NUMBER, to, at[0], at[1], step.entries, 0, 0
         raise _Unable
 
-    def _combined(self, step: Step, to: int, at: Sequence[int]) -> Iterator[Line]:
+    def _combined(self, step: Step, to: int, at: Sequence[int]) -> Iterator[Short]:
         rows: Any
         constant: Any
         rows, constant = step.parameter
@@ -228,7 +249,7 @@ class CompiledWalk:
             op = compiled.SCALE if fresh and k == 0 else adds
             yield op, to, at[k], 0, step.entries, 0, self._number(coefficient)
 
-    def _applied(self, step: Step, to: int, at: Sequence[int]) -> Line:
+    def _applied(self, step: Step, to: int, at: Sequence[int]) -> Short:
         op: Any
         parameter: Any
         op, parameter = step.parameter
@@ -242,20 +263,66 @@ class CompiledWalk:
         self._numbers.append(float(value))
         return len(self._numbers) - 1
 
-    def _slope(self, name: str, each: list[Line]) -> int:
-        """Where the block stands, after instructions that put it together if it has several pieces."""
-        block, numbers = self._program.blocks[name], self._program.numbers
+    def _block(self, name: str, after: list[Line]) -> int:
+        """Where a block stands, after instructions that put it together if it has several pieces."""
+        block, numbers = self.program.blocks[name], self.program.numbers
         parts = block.pieces[0][2] if len(block.pieces) == 1 else ()
-        steps = self._program.workshop.plan.steps
-        if len(parts) == 1 and not parts[0].deltas and steps[parts[0].step].entries == self._n:
+        steps, size = self.program.workshop.plan.steps, prod(block.shape)
+        if len(parts) == 1 and not parts[0].deltas and steps[parts[0].step].entries == size:
             return self._at[numbers[parts[0].step]]
-        to = self._room(self._n)
-        each.append((compiled.FILL, to, 0, 0, self._n, 0, self._number(0.0)))
-        for (own,), shape, pieces in block.pieces:
+        to = self._room(size)
+        after.append((compiled.FILL, to, 0, 0, size, 0, self._number(0.0), 0))
+        for slices, shape, pieces in block.pieces:
+            first = slices[0].start if slices else 0
             for part in pieces:
                 entries = steps[part.step].entries
                 if part.deltas or entries not in (1, prod(shape)):
                     raise _Unable
                 op = compiled.ADD if entries == prod(shape) else compiled.ADD_NUMBER
-                each.append((op, to + own.start, self._at[numbers[part.step]], 0, prod(shape), 0, self._number(1.0)))
+                after.append((op, to + first, self._at[numbers[part.step]], 0, prod(shape), 0, self._number(1.0), 0))
         return to
+
+
+class WalkMemory:
+    """Room for all values of a walk; what goes in and what comes out is written and read where it stands.
+
+    - ``walk``: the walk.
+
+    >>> from bilevel_sym import StochasticProblem
+    >>> from bilevel_sym.estimators.array_batches import RowEngine
+    >>> problem = StochasticProblem("y", "(y - b)**2", "x", "y", "", "b", {}, {"b": [1.0, 4.0]})
+    >>> memory = WalkMemory(RowEngine(problem).walk(("g_y",), "g", 1, 0))
+    >>> memory.put(np.zeros(2), np.ones(1))
+    >>> memory.go(np.array([[1], [1]]), 0.25)
+    >>> memory.moved
+    array([3.])
+    """
+
+    def __init__(self, walk: CompiledWalk) -> None:
+        raw = np.zeros(walk.size + compiled.LINE)
+        start = (-raw.ctypes.data // raw.itemsize) % compiled.LINE
+        memory = self._memory = raw[start : start + walk.size]
+        for where, value in walk.constants():
+            memory[where : where + value.size] = np.ravel(value)
+
+        def view(first: int, size: int) -> Floats:
+            return memory[first : first + size]
+
+        self._walk, program = walk, walk.program
+        self.points, self.v = (
+            view(first, layout.size) for first, layout in zip(walk.inputs, program.workshop.inputs[:2], strict=True)
+        )
+        point, _, total, n = walk.ends[:4].tolist()
+        self.moved, self.total = view(point, n), view(total, n if total >= 0 else 0)
+        self.weights = None if walk.weights is None else view(walk.weights, walk.rows)
+        self.blocks = [view(first, prod(program.shape(name))) for name, first in walk.blocks.items()]
+
+    def put(self, points: Floats, weights: Floats) -> None:
+        """x and y, (d + n,), and the weights of the rows of every batch, (R,)."""
+        self.points[:] = points
+        if self.weights is not None:
+            self.weights[:] = weights
+
+    def go(self, picked: Indices, step: float = 0.0) -> None:
+        """Go through batches, (batches, R)."""
+        self._walk.run(self._memory, picked, step)

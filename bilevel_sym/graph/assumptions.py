@@ -7,6 +7,7 @@ a value or a row of data says otherwise, the formula is not the one that was mea
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import sympy as sp
 
@@ -14,6 +15,7 @@ from bilevel_sym.errors import InvalidArgument, InvalidProblem
 
 __all__ = ["assumed_sign", "check_interval", "check_kind", "check_point", "check_values", "rebuild"]
 
+MAX_SYMBOLS = 4096  # whose signs are kept: asking SymPy takes longer than a step of a solver
 SIGNS = ("positive", "negative", "nonnegative", "nonpositive", "nonzero")  # the stronger before the weaker
 DISCRETE = ("zero", "integer", "even", "odd", "prime", "composite", "rational", "irrational", "noninteger", "algebraic",
             "transcendental", "infinite")  # fmt: skip
@@ -86,6 +88,7 @@ def check_point(symbols: Iterable[sp.Symbol], values: Iterable[sp.Rational | flo
             raise InvalidArgument(f"{symbol} is assumed to be {sign}, but is {shown} in {where}", hint=rebuild(symbol))
 
 
+@lru_cache(MAX_SYMBOLS)
 def assumed_sign(symbol: sp.Symbol) -> str | None:
     """The sign that a symbol is assumed to have, in the strongest word; None where it may have any.
 

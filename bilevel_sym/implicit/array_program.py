@@ -327,10 +327,6 @@ class Run:
         for k, value in program.constants.items():
             self._values[program.numbers[k]] = value
 
-    def give(self, place: int, value: Floats) -> None:
-        """The value of an array that comes with the run, points leading; see ``ArrayProgram.place_of``."""
-        self._values[place] = value
-
     def perform(self, stage: int, flat: Floats) -> None:
         """Perform a stage on its inputs, (..., entries)."""
         values = self._values

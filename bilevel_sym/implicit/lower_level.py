@@ -21,7 +21,10 @@ from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.implicit.engine import Blocks
 from bilevel_sym.typing import Bools, Floats, Indices
 
-__all__ = ["NEWTON", "LowerSolution", "full_steps", "solve_lower_level"]
+__all__ = [
+    "FULL_STEPS_BELOW", "NEWTON", "PLAIN_STEPS", "QUADRATIC", "ROUND_OFF", "LowerSolution", "full_steps",
+    "solve_lower_level",
+]  # fmt: skip
 
 NEWTON = ("g", "g_y", "g_yy")
 MAX_STEPS = 300

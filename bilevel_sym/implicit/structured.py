@@ -13,6 +13,8 @@ from bilevel_sym.typing import Floats
 
 __all__ = ["STRUCTURED", "Structured", "newton_step", "solver"]
 
+MIRRORED = 128  # rows of a matrix that are copied at a time
+
 
 @dataclass(frozen=True)
 class Structured:
@@ -97,11 +99,21 @@ def solver(matrix: Structured) -> Callable[[Structured], Structured]:
             return Structured.of(dpotrs(factor, right.dense(), lower=1)[0])
         if right.diagonal is None:
             return right
-        inverse = dpotri(factor, lower=1)[0]
-        whole = np.tril(inverse) + np.tril(inverse, -1).T
-        return Structured(right.shape, whole * right.diagonal)
+        inverse = _mirrored(dpotri(factor, lower=1)[0])
+        inverse *= right.diagonal
+        return Structured(right.shape, inverse)
 
     return solve
+
+
+def _mirrored(matrix: Floats) -> Floats:
+    """What is below the diagonal, copied to above it, block by block: whole copies would cost more than the solve."""
+    for start in range(0, len(matrix), MIRRORED):
+        own, after = slice(start, start + MIRRORED), slice(start + MIRRORED, None)
+        matrix[own, after] = matrix[after, own].T
+        block = matrix[own, own]
+        block[...] = np.tril(block) + np.tril(block, -1).T
+    return matrix
 
 
 def newton_step(g_y: Floats, rest: Floats | None, diagonal: Floats | None) -> Floats:

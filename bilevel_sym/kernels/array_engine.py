@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -37,10 +37,15 @@ from bilevel_sym.kernels.array_session import ArraySession
 from bilevel_sym.system.memory import refuse_beyond
 from bilevel_sym.typing import Floats
 
+if TYPE_CHECKING:
+    from bilevel_sym.kernels.compiled_arrays import CompiledArrays
+
 __all__ = ["ArrayEngine"]
 
 Result = TypeVar("Result")
 MAX_PROGRAMS = 64
+COMPILED = 150  # lower-level variables up to which points may run in compiled code
+COMPILED_WORK = 1e5  # what forming g_yy may cost there; see ``Plan.work``
 DENSE = 3000  # lower-level variables up to which g_yy may be formed and factored
 EACH = 5  # where g_yy costs no more than so many products it is factored for each system
 ONE = 50  # the same where g is quadratic in y: then one factor is all
@@ -65,6 +70,7 @@ class ArrayEngine(SessionEngine):
     - ``products``: how data are multiplied with many points; see ``kernel_of``. Unless "together", a point has the same
       bits in every batch.
     - ``single``: whether it serves one trajectory, whose lanes are all the same point.
+    - ``may_compile``: whether single points of small problems may run in compiled code.
     - ``workshop``: the plan, where there is one already.
     """
 
@@ -78,9 +84,10 @@ class ArrayEngine(SessionEngine):
         *,
         products: LaneProducts = "together",
         single: bool = False,
+        may_compile: Callable[[], bool] = lambda: False,
         workshop: Workshop | None = None,
     ) -> None:
-        self.single = single
+        self.single, self._may_compile = single, may_compile
         self._workshop = workshop or Workshop(model, sizes, data)
         self._arguments = model, sizes, data
         self._products: LaneProducts = products
@@ -148,7 +155,8 @@ class ArrayEngine(SessionEngine):
 
     def _lower(self, k: int, x: Floats, y0: Floats) -> tuple[Floats, int, int]:
         with np.errstate(all="ignore"):
-            found = self._quickly(x, y0) if self._factors else self._by_products(x, y0)
+            dense = self._factors or self._compiled is not None
+            found = self._quickly(x, y0) if dense else self._by_products(x, y0)
         if found is not None and found.arrived:
             return found.y, found.gradients, found.products
         if self.n > DENSE:
@@ -161,6 +169,9 @@ class ArrayEngine(SessionEngine):
 
     def _quickly(self, x: Floats, y0: Floats) -> Lower | None:
         """Full Newton steps with g_yy factored each time; None where one does not help, and care is needed."""
+        if self._compiled is not None:
+            done = self._compiled.lower_level(x, y0)
+            return None if done is None else Lower(done[0], done[1], self.n * done[1], True)
         found = self._one_step(x, y0) if self._is_quadratic else self._full_steps(x, y0)
         if found is None or not np.isfinite(self._run(("g",), np.concatenate([x, found[0]])).block("g")):
             return None  # outside the domain of g its derivatives may still look fine: log(y) has one at -1
@@ -228,6 +239,16 @@ class ArrayEngine(SessionEngine):
         """Whether g_yy is formed and factored at once."""
         return self._budget <= (ONE if self._is_quadratic else EACH)
 
+    @cached_property
+    def _compiled(self) -> CompiledArrays | None:
+        """The same for one point of a small problem in compiled code; None where there is none."""
+        small = self.n <= COMPILED and self._program(NEWTON).work(0) <= COMPILED_WORK
+        if self.batch_invariant or not small or not self._may_compile():
+            return None
+        from bilevel_sym.kernels.compiled_arrays import CompiledArrays
+
+        return CompiledArrays.of(self._program, self.d, self.n, quadratic=self._is_quadratic)
+
     def _system(self, run: Run, right: Floats, xy: Floats) -> System:
         """g_yy at a point: products by ``run``, and its factor."""
 
@@ -258,16 +279,17 @@ class ArrayEngine(SessionEngine):
 
     def gradient(self, xy: Floats) -> tuple[Floats, Floats]:
         """Phi and grad Phi at rows (x, y)."""
-        if not self._factors:
-            rows = [self._gradient_by_products(k, row) for k, row in enumerate(xy)]
-        elif not self._alone(GRADIENT, len(xy)):
+        if self._factors and not self._alone(GRADIENT, len(xy)):
             return super().gradient(xy)
-        else:
-            rows = [self._gradient(k, row) for k, row in enumerate(xy)]
+        dense = self._factors or self._compiled is not None
+        gradient = self._gradient if dense else self._gradient_by_products
+        rows = [gradient(k, row) for k, row in enumerate(xy)]
         phi, grad = zip(*rows, strict=True) if rows else ((), ())
         return np.array(phi), np.array(grad).reshape(len(xy), self.d)
 
     def _gradient(self, k: int, row: Floats) -> tuple[Floats, Floats]:
+        if self._compiled is not None and (found := self._compiled.gradient(row)) is not None:
+            return found
         if self._is_quadratic:
             run = self._run(("f", "f_x", "f_y", "g_xy_v"), row)
             v = _column(_of_member(k, lambda: self._curvature(row[: self.d])), run.block("f_y"))
@@ -284,10 +306,11 @@ class ArrayEngine(SessionEngine):
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""
         self._refuse_beyond((len(xy) + 2) * self.d**2, "Hess Phi")
-        if self.n > DENSE or (self._goes_along and self._alone(EXPANSION, len(xy))):
+        alone = self._alone(EXPANSION, len(xy))
+        if self.n > DENSE or (alone and self._compiled is None and self._goes_along):
             self._refuse_beyond(3 * self.d * self.n, "Hess Phi")
             rows = [_of_member(k, partial(self._expansion_by_products, row)) for k, row in enumerate(xy)]
-        elif not self._alone(EXPANSION, len(xy)):
+        elif not alone:
             return super().expansion(xy)
         else:
             rows = [self._expansion(k, row) for k, row in enumerate(xy)]
@@ -296,6 +319,8 @@ class ArrayEngine(SessionEngine):
         return Expansion(np.array(phi), np.array(grad).reshape(size, d), np.array(hess).reshape(size, d, d))
 
     def _expansion(self, k: int, row: Floats) -> tuple[Floats, Floats, Floats]:
+        if self._compiled is not None and (found := self._compiled.expansion(row)) is not None:
+            return found
         run, at = self._formulas(EXPANSION, row)
         return _of_member(k, lambda: (run.block("f"), at.grad.dense()[:, 0], at.hess.dense()))
 

@@ -3,7 +3,7 @@
 "auto" takes the compiled interpreter where numba is installed, except for formulas in which functions that it calls
 one number at a time (and NumPy many at a time) would cost more than everything else saves. The rule is a count of
 nodes times measured nanoseconds, and looks at the problem alone, never at the clock: the same problem runs in the same
-engine in every run and at every batch size.
+engine in every run and at every batch size. Array problems are NumPy's, but for single points of small ones.
 """
 
 from __future__ import annotations
@@ -80,7 +80,17 @@ def _array_engine(problem: BilevelProblem) -> ArrayEngine:
                 f"{leaf.name} has no values, so nothing can be computed",
                 hint=f"formulas do without; for numbers give data or parameters with {leaf.name!r}",
             )
-    return ArrayEngine(model, known_sizes(problem.dimensions), problem.arrays)
+    return ArrayEngine(model, known_sizes(problem.dimensions), problem.arrays, may_compile=_is_ready)
+
+
+def _is_ready() -> bool:
+    """Whether there is compiled code; it is made where there could be."""
+    if not can_compile("auto"):
+        return False
+    from bilevel_sym.kernels.compilation import make_ready
+
+    make_ready()
+    return True
 
 
 def can_compile(backend: Backend) -> bool:

@@ -60,6 +60,7 @@ def compile_all() -> None:
     """
     from bilevel_sym.arithmetic.compiled import rows as batches
     from bilevel_sym.arithmetic.compiled.vectors import WIDTH
+    from bilevel_sym.implicit import one_point
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Rule
 
@@ -72,9 +73,15 @@ def compile_all() -> None:
     loop = CompiledLoop(model, kind="aid", D=1, N=1, tau=0.5)
     for rows in (1, WIDTH):
         loop.advance(LoopState.start(np.zeros((rows, 1)), np.zeros((rows, 1))), 1, Rule(eta=0.5))
-    code, numbers, table = np.zeros((0, 7), dtype=np.int64), np.zeros(1), np.zeros(1)
-    none = np.zeros((0, 3), dtype=np.int64)
-    batches.walk(code, code, numbers, numbers, table, table, table, none, none, np.array([0, 0, -1, 0]), 1.0)
+    code, numbers, table = np.zeros((0, 8), dtype=np.int64), np.zeros(1), np.zeros(1)
+    none = np.zeros((0, 4), dtype=np.int64)
+    empty, ends = np.zeros(0, dtype=np.int64), np.zeros(15, dtype=np.int64)
+    one_point.value(empty, numbers, table, 0)
+    one_point.newton(empty, numbers, table, ends, np.zeros(3), 1, True)
+    for formulas in (one_point.gradient, one_point.expand):
+        formulas(empty, empty, numbers, table, ends, np.zeros(1))
+    cuts, sizes = np.zeros(3, dtype=np.int64), np.array([0, 0, -1, 0, 0, 1, 1])
+    batches.walk(code, cuts, numbers, numbers, table, table, table, none, empty, sizes, 1.0)
 
 
 def cache_folder() -> Path | None:
@@ -93,7 +100,7 @@ def cache_folder() -> Path | None:
 def _entrances() -> Iterator[tuple[Any, int]]:
     """What Python calls, and for how many kinds of tables it is compiled."""
     from bilevel_sym.arithmetic.compiled import interpreter, rows
-    from bilevel_sym.implicit import lanes
+    from bilevel_sym.implicit import lanes, one_point
     from bilevel_sym.solvers.compiled import trajectories
 
     yield interpreter.run, 2
@@ -101,6 +108,10 @@ def _entrances() -> Iterator[tuple[Any, int]]:
     yield lanes.eliminate, 1
     yield lanes.assemble, 1
     yield rows.walk, 1
+    yield one_point.value, 1
+    yield one_point.newton, 1
+    yield one_point.gradient, 1
+    yield one_point.expand, 1
     yield trajectories.advance, 2
 
 

@@ -117,17 +117,11 @@ class BilevelProblem:
         _check_depends(inserted["g"], self.y, "g")
 
     def _freeze(self, scope: Scope, box: BoxLike | None, name: str | None, **more: object) -> None:
-        name = None if name is None else check_title(name)
         x, y = scope.groups["x"], scope.groups["y"]
         check_kind((*x, *y))
-        if box is not None:
-            box = box if isinstance(box, Box) else Box(box)
-            box = box.bind(tuple(s.name for s in x), tuple(s.name for s in y))
-            by_name = {s.name: s for s in (*x, *y)}
-            for field, (low, high) in box.items():
-                check_interval(by_name[field], low, high, "the box")
-        parameters = MappingProxyType(scope.values)
-        self.__dict__.update(x=x, y=y, parameters=parameters, box=box, name=name, **more)
+        symbols, parameters = {s.name: s for s in (*x, *y)}, MappingProxyType(scope.values)
+        box = _bound(box, [tuple(s.name for s in group) for group in (x, y)], symbols)
+        self.__dict__.update(x=x, y=y, parameters=parameters, box=box, name=_title(name), **more)
 
     def _state_arrays(
         self,
@@ -145,15 +139,9 @@ class BilevelProblem:
 
     def _freeze_arrays(self, stated: ArrayStatement, box: BoxLike | None, name: str | None) -> None:
         """A box is given array by array, and means every entry."""
-        name = None if name is None else check_title(name)
         x, y = stated.symbols_of("x"), stated.symbols_of("y")
-        if box is not None:
-            names = (tuple(leaf.name for leaf in stated.arrays_of(role)) for role in "xy")
-            box = (box if isinstance(box, Box) else Box(box)).bind(*names)
-            for field, (low, high) in box.items():
-                if isinstance(symbol := stated.symbols.get(field), sp.Symbol):
-                    check_interval(symbol, low, high, "the box")
-        self.__dict__.update(x=x, y=y, parameters=stated.parameters, box=box, name=name, _array=stated)
+        box = _bound(box, [tuple(leaf.name for leaf in stated.arrays_of(role)) for role in "xy"], stated.symbols)
+        self.__dict__.update(x=x, y=y, parameters=stated.parameters, box=box, name=_title(name), _array=stated)
 
     def __setattr__(self, field: str, value: object) -> None:
         raise AttributeError(f"a problem is frozen; make a new one to change {field}")
@@ -397,10 +385,7 @@ class BilevelProblem:
         """
         try:
             return self._code() or self._summary()
-        except (
-            InvalidProblem,
-            TypeError,
-        ):  # a name or a nesting that text cannot have; a subclass with other arguments
+        except (InvalidProblem, TypeError):  # what text cannot have, and a subclass with other arguments
             return self._summary()
 
     def _code(self) -> str | None:
@@ -757,6 +742,21 @@ def _rebuild(
 ) -> BilevelProblem:
     more = {} if data is None else {"data": data}
     return kind(*arguments, parameters=parameters, box=box, name=name, **more)
+
+
+def _bound(box: BoxLike | None, names: Sequence[tuple[str, ...]], symbols: Mapping[str, sp.Basic]) -> Box | None:
+    """The box with its ends in the order of the variables, and within what is assumed of their symbols."""
+    if box is None:
+        return None
+    box = (box if isinstance(box, Box) else Box(box)).bind(*names)
+    for field, (low, high) in box.items():
+        if isinstance(symbol := symbols.get(field), sp.Symbol):
+            check_interval(symbol, low, high, "the box")
+    return box
+
+
+def _title(name: str | None) -> str | None:
+    return None if name is None else check_title(name)
 
 
 def _mean_of(problem: StochasticProblem) -> BilevelProblem:

@@ -189,8 +189,8 @@ def _loop(
         meter.at(k, f", {ensemble.size} running")
         estimate = run.estimate(ensemble)
         recorder.count(ensemble.active, estimate.calls)
-        healthy = estimate.failed == 0
-        if not healthy[: ensemble.size].all():
+        if estimate.failed[: ensemble.size].any():
+            healthy = estimate.failed == 0
             _fail(ensemble, recorder, k, estimate)
             ensemble.keep(healthy)
             estimate = _only(estimate, healthy, ensemble)
@@ -208,8 +208,10 @@ def _loop(
         if k == steps[-1]:
             break
         move = _checked(run.move(ensemble, estimate), ensemble)
-        recorder.count(ensemble.active, {name: np.asarray(c)[: ensemble.size] for name, c in move.calls.items()})
-        recorder.mark(ensemble.active[move.perturbed[: ensemble.size]], k)
+        if move.calls:
+            recorder.count(ensemble.active, {name: np.asarray(c)[: ensemble.size] for name, c in move.calls.items()})
+        if recorder.history is not None:
+            recorder.mark(ensemble.active[move.perturbed[: ensemble.size]], k)
         ensemble.x = move.x
         if move.finished[: ensemble.size].any():
             _retire(ensemble, recorder, move.finished != 0, move.finished)

@@ -117,10 +117,11 @@ class Recorder:
 
     def count(self, active: Indices, calls: Mapping[str, Any]) -> None:
         """Note oracle calls: one number for all trajectories, or one each."""
+        own = self._own(active)
         for name, number in calls.items():
             one = isinstance(number, int)  # the usual case, which must cost little
             each = number if one else np.broadcast_to(number, max(len(active), np.size(number)))[: len(active)]
-            self.calls[name][active] += each
+            self.calls[name][own] += each
 
     def note(self, active: Indices, k: int, x: Floats, y: Floats, v: Floats, grad: Floats, phi: Floats) -> None:
         """The estimates of some trajectories at their k-th point.
@@ -129,16 +130,23 @@ class Recorder:
         - ``k``: the number of the point.
         - ``x``, ``y``, ``v``, ``grad``, ``phi``: the point and its estimates, a row for each trajectory.
         """
-        self.x[active], self.y[active], self.v[active], self.grad[active], self.phi[active] = x, y, v, grad, phi
-        self.steps[active] = k
-        better = phi < self.best_phi[active]
-        who = active[better]
-        self.best_x[who], self.best_y[who], self.best_phi[who], self.best_k[who] = x[better], y[better], phi[better], k
+        own = self._own(active)
+        self.x[own], self.y[own], self.v[own], self.grad[own], self.phi[own] = x, y, v, grad, phi
+        self.steps[own] = k
+        better = phi < self.best_phi[own]
+        if better.any():
+            who = active[better]
+            self.best_x[who], self.best_y[who], self.best_phi[who] = x[better], y[better], phi[better]
+            self.best_k[who] = k
         if self.history is not None:
             h = self.reserve(k + 1)
             h.x[active, k], h.y[active, k], h.v[active, k] = x, y, v
             h.grad[active, k], h.phi[active, k] = grad, phi
             h.calls[active, k] = sum(self.calls[name][active] for name in COUNTERS)
+
+    def _own(self, active: Indices) -> Indices | slice:
+        """The rows of these trajectories; all of them as one slice, which costs less."""
+        return slice(None) if len(active) == len(self.steps) else active
 
     def fail(self, active: Indices, codes: Any, k: Any, x: Floats, y: Floats, v: Floats) -> None:
         """Trajectories that could not be estimated at their k-th point.

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data, one_by_one, padded
+from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.estimators.checks import count, settle_counts, settle_positive
 from bilevel_sym.estimators.hypergradient import AID, Estimate, Exact, with_failures
 from bilevel_sym.estimators.linear_system import neumann_series
-from bilevel_sym.estimators.oracle import fill
+from bilevel_sym.estimators.oracle import fill, in_lanes
+from bilevel_sym.estimators.row_batches import Group
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels.choice import can_compile
 from bilevel_sym.problem.problem import BilevelProblem, StochasticProblem
@@ -198,6 +199,9 @@ class _Left(NamedTuple):
     v: Floats
 
 
+_Found: TypeAlias = tuple[tuple[Batch, Batch], Floats, Floats, Floats, Floats]  # D_F and D_G, grad, y, v, phi
+
+
 class _StocBiORun:
     """``ensemble.clock`` is 0 after an escape: the next point is reached by descent before it is looked at again."""
 
@@ -208,6 +212,8 @@ class _StocBiORun:
         self._before: dict[int, _Left] = {}  # what the step to where a trajectory stands left behind, and
         self._now: dict[int, _Left] = {}  # what the step from there will leave
         self._sessions: dict[object, BatchSession] = {}
+        a = algorithm
+        self._asked = (("g", (a.S,) * a.D), ("f", (a.batch_f,)), ("g", (a.batch_g,)), ("g", a.sizes))
 
     def memory(self, size: int) -> dict[str, NDArray[Any]]:
         """As printed, what the last step has left behind: its batches, y and v."""
@@ -247,35 +253,68 @@ class _StocBiORun:
     def estimate(self, ensemble: Ensemble) -> Estimate:
         a = self._algorithm
         streams = [ensemble.streams[member] for member in ensemble.active]
-        lanes = ensemble.x.shape[1]
-        size = ensemble.size if self._data.problem.is_array else lanes  # arrays need no filling
-        x = ensemble.x[:, :size]
-        steps, of_f, of_g, terms = self._drawn(streams)
-        y = self._descended(x, ensemble.y[:, :size], steps)
-        batches = {"f": next(of_f), "g": next(of_g)}
-        session = self._session(("f", "f_x", "f_y", "g_xy_v"), size, **batches)
-        fill(session, x, y)
-        session.perform(0)
-        v = self._neumann(x, y, session.rows("f_y"), terms)
-        session.inputs(1)[:] = v
-        session.perform(1)
-        grad, phi = session.rows("f_x") - session.rows("g_xy_v"), session.rows("f")[0]
+        if self._data.problem.is_array:
+            drawn = self._data.in_turn(streams, self._asked, replacement=a.replacement)
+            (f, g), grad, y, v, phi = self._by_rows(ensemble, *drawn)
+        else:
+            draws = [self._data.draws(name, streams, sizes, replacement=a.replacement) for name, sizes in self._asked]
+            (f, g), grad, y, v, phi = self._in_lanes(ensemble.x, ensemble.y, *draws)
         if self._leaves:
             own = (slice(lane, lane + 1) for lane in range(ensemble.size))
-            left = (_Left(batches["f"].of(k), batches["g"].of(k), y[:, k].copy(), v[:, k].copy()) for k in own)
+            left = (_Left(f.of(k), g.of(k), y[:, k].copy(), v[:, k].copy()) for k in own)
             self._before, self._now = self._now, dict(zip(ensemble.active.tolist(), left, strict=True))
         calls = {"G_f": 2 * a.batch_f, "G_g": a.D * a.S, "JV_g": a.batch_g, "HV_g": sum(a.sizes)}
-        found = with_failures(x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
-        return found if size == lanes else _with_filling(found, lanes)
+        return with_failures(ensemble.x, Estimate(grad, phi, y, v, np.zeros(len(phi), dtype=np.int8), calls))
 
-    def _drawn(self, streams: list[np.random.Generator]) -> list[Iterator[Any]]:
-        """The batches of an estimate, to be taken in turn: arrays have those of y and of the series some at a time."""
-        a = self._algorithm
-        asked = (("g", (a.S,) * a.D), ("f", (a.batch_f,)), ("g", (a.batch_g,)), ("g", a.sizes))
-        if not self._data.problem.is_array:
-            return [self._data.draws(f, streams, sizes, replacement=a.replacement) for f, sizes in asked]
-        steps, of_f, of_g, terms = self._data.in_turn(streams, asked, replacement=a.replacement)
-        return [steps, one_by_one(of_f), one_by_one(of_g), terms]
+    def _by_rows(
+        self,
+        ensemble: Ensemble,
+        steps: Iterator[Group],
+        of_f: Iterator[Group],
+        of_g: Iterator[Group],
+        terms: Iterator[Group],
+    ) -> _Found:
+        """What batches of rows of arrays say, to be taken in turn: those of y, of f, of g_xy and of the series."""
+        a, rows, d, n = self._algorithm, self._data.arrays, len(ensemble.x), len(ensemble.y)
+        points = np.concatenate([ensemble.x, ensemble.y])[:, : ensemble.size].T.copy()
+        rows.descend(points, steps, a.alpha)
+        batch_f, batch_g = next(of_f), next(of_g)
+        phi, f_x, f_y = rows.upper(points, batch_f)
+        v = rows.neumann_series(points, f_y, terms, a.eta_neumann)
+        grad = f_x - rows.mixed_product(points, v, batch_g)
+        found = in_lanes(np.concatenate([grad, points[:, d:], v, phi], axis=1))
+        f, g = (Batch(picked[0], weights) for picked, weights in (batch_f, batch_g))
+        return (f, g), found[:d], found[d : d + n], found[d + n : -1], found[-1]
+
+    def _in_lanes(
+        self,
+        x: Floats,
+        y: Floats,
+        steps: Iterator[Batch],
+        of_f: Iterator[Batch],
+        of_g: Iterator[Batch],
+        terms: Iterator[Batch],
+    ) -> _Found:
+        """The same where data are numbers."""
+        a, lanes = self._algorithm, x.shape[1]
+        y = self._descended(x, y.copy(), steps)
+        f, g = next(of_f), next(of_g)
+        session = self._session(("f", "f_x", "f_y", "g_xy_v"), lanes, f=f, g=g)
+        fill(session, x, y)
+        session.perform(0)
+
+        def product(vector: Floats) -> Floats:
+            session = self._session(("g_yy_v",), lanes, g=next(terms))
+            fill(session, x, y)
+            session.perform(0)
+            session.inputs(1)[:] = vector
+            session.perform(1)
+            return session.rows("g_yy_v")
+
+        v = neumann_series(product, session.rows("f_y"), a.eta_neumann, a.Q)  # each product has a batch of its own
+        session.inputs(1)[:] = v
+        session.perform(1)
+        return (f, g), session.rows("f_x") - session.rows("g_xy_v"), y, v, session.rows("f")[0]
 
     def _draw(self, function: str, streams: list[np.random.Generator], size: int) -> Batch:
         return self._data.draw(function, streams, size, replacement=self._algorithm.replacement)
@@ -292,32 +331,13 @@ class _StocBiORun:
             self._sessions[key] = BatchSession(self._data, names, lanes, batches)
         return self._sessions[key]
 
-    def _descended(self, x: Floats, y: Floats, batches: Iterator[Any]) -> Floats:
-        a, y = self._algorithm, y.copy()
-        if self._data.problem.is_array:
-            return self._data.arrays.descended(x, y, batches, a.alpha)
+    def _descended(self, x: Floats, y: Floats, batches: Iterator[Batch]) -> Floats:
         for batch in batches:
             session = self._session(("g_y",), x.shape[1], g=batch)
             fill(session, x, y)
             session.perform(0)
-            y -= a.alpha * session.rows("g_y")
+            y -= self._algorithm.alpha * session.rows("g_y")
         return y
-
-    def _neumann(self, x: Floats, y: Floats, f_y: Floats, batches: Iterator[Any]) -> Floats:
-        """The Neumann series in which each product with g_yy has a batch of its own."""
-        a = self._algorithm
-        if self._data.problem.is_array:
-            return self._data.arrays.neumann_series(x, y, f_y, batches, a.eta_neumann)
-
-        def product(vector: Floats) -> Floats:
-            session = self._session(("g_yy_v",), x.shape[1], g=next(batches))
-            fill(session, x, y)
-            session.perform(0)
-            session.inputs(1)[:] = vector
-            session.perform(1)
-            return session.rows("g_yy_v")
-
-        return neumann_series(product, f_y, a.eta_neumann, a.Q)
 
     # ---- descent and escape -------------------------------------------------------------------------------
 
@@ -378,20 +398,15 @@ class _StocBiORun:
         return _Left(batch_f, batch_g, ensemble.y[:, here], ensemble.v[:, here])
 
 
-def _with_filling(found: Estimate, lanes: int) -> Estimate:
-    """The estimate in so many lanes: those beyond the ones that are there repeat the first."""
-    grad, y, v = (padded(table, lanes) for table in (found.grad, found.y, found.v))
-    failed = np.concatenate([found.failed, found.failed[:1].repeat(lanes - len(found.failed))])
-    return Estimate(grad, padded(found.phi[None], lanes)[0], y, v, failed, found.calls)
-
-
 def _compiles(problem: StochasticProblem, kernels: Kernels) -> bool:
     """Whether batches of rows of arrays are gone through in compiled code."""
     if not problem.is_array or kernels.backend not in ("auto", "compiled") or not can_compile(kernels.backend):
         return False
+    from bilevel_sym.arithmetic.compiled.rows import walk
     from bilevel_sym.kernels.compilation import make_ready
 
-    make_ready()
+    if not walk.overloads:  # looking in the cache takes as long as a step
+        make_ready()
     return True
 
 

@@ -5,12 +5,12 @@ and directions are hints; work is counted. f and g are evaluated in jets, Taylor
 of y* follows from that of grad_y g = 0, that of Phi is f at (x, y*(x)). Exit: 0 proved, 1 not proved, 2 bad input."""
 
 # fmt: off
-# ruff: noqa: E401, E701, E702, E704, I001 (this file is to be read in one go: what is short stands in one line)
+# ruff: noqa: E401, E701, E702, E704, I001, RUF017 (this file is to be read in one go: what is short stands in one line)
 from __future__ import annotations; import ast, contextlib, flint, json, re, sys, tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence; from fractions import Fraction
-from functools import partial, reduce; from math import comb, dist, factorial, hypot, prod; from pathlib import Path
+from functools import lru_cache, partial, reduce; from math import comb, dist, factorial, hypot, prod
 from itertools import combinations, combinations_with_replacement as multisets, product; from typing import Any
-from flint import arb, arb_mat, fmpq, fmpq_mpoly; __all__ = ["NotProved", "Refused", "prove"]
+from pathlib import Path; from flint import arb, arb_mat, fmpq, fmpq_mpoly; __all__ = ["NotProved", "Refused", "prove"]
 BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 500_000, 2_000, 20, 2**24
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
@@ -20,8 +20,7 @@ BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by
 FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "softplus", "sigmoid", "sqrt")
 NUMBER = re.compile(r"[+-]?(\d+/0*[1-9]\d*|(\d+(\.\d*)?|\.\d+)([eE][+-]?[0-2]?\d{1,4})?)", re.ASCII)
 SPOILT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError)
-SIDES = {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}  # of left - right, where it is true
-Box = tuple[tuple[Any, Any], ...]  # exact rational ends
+Box = tuple[tuple[Any, Any], ...]; SIDES = {ast.Lt: (-1,), ast.LtE: (-1, 0), ast.Gt: (1,), ast.GtE: (0, 1)}  # signs
 class Refused(ValueError): """The certificate, or the problem, is not one that can be read."""
 class NotProved(Exception): """A claim of the certificate was not proved."""
 class Lacking(Exception): """What an evaluation lacks to go on: a generator of its ring, or the side of an edge."""
@@ -62,7 +61,7 @@ def whole_power(a: Any, k: int) -> Any:  # a**k, multiplied out: python-flint's 
     if k % 2 or a > 0 or a < 0 or a.is_exact(): return over(lambda t: prod([t] * k) if k > 0 else 1 / prod([t] * -k), a)
     return prod([a.abs_upper()] * k).union(0)
 def by(a: Any, b: Any) -> Any:  # a product, of two wide balls by the ends of one: python-flint's own may lose the sign
-    wide = isinstance(a, arb) and isinstance(b, arb) and not a.is_exact() and not b.is_exact()
+    wide = isinstance(a, arb) and isinstance(b, arb) and a.rel_accuracy_bits() < 4 and b.rel_accuracy_bits() < 4
     return (a * b.lower()).union(a * b.upper()) if wide else a * b
 def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     """Taylor coefficients at all points of a ball ("pow": of the power r); at a polynomial formal, defined or not."""
@@ -91,7 +90,7 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     elif name == "softplus":
         first, slopes = lambda t: t + (-t).exp().log1p() if t > 0 else t.exp().log1p(), series("sigmoid", a, order)
     return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
-class Jet:  # a truncated power series: for each degree, coefficients by exponents, of which each has three bits
+class Jet:  # a power series: coefficients by degree and exponents, of three bits each (negative: to first order only)
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
         nothing = not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
         self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
@@ -108,7 +107,7 @@ class Jet:  # a truncated power series: for each degree, coefficients by exponen
         for i, mine in ((i, mine) for i, mine in enumerate(self.parts) if mine):
             for target, others in ((t, o) for t, o in zip(parts[i:], other.parts, strict=False) if o):
                 for (first, a), (second, b) in product(mine.items(), others.items()):
-                    target[first + second] = target.get(first + second, 0) + by(a, b)
+                    if first >= 0 or second >= 0: target[first + second] = target.get(first + second, 0) + by(a, b)
         return Jet(0, 0, parts)
     def through(self, name: str, r: Any = None) -> Jet:  # a function of the jet, by Horner's rule in what is beside it
         order, rest = len(self.parts) - 1, [{}, *self.parts[1:]]  # which has no value: c_k counts up to order - k
@@ -157,9 +156,8 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Any:  # in jets; Python has pa
             return evaluate(inner, at).through(*(("pow", fmpq(1, 2)) if name == "sqrt" else (name,)))
     raise Refused(f"{ast.unparse(node)[:60]!r} is not in the grammar")
 class Row:
-    """f or g for one row of data. With switches, it is one of some smooth formulas at each point, by their sides. Two
-    that differ in the side of one edge only have to agree on it, up to one order less than is asked for; from edge to
-    edge so do any two. Then derivatives below that order exist, and the last ones bound how those before change."""
+    """f or g for one row of data; with switches, one of some smooth formulas at each point. Two that differ in the side
+    of one edge only agree on it to one order less than is asked for: so far derivatives exist; the last are bounds."""
     def __init__(self, tree: Any, names: Sequence[str], numbers: Mapping[str, Any]) -> None:
         self.tree, self.names, self.numbers, self.found = tree, names, numbers, dict[Any, Any]()
     def formulas(self, box: Box, indices: Sequence[Sequence[int]]) -> list[Any]:
@@ -251,8 +249,6 @@ def plain(p: Any) -> Any:  # a polynomial without products of a generator and it
     gens = dict(zip(p.context().names(), p.context().gens(), strict=True)) if isinstance(p, fmpq_mpoly) else {}
     ones = (g * gens[f"inverse({name})"] - 1 for name, g in gens.items() if f"inverse({name})" in gens)
     return reduce(lambda rest, one: divmod(rest, one)[1], ones, p)
-def middle(matrix: Any) -> Any: return arb_mat(matrix.nrows(), matrix.ncols(), [e.mid() for e in matrix.entries()])
-def eye(n: int) -> Any: return arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
 def length(entries: Iterable[Any]) -> Any: return sum((arb(e) * e for e in entries), arb(0)).sqrt()
 def balls(box: Box) -> list[Any]: return [a if a == b else arb((a + b) / 2, (b - a) / 2) for a, b in box]
 def inside(p: Box, q: Box) -> bool: return all(c <= a and b <= d for (a, b), (c, d) in zip(p, q, strict=True))
@@ -263,7 +259,7 @@ def cut(box: Box, axis: int, at: Any = None) -> list[Box]:  # in two, the upper 
 def split(box: Box) -> tuple[Box, Any]:  # the centre, and the column of what is beside it
     return tuple(((a + b) / 2,) * 2 for a, b in box), arb_mat([[arb(0, (b - a) / 2)] for a, b in box])
 def definite(matrix: Any, shift: Any = 0) -> bool:  # all symmetric matrices inside, plus shift times I: by their pivots
-    n, m = matrix.nrows(), middle(matrix).tolist()  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
+    n, m = matrix.nrows(), matrix.mid().tolist()  # radii r_ij take at most (x_i^2 + x_j^2) r_ij / 2
     for k in range(n): m[k][k] += shift - sum(max(matrix[k, j].rad(), matrix[j, k].rad()) for j in range(n))
     for k in range(n):
         if not (m[k][k] > 0 and m[k][k].is_finite()): return False
@@ -300,14 +296,17 @@ def cone_fits(matrix: Any, shape: Sequence[int], bound: Any, cone: Sequence[Sequ
 def read(jet: Jet, indices: Sequence[Sequence[int]]) -> list[Any]: return [arb(jet.at(*index)) for index in indices]
 def expanded(formula: Any, box: Box, indices: Any, order: int) -> Any:  # by Taylor's formula; and how it moves by axis
     every, (centre, away), m, values = range(len(box)), split(box), len(indices[0]) + order, [arb(0)] * len(indices)
-    inner, jet = formula(centre, m - 1), formula(box, m)
+    jet, inner, lines = formula(box, m), formula(centre, m - 1), list[Any]()
     for rest in (rest for n in range(order + 1) for rest in multisets(every, n)):
         step = prod((whole_power(away[k, 0], n := rest.count(k)) / factorial(n) for k in {*rest}), start=arb(1))
         found = read(jet if len(rest) == order else inner, [(*index, *rest) for index in indices])
+        if len(rest) == 1: lines.append([f.mid() for f in found]); found = [f - f.mid() for f in found]
         values = [value + step * f for value, f in zip(values, found, strict=True)]
-    weights = [whole_power(value.abs_upper(), 8) for value in values]  # the largest entries decide
-    moves = [[away[k, 0] * f for f in read(jet, [(*index, k) for index in indices])] for k in every]
-    return values, [sum(float(m.abs_upper() * w) for m, w in zip(each, weights, strict=True)) for each in moves]
+    ends, moves = [values], [[away[k, 0] * f for f in read(jet, [(*i, k) for i in indices])] for k in every]
+    for k, row in ((k, row) for k, row in enumerate(lines) if not all(c == 0 for c in row)):  # to its linear corners
+        sides = (r := away[k, 0].abs_upper(), -r) if len(ends) < 16 else (away[k, 0],)
+        ends = [[v + s * c for v, c in zip(end, row, strict=True)] for end in ends for s in sides]
+    return ends, [float(length(map(arb.abs_upper, each)).abs_upper()) for each in moves]
 def parsed(text: str) -> Any:  # the tree of an expression, its decimals exact
     if not text.isascii() or len(text) > 200_000 or set(text) & set("#\\\"'[]{};:@"): raise Refused("no ASCII formula")
     tree = ast.parse(line := " ".join(text.split()), mode="eval").body
@@ -320,7 +319,7 @@ class Problem:  # f and g for each row of data, y* (g is assumed strongly convex
         kind, data, self.rows = table["kind"], table.get("data", {}), dict[str, list[Row]]()
         extra = {"bilevel": {"g"}, "minimax": set(), "stochastic": {"g", "xi", "zeta", "data"}}[kind]
         if set(table) != {"kind", "parameters", "name", "box", "x", "y", "f"} | extra: raise Refused("a key is wrong")
-        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]
+        lists = [table.get(key, []) for key in ("x", "y", "xi", "zeta")]; self.y_star = lru_cache(4)(self.enclosed)
         self.x, self.y, xi, zeta = (v.replace(",", " ").split() if isinstance(v, str) else v for v in lists)
         self.names, numbers = self.x + self.y, {name: rational(v) for name, v in table["parameters"].items()}
         self.near = arb_mat([[rational(near[name] if near and name in near else 0)] for name in self.y])
@@ -336,45 +335,45 @@ class Problem:  # f and g for each row of data, y* (g is assumed strongly convex
         def least(along: set[int]) -> int: return order - 1 - (key == "g" and along.isdisjoint(self.own))  # of grad_y g
         rows = [row.jet(at, least) for row in self.rows[key]]
         return reduce(Jet.plus, rows).times(Jet(fmpq(1, len(rows)), order))
-    def lower(self, x: Sequence[Any], y: Any) -> list[Any]:  # grad_y g, g_yx and g_yy
-        jet = self.value("g", variables(self.names, [*x, *y.entries()], 2), 2)
-        groups = [()], [(k,) for k in range(len(self.x))], [(k,) for k in self.own]
+    def lower(self, x: Sequence[Any], y: Any, *along: Iterable[int]) -> list[Any]:  # grad_y g, and how it moves along
+        jet = self.value("g", variables(self.names, [*x, *y.entries()], 2, {*self.own}.union(*along)), 2)
+        groups = [()], *([(k,) for k in group] for group in along)
         return [arb_mat([[jet.at(j, *k) for k in group] for j in self.own]) for group in groups]
-    def y_star(self, box: Box) -> Any:  # y*(x) for all x of a box: Newton in the centre, then Krawczyk over all
+    def enclosed(self, box: Box) -> Any:  # y*(x) for all x of a box: Newton in the centre, then a mean g_yy over all
         c, away, x, y = [(a + b) / 2 for a, b in box], split(box)[1], balls(box), self.near
-        for _ in range(80):
-            grad, _, hess = self.lower(c, y); inverse = middle(middle(hess).inv())
+        for left in reversed(range(80)):
+            grad, hess = self.lower(c, y, self.own); inverse = hess.mid().inv().mid()
             step, tiny = inverse * grad, arb(2) ** (12 - flint.ctx.prec) * (1 + length(y.entries()))
-            if length(middle(step).entries()) < tiny: break
-            y = middle(y - step)
-        self.near, step = y, inverse * (self.lower(c, y)[0] + self.lower(x, y)[1] * away)
-        moved = arb_mat([[arb(0, 2 * s.abs_upper() + tiny)] for s in step.entries()])
-        for _ in range(8):
-            image = (eye(len(y.entries())) - inverse * self.lower(x, y + moved)[2]) * moved - step
-            if all(map(arb.contains_interior, moved.entries(), image.entries())):
-                return y + (eye(len(y.entries())) - inverse * self.lower(x, y + image)[2]) * image - step
-            moved = arb_mat([[arb(0, i.abs_upper() * arb(1.25))] for i in image.entries()])
+            if not left or length(step.mid().entries()) < max(tiny, length(a.rad() for a in away.entries()) / 99): break
+            y = (y - step).mid()
+        _, slope, hess = self.lower(x, y, range(len(self.x)), self.own)
+        self.near, step, moved = y, inverse * (grad + slope * away), 0 * grad
+        for _ in range(8):  # y* is a fixed point of y - S(y*)^-1 g_y(x, y): there is one where all images are inside
+            image = (inverse * hess).solve(-1 * step)
+            if all(map(arb.contains, moved.entries(), image.entries())): return y + image
+            moved = arb_mat([[arb(0, i.abs_upper() * arb(1.1) + tiny)] for i in image.entries()])
+            hess = self.lower(x, y + moved, self.own)[1]
         raise ArithmeticError("y* was not enclosed")
     def formulas(self, box: Box, indices: Any) -> Any: return [(self.jet(box, len(indices[0])), self.jet)]
     def jet(self, box: Box, order: int) -> Any:  # Taylor coefficients of Phi; those of y* order by order, linearly
-        at = variables(self.names, [*balls(box), *self.y_star(box).entries()], order + 1)
+        x, y, d, n = balls(box), self.y_star(box), len(self.x), len(self.y); g_yy = self.lower(x, y, self.own)[1]
+        if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
+        inverse = g_yy.mid().inv().mid() if n > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
+        at = variables(self.names, [*x, *y.entries()], order + 1, range(d)); parts = [at[name].parts for name in self.y]
+        for j in range(n): parts[j][1][-(j + 1 << 3 * d)] = fmpq(1)  # along y, to the first order
         for k in range(1, order + 1):
-            g = self.value("g", at, k + 1); g_yy = arb_mat([[g.at(i, j) for j in self.own] for i in self.own])
-            if not definite(g_yy): raise ArithmeticError("g_yy was not proved to be positive definite")
-            inverse = middle(middle(g_yy).inv()) if len(self.own) > 1 else arb_mat([[whole_power(g_yy[0, 0], -1)]])
-            for key in (sum(1 << 3 * i for i in index) for index in multisets(range(len(self.x)), k)):
-                right = inverse * arb_mat([[g.parts[k + 1].get(key + (1 << 3 * j), fmpq(0))] for j in self.own])
-                found = (inverse * g_yy).solve(right) if len(self.own) > 1 else right
-                for name, value in zip(self.y, found.entries(), strict=True):
-                    at[name].parts[k] |= {} if value == 0 else {key: -value}
+            g = self.value("g", at, k + 1)
+            for key in (sum(1 << 3 * i for i in index) for index in multisets(range(d), k)):
+                right = inverse * arb_mat([[g.parts[k + 1].get(key - (j + 1 << 3 * d), fmpq(0))] for j in range(n)])
+                found = (inverse * g_yy).solve(right) if n > 1 else right
+                for part, v in zip(parts, found.entries(), strict=True): part[k] |= {} if v == 0 else {key: -v}
         return self.value("f", at, order)
     def newton(self, box: Box) -> tuple[Any, Any]:  # Krawczyk's image, with all zeros of grad Phi, and Hess Phi
-        every, (centre, away) = range(len(self.x)), split(box); jet, first = self.jet(box, 2), self.jet(centre, 1)
-        hess, grad = arb_mat([[jet.at(i, j) for j in every] for i in every]), arb_mat([[first.at(i)] for i in every])
-        if not all(arb(jet.at(i)).contains(0) and (grad + hess * away)[i, 0].contains(0) for i in every):
-            return None, hess
-        inverse = middle(middle(hess).inv())
-        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (eye(len(self.x)) - inverse * hess) * away, hess
+        d, (centre, away) = range(len(self.x)), split(box); jet, first = self.jet(box, 2), self.jet(centre, 1)
+        hess, grad = arb_mat([[jet.at(i, j) for j in d] for i in d]), arb_mat([[first.at(i)] for i in d])
+        if not all(arb(jet.at(i)).contains(0) and (grad + hess * away)[i, 0].contains(0) for i in d): return None, hess
+        inverse = hess.mid().inv().mid()
+        return arb_mat([[c] for c, _ in centre]) - inverse * grad + (1 - inverse * hess) * away, hess
 class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` are what has been proved so far
     def __init__(self, problem: Problem, content: Table) -> None:
         self.problem, self.content, self.kind, self.boxes = problem, content, content.the("kind"), 0
@@ -408,12 +407,13 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         fits, order = above if name == "mu" else small, 3 if len(self.box) == 2 and self.kind != "smoothness" else 1
         def test(box: Box) -> Any:
             try:
-                pairs = row.formulas(box, indices); natural = read(hull(pairs), indices)
-                if fits(natural): return None
+                pairs = row.formulas(box, indices); near = read(hull(pairs), indices)
+                if fits(near): return None
                 with contextlib.suppress(LookupError):  # which is what a switch leads to there
                     if sides and all(row.is_above(box, own, bound, side) for side in sides): return None
-                found, moves = zip(*(expanded(formula, box, indices, order) for _, formula in pairs), strict=True)
-                if fits([*map(arb.intersection, natural, map(lambda *v: reduce(arb.union, v), *found))]): return None
+                at, moves = zip(*(expanded(formula, box, indices, order) for _, formula in pairs), strict=True)
+                if fits([*map(arb.intersection, near, map(lambda *v: reduce(arb.union, v), *sum(at, [])))]): return None
+                if all(map(fits, sum(at, []))): return None  # and so does what is between: norms are convex
             except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             sizes = [*map(sum, zip(*moves, strict=True))]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)

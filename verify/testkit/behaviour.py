@@ -31,9 +31,7 @@ ENOUGH = 500  # calls: no look takes more
 SIGMAS = 5.0
 MATCHES = 1e-3  # of the distance between two answers: the answer is that of the other point
 STAYS = 0.5  # the share of the first error that is left where the warm start alone does not explain it
-LARGEST_BY_SINGLE = (
-    1e-3  # relative: an error above it does not come from single precision, unless the answer has that type
-)
+LARGEST_BY_SINGLE = 1e-3  # relative: larger errors are not single precision's, unless the answer has that type
 SINGLE_EPS = 2.0**-24
 NOT_LOOKED_AT = Roughness()
 

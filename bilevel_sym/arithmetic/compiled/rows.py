@@ -1,8 +1,9 @@
 """Walks over batches of rows in compiled code: rows are looked up, and a step is made with each batch.
 
-A program is an array of instructions (op, to, a, b, m, n, p), performed on one array of numbers, ``memory``: ``to``,
-``a`` and ``b`` are places in it, m and n sizes, and p a place in ``numbers`` or a code. Products and sums are written
-out in vectors with fused multiply-adds, so that their bits depend on their sizes alone.
+A program is an array of instructions (op, to, a, b, m, n, p, each), performed on one array of numbers, ``memory``:
+``to``, ``a`` and ``b`` are places in it, m and n sizes, and p a place in ``numbers`` or a code; where ``each`` is not
+zero, m is that many for each row. Some rows of a batch are there at a time, few enough for the fastest memory. Products
+and sums are written out in vectors with fused multiply-adds, so that their bits depend on their sizes alone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, load32, stor
 
 __all__ = [
     "ADD", "ADD_NUMBER", "APPLY", "DOT", "FILL", "LINE", "MATRIX_VECTOR", "MULTIPLY", "MULTIPLY_NUMBER", "POWER",
-    "SCALE", "VECTOR_MATRIX", "walk",
+    "SCALE", "SUM", "VECTOR_MATRIX", "apply", "dot", "matrix_vector", "vector_matrix", "walk",
 ]  # fmt: skip
 
 (
-    MATRIX_VECTOR, VECTOR_MATRIX, DOT, MULTIPLY, MULTIPLY_NUMBER, SCALE, ADD, ADD_NUMBER, FILL, APPLY, POWER,
-) = range(11)  # fmt: skip
+    MATRIX_VECTOR, VECTOR_MATRIX, DOT, SUM, MULTIPLY, MULTIPLY_NUMBER, SCALE, ADD, ADD_NUMBER, FILL, APPLY, POWER,
+) = range(12)  # fmt: skip
 AHEAD = 6  # rows that are asked of memory before they are copied
 LINE = 8  # numbers that memory delivers at a time
 
@@ -60,15 +61,14 @@ def _folded(typing, vector):
 
 
 @inlined
-def _look_up(table, picked, width, memory, to):
-    """Copy the chosen rows."""
-    count = len(picked)
-    for i in range(count):
-        if i + AHEAD < count:
+def _look_up(table, picked, start, count, width, memory, to):
+    """Copy some of the chosen rows."""
+    for i in range(start, start + count):
+        if i + AHEAD < len(picked):
             ahead = picked[i + AHEAD] * width
             for j in range(0, width, LINE):
                 _ask(table, ahead + j)
-        first, here = picked[i] * width, to + i * width
+        first, here = picked[i] * width, to + (i - start) * width
         for j in range(0, width - 7, 8):
             store(memory, here + j, load8(table, first + j))
         for j in range(width - width % 8, width):
@@ -76,7 +76,7 @@ def _look_up(table, picked, width, memory, to):
 
 
 @inlined
-def _dot(memory, a, b, n):
+def dot(memory, a, b, n):
     """The product of two vectors."""
     whole = n - n % 8
     rest = 0.0
@@ -87,6 +87,21 @@ def _dot(memory, a, b, n):
     total = load8(memory, a) * load8(memory, b)
     for j in range(8, whole, 8):
         total = fma(load8(memory, a + j), load8(memory, b + j), total)
+    return _folded(total) + rest
+
+
+@inlined
+def _sum(memory, a, n):
+    """The sum of a vector, in the order of ``_dot``."""
+    whole = n - n % 8
+    rest = 0.0
+    for j in range(whole, n):
+        rest = at(memory, a + j) + rest
+    if whole == 0:
+        return rest
+    total = load8(memory, a)
+    for j in range(8, whole, 8):
+        total = load8(memory, a + j) + total
     return _folded(total) + rest
 
 
@@ -114,16 +129,17 @@ def _four_dots(memory, to, a, b, n):
 
 
 @inlined
-def _matrix_vector(memory, to, a, b, m, n):
+def matrix_vector(memory, to, a, b, m, n):
+    """A b: four rows at a time."""
     fours = m - m % 4 if n >= 8 else 0
     for i in range(0, fours, 4):
         _four_dots(memory, to + i, a + i * n, b, n)
     for i in range(fours, m):
-        store(memory, to + i, _dot(memory, a + i * n, b, n))
+        store(memory, to + i, dot(memory, a + i * n, b, n))
 
 
 @inlined
-def _vector_matrix(memory, to, a, b, m, n):
+def vector_matrix(memory, to, a, b, m, n):
     """b^T A: some columns at a time, row after row."""
     wide, whole = n - n % 32, n - n % 8
     for j in range(0, wide, 32):
@@ -144,7 +160,7 @@ def _vector_matrix(memory, to, a, b, m, n):
 
 
 @inlined
-def _apply(memory, to, a, m, op):
+def apply(memory, to, a, m, op):
     """A function, entry by entry."""
     if op <= LAST_VECTOR:
         for i in range(0, m - 7, 8):
@@ -157,16 +173,20 @@ def _apply(memory, to, a, m, op):
 
 
 @strict
-def _perform(code, numbers, memory):
-    """One instruction after the other."""
-    for k in range(len(code)):
+def _perform(code, start, stop, numbers, memory, rows):
+    """One instruction after the other, on so many rows."""
+    for k in range(start, stop):
         op, to, a, b, m, n, p = code[k, 0], code[k, 1], code[k, 2], code[k, 3], code[k, 4], code[k, 5], code[k, 6]
+        if code[k, 7] > 0:
+            m = code[k, 7] * rows
         if op == MATRIX_VECTOR:
-            _matrix_vector(memory, to, a, b, m, n)
+            matrix_vector(memory, to, a, b, m, n)
         elif op == VECTOR_MATRIX:
-            _vector_matrix(memory, to, a, b, m, n)
+            vector_matrix(memory, to, a, b, m, n)
         elif op == DOT:
-            store(memory, to, _dot(memory, a, b, m))
+            store(memory, to, dot(memory, a, b, m))
+        elif op == SUM:
+            store(memory, to, _sum(memory, a, m))
         elif op == MULTIPLY:
             for i in range(m):
                 store(memory, to + i, at(memory, a + i) * at(memory, b + i))
@@ -186,39 +206,63 @@ def _perform(code, numbers, memory):
             for i in range(m):
                 store(memory, to + i, at(numbers, p))
         elif op == APPLY:
-            _apply(memory, to, a, m, p)
+            apply(memory, to, a, m, p)
         else:
             for i in range(m):
                 store(memory, to + i, whole_power(at(memory, a + i), p, n))
 
 
+@inlined
+def _all_within(picked, rows):
+    """Whether there are such rows."""
+    low = high = 0
+    for row in picked:
+        low, high = min(low, row), max(high, row)
+    return low >= 0 and high < rows
+
+
 @strict
-def walk(once, each, numbers, memory, first, second, third, lookups, picked, ends, step):
+def walk(code, cuts, numbers, memory, first, second, third, lookups, picked, ends, step):
     """One batch after the other: its rows, what depends on them, and point -= step * slope; then total += point.
 
-    - ``once``, ``each``: the instructions before the first batch, and those of every batch.
+    False, and nothing is done, where there is no such row.
+
+    - ``code``: the instructions before the first batch, before the rows of each, for some of its rows, and after them.
+    - ``cuts``: where the second, third and fourth of these begin.
     - ``numbers``: coefficients.
     - ``memory``: all values.
     - ``first``, ``second``, ``third``: the arrays of all rows, laid end to end.
-    - ``lookups``: (which of them, numbers in a row, where the rows go), one line each.
-    - ``picked``: the rows of each batch.
-    - ``ends``: where the point, the slope and the total stand, the last -1 for none, and their length.
+    - ``lookups``: (which of them, numbers in a row, where the rows go), one line each; the fourth is in memory, from
+      where the last number says, and its rows are those of a batch as they come.
+    - ``picked``: the rows of each batch, laid end to end.
+    - ``ends``: where the point, the slope and the total stand, the last -1 for none; their length, 0 where nothing
+      moves; how many rows there are, how many a batch has, and how many go together.
     - ``step``: the step size.
     """
-    _perform(once, numbers, memory)
-    point, slope, total, n = ends[0], ends[1], ends[2], ends[3]
-    for k in range(len(picked)):
-        for line in range(len(lookups)):
-            which, width, to = lookups[line, 0], lookups[line, 1], lookups[line, 2]
-            if which == 0:
-                _look_up(first, picked[k], width, memory, to)
-            elif which == 1:
-                _look_up(second, picked[k], width, memory, to)
-            else:
-                _look_up(third, picked[k], width, memory, to)
-        _perform(each, numbers, memory)
+    point, slope, total, n, size, together = ends[0], ends[1], ends[2], ends[3], ends[5], ends[6]
+    if not _all_within(picked, ends[4]):
+        return False
+    _perform(code, 0, cuts[0], numbers, memory, 0)
+    for batch in range(0, len(picked), size):
+        _perform(code, cuts[0], cuts[1], numbers, memory, 0)
+        for start in range(0, size, together):
+            rows = min(together, size - start)
+            for line in range(len(lookups)):
+                which, width, to = lookups[line, 0], lookups[line, 1], lookups[line, 2]
+                if which == 0:
+                    _look_up(first, picked, batch + start, rows, width, memory, to)
+                elif which == 1:
+                    _look_up(second, picked, batch + start, rows, width, memory, to)
+                elif which == 2:
+                    _look_up(third, picked, batch + start, rows, width, memory, to)
+                else:
+                    for i in range(rows):
+                        store(memory, to + i, at(memory, lookups[line, 3] + start + i))
+            _perform(code, cuts[1], cuts[2], numbers, memory, rows)
+        _perform(code, cuts[2], len(code), numbers, memory, 0)
         for j in range(n):
             store(memory, point + j, fma(-step, at(memory, slope + j), at(memory, point + j)))
         if total >= 0:
             for j in range(n):
                 store(memory, total + j, at(memory, total + j) + at(memory, point + j))
+    return True

@@ -30,7 +30,6 @@ from bilevel_sym.arrays.language.syntax import (
 __all__ = ["Inference"]
 
 VECTOR, MATRIX = 1, 2
-REPEATED = "nothing is repeated along an axis: outer(b**0, w) has w in every row, b being any vector over the rows"
 WORDS = ("a scalar", "a vector", "a matrix")
 
 

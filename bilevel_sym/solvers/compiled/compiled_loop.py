@@ -78,23 +78,14 @@ class LoopState:
         ``since`` is the number of iterations that are taken to have passed since a perturbation.
         """
         count, d = x.shape
+        given = (x, y, np.zeros(y.shape) if v is None else v, np.zeros((count, 0, d)) if noise is None else noise)
+        x, y, v, noise = (np.array(part, dtype=np.float64, order="C") for part in given)
+        none = {name: np.zeros(count, dtype=np.int64) for name in ("done", "best_k", "age", "used")}
         return cls(
-            x=np.array(x, dtype=np.float64, order="C"),
-            y=np.array(y, dtype=np.float64, order="C"),
-            v=np.zeros(y.shape) if v is None else np.array(v, dtype=np.float64, order="C"),
-            since=np.full(count, since, dtype=np.int64),
-            status=np.zeros(count, dtype=np.int8),
-            done=np.zeros(count, dtype=np.int64),
-            grad=np.full((count, d), np.nan),
-            phi=np.full(count, np.nan),
-            best_phi=np.full(count, np.inf),
-            best_x=np.array(x, dtype=np.float64, order="C"),
-            best_y=np.array(y, dtype=np.float64, order="C"),
-            best_k=np.zeros(count, dtype=np.int64),
-            age=np.zeros(count, dtype=np.int64),
-            noise=np.zeros((count, 0, d)) if noise is None else np.array(noise, dtype=np.float64, order="C"),
-            used=np.zeros(count, dtype=np.int64),
-        )
+            x=x, y=y, v=v, since=np.full(count, since, dtype=np.int64), status=np.zeros(count, dtype=np.int8),
+            grad=np.full((count, d), np.nan), phi=np.full(count, np.nan), best_phi=np.full(count, np.inf),
+            best_x=x.copy(), best_y=y.copy(), noise=noise, **none,
+        )  # fmt: skip
 
     def refilled(self, noise: Floats) -> LoopState:
         """The same trajectories with new noise (S, B, d), none of it used; all other arrays are shared.
@@ -144,14 +135,8 @@ class Record:
     @classmethod
     def empty(cls, count: int, steps: int, d: int, n: int) -> Record:
         """Room for so many trajectories and steps; what is not reached is NaN and False."""
-        return cls(
-            np.full((count, steps, d), np.nan),
-            np.full((count, steps, n), np.nan),
-            np.full((count, steps, n), np.nan),
-            np.full((count, steps, d), np.nan),
-            np.full((count, steps), np.nan),
-            np.zeros((count, steps), dtype=np.bool_),
-        )
+        xs, ys, vs, grads = (np.full((count, steps, width), np.nan) for width in (d, n, n, d))
+        return cls(xs, ys, vs, grads, np.full((count, steps), np.nan), np.zeros((count, steps), dtype=np.bool_))
 
 
 class CompiledLoop:

@@ -109,7 +109,7 @@ def _smooth(study: Study, label: str, c: RateConstants, formula: float) -> Check
     """The certified bracket of the largest |Hess Phi| against a formula in certified constants, rounded outward."""
     bound = Bracket(float(formula) * (1 - ROUNDINGS), float(formula) * (1 + ROUNDINGS))
     return judged(
-        label, study.smoothness.L_phi, bound, evidence="certified", variant=study.variant,
+        label, study.smoothness.L_phi, bound, evidence="certified",
         message=f"sup |Hess Phi|; mu = {c.mu:.4g}, L = {c.L:.4g}, M = {c.M:.4g}, tau = {c.tau:.4g}, rho = {c.rho:.4g}",
     )  # fmt: skip
 

@@ -87,10 +87,10 @@ def _over(study: Study, region: Region, label: str, schedule: Schedule) -> Check
     slope = (study.kernels.grad_phi(start.x, y0=start.y_star) ** 2).sum(axis=-1)
     eps, distance = ACCURACY * float(slope.mean()), _room(region, start)
     if not eps > 0:
-        return inconclusive(label, f"grad Phi vanishes at all starts in {region.name}", variant=study.variant)
+        return inconclusive(label, f"grad Phi vanishes at all starts in {region.name}")
     plan = schedule(region, eps, distance)
     if plan.D * RUNS * ITERATIONS > MOST_WORK:
-        return inconclusive(label, f"D = {plan.D} steps for each estimate in {region.name}", variant=study.variant)
+        return inconclusive(label, f"D = {plan.D} steps for each estimate in {region.name}")
     return _run(study, region, label, plan, start, distance)
 
 

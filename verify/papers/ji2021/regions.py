@@ -267,10 +267,9 @@ def compared(
     chosen = broken if broken.any() else clear
     if not chosen.any():
         reason = "nothing stayed in the region, or rounding hides the difference"
-        return inconclusive(label, f"{reason}; {message}", variant=study.variant)
+        return inconclusive(label, f"{reason}; {message}")
     k = int(first_largest(np.where(chosen, ratio, -np.inf)))
     return judged(
         label, float(seen[k]), float(limit[k]), evidence="sampled", message=message, noise=float(noises[k]),
-        worst_point=study.named(at.reshape(-1, at.shape[-1])[k]), n_points=int((broken | clear).sum()),
-        seed=study.seed, variant=study.variant,
+        worst_point=study.named(at.reshape(-1, at.shape[-1])[k]), n_points=int((broken | clear).sum()), seed=study.seed,
     )  # fmt: skip

@@ -40,7 +40,7 @@ MAX_ROWS = 200  # of a stochastic problem, each of which is bounded on its own
 RANDOM_POINTS = 2
 KEPT_STRUCTURES = 4  # structures
 ONE_LOOK = 0.2  # of the default effort: below it lower ends are looked for at the centre alone
-CENTRE, CORNERS = "centre", (("low", "low"), ("high", "high"), ("low", "high"), ("high", "low"))
+CORNERS = (("low", "low"), ("high", "high"), ("low", "high"), ("high", "low"))
 
 
 @dataclass(frozen=True, eq=False)

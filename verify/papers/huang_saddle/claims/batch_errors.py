@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -198,7 +198,7 @@ def _checked(study: Study, label: str, sides: Sides) -> CheckResult:
         slack = FLOAT_ERROR * (abs(measured) + abs(bound)) + 1e-13
         cases.append(Case(Bracket(measured - slack, measured + slack), Bracket(bound, bound), comparison.point))
     tested = [case for case in cases if case.bound.lower > 1e-8]  # both sides vanish where the data do not enter
-    return tightest(label, tested, evidence="sampled", message="small batches", variant=study.variant, seed=study.seed)
+    return replace(tightest(label, tested, evidence="sampled", message="small batches"), seed=study.seed)
 
 
 @lru_cache(1)
@@ -325,10 +325,8 @@ def _with_probability(
         failures = int(np.sum(~(errors <= allowed)))
         largest = float(np.nanmax(errors))
         message = f"batches of {batch[0]:.3g} and {batch[1]:.3g} rows; largest error {largest:.3g} of {allowed:.3g}"
-        return judged_probability(
-            label, failures, runs, PROBABILITY, message=message, seed=study.seed, variant=study.variant
-        )
-    return inconclusive(label, reason, variant=study.variant)
+        return judged_probability(label, failures, runs, PROBABILITY, message=message, seed=study.seed)
+    return inconclusive(label, reason)
 
 
 def _errors(

@@ -24,7 +24,7 @@ REGION = "all constants"
 __all__: list[str] = []
 
 
-def _as_shipped(label: str, study: Study, theorem: Theorem, names: Iterable[str]) -> Iterator[CheckResult]:
+def _as_shipped(label: str, theorem: Theorem, names: Iterable[str]) -> Iterator[CheckResult]:
     """The numbers of a schedule as it ships against the formulas whose orders are stated, over many kappa and eps."""
     for name, points in shipped(theorem, names).items():
         worst = max(points, key=lambda point: point.excess)
@@ -34,7 +34,7 @@ def _as_shipped(label: str, study: Study, theorem: Theorem, names: Iterable[str]
         )
         yield judged(
             label, worst.excess, 1.0, evidence="certified", message=message, n_points=len(points),
-            variant=study.variant, part=f"{name} as shipped",
+            part=f"{name} as shipped",
         )  # fmt: skip
 
 
@@ -47,9 +47,7 @@ def _orders(
         message = f"{found} by the formulas, {stated} as stated; mu -> 0, the other constants fixed, without logarithms"
         worse_in_eps = found.eps > stated.eps
         measured, bound = (found.eps, stated.eps) if worse_in_eps else (found.kappa, stated.kappa)
-        yield judged(
-            label, float(measured), float(bound), evidence="proved", message=message, variant=study.variant, part=part
-        )
+        yield judged(label, float(measured), float(bound), evidence="proved", message=message, part=part)
 
 
 # ---- counting --------------------------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ def _counted(label: str, study: Study, estimator: Estimator, paper: Mapping[str,
         )
         yield judged(
             label, 0.0 if agrees else 1.0, 0.0, evidence="sampled", message=message, n_points=points,
-            variant=study.variant, part=f"{name} counted",
+            part=f"{name} counted",
         )  # fmt: skip
 
 
@@ -147,7 +145,7 @@ def aid_complexities(study: Study) -> Iterator[CheckResult]:
         "JV_g": (K, "3", "2"), "HV_g": (of_N * K, "7/2", "2"),
     }  # fmt: skip
     yield from _orders("unlabelled:corollary-aid", study, counts)
-    yield from _as_shipped("unlabelled:corollary-aid", study, "aid", ("K", "D", "N"))
+    yield from _as_shipped("unlabelled:corollary-aid", "aid", ("K", "D", "N"))
     D, N = 5, 2
     lines = {"G_f": 2, "G_g": D, "JV_g": 1, "HV_g": N + 1}
     yield from _counted("unlabelled:corollary-aid", study, AID(D, N, _tau(study)), lines)
@@ -165,7 +163,7 @@ def gdmax_complexity(study: Study) -> Iterator[CheckResult]:
     """
     K, of_D = (size.order for size in gdmax_sizes().values())
     yield from _orders("cor:minimax", study, {"K": (K, "1", "2"), "G_f": (of_D * K, "2", "2")})
-    yield from _as_shipped("cor:minimax", study, "gdmax", ("K", "D"))
+    yield from _as_shipped("cor:minimax", "gdmax", ("K", "D"))
     D = 5
     lines = {"G_f": D if study.variant == "printed" else D + 1}
     yield from _counted("cor:minimax", study, GDmax(D, _tau(study)), lines)
@@ -196,7 +194,7 @@ def batch_orders(study: Study) -> Iterator[CheckResult]:
         "D_g": (sizes["batch_g"], "6", "2"),
     }  # fmt: skip
     yield from _orders("eq:stocneon-batch2", study, counts)
-    yield from _as_shipped("eq:stocneon-batch2", study, "stocbio", ("S", "B", "batch_f", "batch_g"))
+    yield from _as_shipped("eq:stocneon-batch2", "stocbio", ("S", "B", "batch_f", "batch_g"))
 
 
 @claim("eq:ineon-sample-com", kinds=("stochastic",))
@@ -215,7 +213,7 @@ def neon_complexities(study: Study) -> Iterator[CheckResult]:
         "JV_g": (of_g, "9", "4"), "HV_g": (sizes["N"] * of_g, "19/2", "4"),
     }  # fmt: skip
     yield from _orders("eq:ineon-sample-com", study, counts)
-    yield from _as_shipped("eq:ineon-sample-com", study, "stocbio", ("K", "D_aid", "N"))
+    yield from _as_shipped("eq:ineon-sample-com", "stocbio", ("K", "D_aid", "N"))
 
 
 @claim("eq:stoc-sample-com", kinds=("stochastic",))
@@ -239,7 +237,7 @@ def stocbio_complexities(study: Study) -> Iterator[CheckResult]:
         "JV_g": (sizes["step_g"] * K, "5", "4"), "HV_g": (sizes["neumann"] * K, "7", "4"),
     }  # fmt: skip
     yield from _orders("eq:stoc-sample-com", study, counts, HV_g="6")
-    yield from _as_shipped("eq:stoc-sample-com", study, "stocbio", ("D", "Q", "neumann"))
+    yield from _as_shipped("eq:stoc-sample-com", "stocbio", ("D", "Q", "neumann"))
 
 
 @claim(
@@ -265,4 +263,4 @@ def stocneon_complexities(study: Study) -> Iterator[CheckResult]:
         "HV_g": (sizes["N"] * of_g | sizes["neumann"] * K, "19/2", "4"),
     }
     yield from _orders("cor:stocneon", study, counts)
-    yield from _as_shipped("cor:stocneon", study, "stocbio", ("K", "batch_f", "batch_g"))
+    yield from _as_shipped("cor:stocneon", "stocbio", ("K", "batch_f", "batch_g"))

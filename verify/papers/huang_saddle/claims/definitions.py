@@ -30,9 +30,8 @@ REGION = ALL_Y + INSIDE
 
 __all__: list[str] = []
 
-PARTS: Mapping[str, str] = MappingProxyType(
-    {"(ii) M": "M", "(iii) ell": "ell", "(iv) rho": "rho", "(v) nu": "nu"}
-)  # of Assumption 2.1
+# the parts of Assumption 2.1
+PARTS: Mapping[str, str] = MappingProxyType({"(ii) M": "M", "(iii) ell": "ell", "(iv) rho": "rho", "(v) nu": "nu"})
 NOT_ON_R_D = (
     "cannot be checked: it speaks of all of R^d, and a box says nothing about what lies outside. What the proofs use "
     "of it, that Phi is bounded below where the iterates go, is part of every run in the box"
@@ -63,8 +62,8 @@ def bilevel_assumption(study: Study) -> Iterator[CheckResult]:
     jump = what_jumps(study)
     if jump is not None:
         yield CheckResult(
-            label=label, verdict=Verdict.VIOLATED, message=jump.text, evidence="proved", variant=study.variant,
-            part="derivatives", worst_point=jump.point, n_points=1,
+            label=label, verdict=Verdict.VIOLATED, message=jump.text, evidence="proved", part="derivatives",
+            worst_point=jump.point, n_points=1,
         )  # fmt: skip
         return
     try:
@@ -75,18 +74,18 @@ def bilevel_assumption(study: Study) -> Iterator[CheckResult]:
     brackets = certified.brackets
     mu = brackets["mu"]
     if not mu.lower > 0:
-        yield inconclusive(label, f"mu is in {mu}: not known to be positive", variant=study.variant, part="(i) mu")
+        yield inconclusive(label, f"mu is in {mu}: not known to be positive", part="(i) mu")
         return
-    yield by_definition(label, f"the smallest eigenvalue of g_yy is in {mu}", variant=study.variant, part="(i) mu")
+    yield by_definition(label, f"the smallest eigenvalue of g_yy is in {mu}", part="(i) mu")
     for part, name in PARTS.items():
-        yield _bounded(label, study, part, brackets[name])
+        yield _bounded(label, part, brackets[name])
 
 
-def _bounded(label: str, study: Study, part: str, bracket: Bracket) -> CheckResult:
+def _bounded(label: str, part: str, bracket: Bracket) -> CheckResult:
     """A constant is what bounds the derivative over the box; whether its bracket is right is put to [pro:bounds]."""
     if not math.isfinite(bracket.upper):
-        return inconclusive(label, "no bound over the box is known", variant=study.variant, part=part)
-    return by_definition(label, f"the supremum over the box is in {bracket}", variant=study.variant, part=part)
+        return inconclusive(label, "no bound over the box is known", part=part)
+    return by_definition(label, f"the supremum over the box is in {bracket}", part=part)
 
 
 def _not_convex(label: str, study: Study, error: AssumptionViolated) -> CheckResult:
@@ -94,9 +93,9 @@ def _not_convex(label: str, study: Study, error: AssumptionViolated) -> CheckRes
     point = {name: float(cast(SupportsFloat, value)) for name, value in error.point.items()}
     smallest = _smallest_eigenvalue(study, point)
     if smallest is None or smallest > 0:
-        return inconclusive(label, error.message, variant=study.variant, part="(i) mu")
+        return inconclusive(label, error.message, part="(i) mu")
     return CheckResult(  # mu > 0 wants a strict inequality: zero is not enough
-        label=label, verdict=Verdict.VIOLATED, evidence="certified", variant=study.variant, part="(i) mu",
+        label=label, verdict=Verdict.VIOLATED, evidence="certified", part="(i) mu",
         message=f"g_yy has the eigenvalue {smallest:.6g}: g is not strongly convex in y there", n_points=1,
         measured=-smallest, bound=0.0, worst_point=point,
     )  # fmt: skip
@@ -136,11 +135,11 @@ def minimax_assumption(study: Study) -> Iterator[CheckResult]:
         yield _not_convex(label, study, error)
         return
     mu = certified.brackets["mu"]
-    yield by_definition(label, f"the smallest eigenvalue of -f_yy is in {mu}", variant=study.variant, part="(i) mu")
+    yield by_definition(label, f"the smallest eigenvalue of -f_yy is in {mu}", part="(i) mu")
     joint = study.joint
-    yield _bounded(label, study, "(ii) ell", joint.brackets["ell"])
-    yield _bounded(label, study, "(iii) rho", certified.brackets["rho"])
-    yield inconclusive(label, NOT_ON_R_D, variant=study.variant, part="(iv)")
+    yield _bounded(label, "(ii) ell", joint.brackets["ell"])
+    yield _bounded(label, "(iii) rho", certified.brackets["rho"])
+    yield inconclusive(label, NOT_ON_R_D, part="(iv)")
 
 
 @claim("unlabelled:minimax-as-bilevel", kinds=("minimax",), also=("eq:minimax-formu",))
@@ -156,17 +155,16 @@ def minimax_as_bilevel(study: Study) -> Iterator[CheckResult]:
     label = "unlabelled:minimax-as-bilevel"
     f, g = study.exact.f, study.exact.g
     same = f == -g or sp.expand(f + g) == 0
-    yield decided_exactly(label, study, "g = -f", same, "g = -f, symbolically")
+    yield decided_exactly(label, "g = -f", same, "g = -f, symbolically")
     M, mu = study.constants.brackets["M"], study.constants.brackets["mu"]
     if study.variant == "printed":
         far = 2 * M.upper / mu.lower
         message = f"at |y - y*| = {far:.4g}, twice M/mu, strong concavity alone makes |f_y| >= 2 M"
         yield judged(
-            label, mu.lower * far, M.upper, evidence="proved", message=message, variant="printed", part="M on R^n",
-            noise=1e-12 * M.upper,
-        )  # fmt: skip
+            label, mu.lower * far, M.upper, evidence="proved", message=message, part="M on R^n", noise=1e-12 * M.upper
+        )
     else:
-        yield _bounded(label, study, "M over the box", M)
+        yield _bounded(label, "M over the box", M)
 
 
 # ---- definitions --------------------------------------------------------------------------------------------------
@@ -197,21 +195,19 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
     for kind, part in (("local minimum", "minima pass"), ("saddle", "saddles fail"), ("local maximum", "maxima fail")):
         lowest = [(point.eigenvalues[0], point.x) for point in points if point.kind == kind]
         if lowest:
-            yield _threshold(label, study, part, lowest, rho)
+            yield _threshold(label, part, lowest, rho)
     if asked := [*answers(study, points, rho), *endings(study, points, rho)]:
         yield agreed(label, study, asked, what="the test by which solvers stop", part="shipped test")
 
 
-def _threshold(
-    label: str, study: Study, part: str, lowest: list[tuple[Bracket, tuple[float, ...]]], rho: float
-) -> CheckResult:
+def _threshold(label: str, part: str, lowest: list[tuple[Bracket, tuple[float, ...]]], rho: float) -> CheckResult:
     eigenvalue, _ = lowest[first_smallest([abs(eigenvalue.lower) for eigenvalue, _ in lowest])]
     passing = part == "minima pass"
     told = "for every eps" if passing else f"for eps < {eigenvalue.upper**2 / rho if rho else math.inf:.3g}"
     message = f"{len(lowest)} points; the smallest eigenvalue closest to zero is in {eigenvalue}: {told}"
     if not (eigenvalue.lower if passing else -eigenvalue.upper) > 0:
-        return inconclusive(label, message, variant=study.variant, part=part)
-    return by_definition(label, message, variant=study.variant, part=part)
+        return inconclusive(label, message, part=part)
+    return by_definition(label, message, part=part)
 
 
 @claim("unlabelled:remark-large-L-phi")
@@ -241,8 +237,7 @@ def large_smoothness(study: Study) -> CheckResult:
     return judged(
         "unlabelled:remark-large-L-phi", measured, most, evidence="sampled", noise=1e-9 * most,
         message="the most negative curvature seen, against a bound on |Hess Phi|", n_points=len(points),
-        worst_point=study.named(points[worst]), variant=study.variant,
-        region=WHOLE_X if whole else "x of the box with y* in it",
+        worst_point=study.named(points[worst]), region=WHOLE_X if whole else "x of the box with y* in it",
     )  # fmt: skip
 
 
@@ -263,7 +258,7 @@ def orders_of_derivatives(study: Study) -> CheckResult:
     order = max(len(name.split("_")[1]) if "_" in name else 0 for name in asked)
     return judged(
         "unlabelled:remark-third-order", float(order), 1.0 if minimax else 2.0, evidence="sampled", n_points=1,
-        message=f"{type(estimator).__name__} asks for {', '.join(sorted(asked))}", variant=study.variant,
+        message=f"{type(estimator).__name__} asks for {', '.join(sorted(asked))}",
     )  # fmt: skip
 
 
@@ -282,9 +277,9 @@ def sketched_iterations(study: Study) -> CheckResult:
         reason = (
             "the sketch's K is smaller than the proof's, by up to 25/3; nobody has proved it, and no run reaches it"
         )
-        return inconclusive(label, reason, variant="printed")
+        return inconclusive(label, reason)
     message = f"the factors {first} and {second} of the two summands are at most {max(first, second)}"
-    return by_definition(label, message, variant=study.variant)
+    return by_definition(label, message)
 
 
 @claim("unlabelled:remark-large-iota")
@@ -298,7 +293,7 @@ def large_iota(study: Study) -> CheckResult:
     3.7 "Theorem 17".
     """
     message = "the derivative of log(iota^2 2^(8 - iota)) is 2/iota - log 2, negative for iota > 2/log 2 = 2.885"
-    return by_definition("unlabelled:remark-large-iota", message, variant=study.variant)
+    return by_definition("unlabelled:remark-large-iota", message)
 
 
 @claim("unlabelled:neon-gradient-error", also=("eq:neon-update",))
@@ -316,7 +311,7 @@ def neon_error(study: Study) -> CheckResult:
     sign = 1 if study.variant == "printed" else -1
     difference = sp.expand(u - eta * (a_hat - b_hat) - (u - eta * (a - b) + sign * delta))
     message = f"both sides differ by {sp.factor(difference)}"
-    return decided_exactly("unlabelled:neon-gradient-error", study, "", bool(difference == 0), message)
+    return decided_exactly("unlabelled:neon-gradient-error", "", bool(difference == 0), message)
 
 
 @claim("intro", also=("eq:objective", "objective"))
@@ -337,13 +332,10 @@ def unique_lower_solution(study: Study) -> CheckResult:
         first = study.kernels.y_star(x, y0=np.tile(low, (len(x), 1)))
         spread = [study.kernels.y_star(x, y0=low + (high - low) * rng.random((len(x), len(low)))) for _ in range(3)]
     except BilevelError as error:
-        return inconclusive("intro", error.message, variant=study.variant)
+        return inconclusive("intro", error.message)
     size = 1.0 + float(np.abs(first).max())
     apart = max(float(np.abs(other - first).max()) for other in spread)
-    return judged(
-        "intro", apart / size, 1e-9, evidence="sampled", n_points=4 * len(x), variant=study.variant,
-        message="the largest relative distance between solutions from four starts",
-    ) if apart > 1e-15 * size else judged(
-        "intro", 0.0, 0.0, evidence="sampled", n_points=4 * len(x), variant=study.variant,
-        message="four starts end in the same point, to the last bit",
-    )  # fmt: skip
+    apart, most, message = apart / size, 1e-9, "the largest relative distance between solutions from four starts"
+    if apart <= 1e-15:
+        apart, most, message = 0.0, 0.0, "four starts end in the same point, to the last bit"
+    return judged("intro", apart, most, evidence="sampled", n_points=4 * len(x), message=message)

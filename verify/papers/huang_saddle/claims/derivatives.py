@@ -131,9 +131,8 @@ def _largest(
     sampled = certified == "sampled" or value - noise > ends.upper
     return judged(
         "pro:bounds", value if sampled else min(value, ends.lower), ends, noise=noise if sampled else 0.0,
-        evidence="sampled" if sampled else certified, part=part, variant=study.variant, seed=study.seed,
-        n_points=len(values), worst_point=study.named(at[0][worst], at[1][worst]), message=message,
-        region=ALL_Y + region.name,
+        evidence="sampled" if sampled else certified, part=part, seed=study.seed, n_points=len(values),
+        worst_point=study.named(at[0][worst], at[1][worst]), message=message, region=ALL_Y + region.name,
     )  # fmt: skip
 
 

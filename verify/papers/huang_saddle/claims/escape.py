@@ -103,7 +103,7 @@ def _escaped(study: Study, starts: Sequence[Saddle]) -> Iterator[CheckResult]:
     for start in starts:
         reason = _out_of_reach(study, start)
         if reason:
-            yield inconclusive(label, f"{reason}; {start}", variant=study.variant)
+            yield inconclusive(label, f"{reason}; {start}")
         else:
             tried.append(_descents(study, start))
     if not tried:
@@ -121,7 +121,7 @@ def _escaped(study: Study, starts: Sequence[Saddle]) -> Iterator[CheckResult]:
             yield _width(study, each.start, each.stuck)
         yield judged_probability(
             label, each.failures, each.runs, DELTA, confidence, message=str(each.start), seed=study.seed,
-            variant=study.variant, part="probability", undecided=each.left,
+            part="probability", undecided=each.left,
         )  # fmt: skip
 
 
@@ -158,8 +158,7 @@ def _width(study: Study, saddle: Saddle, stuck: Bools) -> CheckResult:
     sides = [_beyond(out, inner, most) for out, inner in zip(free, held, strict=True)]
     return judged(
         "lem:escapesaddle", sum(sides), most, evidence="sampled", n_points=len(offsets), seed=study.seed,
-        variant=study.variant, part="stuck width", worst_point=study.named(saddle.x),
-        noise=FLOAT64_EPS * float(np.abs(saddle.x).max()),
+        part="stuck width", worst_point=study.named(saddle.x), noise=FLOAT64_EPS * float(np.abs(saddle.x).max()),
         message=f"starts on a line along e_1 that do not fall by F; {saddle}",
     )  # fmt: skip
 
@@ -277,10 +276,10 @@ def _chain(c: Constants, smooth: Smoothness, goal: Goal, pace: Pace, name: str, 
     bound = DELTA
     if variant == "printed":
         if not c.rho > 0:
-            return inconclusive(label, "the printed bound divides by rho = 0", variant=variant, part=name)
+            return inconclusive(label, "the printed bound divides by rho = 0", part=name)
         ratio = float(c.ell) / math.sqrt(float(c.rho) * goal.eps)
         bound = ratio * math.sqrt(d) * escape.iota**2 * 64 * power
     return judged(
-        label, share, bound, evidence="certified", noise=1e-12 * share, variant=variant, part=name,
+        label, share, bound, evidence="certified", noise=1e-12 * share, part=name,
         message=f"d = {d}, iota = {escape.iota:.4g}, omega/r = {omega / escape.r:.3g}",
     )  # fmt: skip

@@ -95,10 +95,10 @@ def never_errs(problem: BilevelProblem) -> bool:
     return constant and isotropic(problem) is not None and all(entry == 0 for entry in _flat(blocks["g_xyy"]))
 
 
-def always_exact(label: str, study: Study) -> CheckResult:
+def always_exact(label: str) -> CheckResult:
     """The verdict where AID never errs."""
     return judged(
-        label, 0.0, 0.0, evidence="proved", variant=study.variant,
+        label, 0.0, 0.0, evidence="proved",
         message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def cg_rate(study: Study) -> CheckResult:
         return _one_step(study)
     x, matrix, right = _systems(study)
     if not len(x):
-        return inconclusive("eq:cgrate", "g_yy is not positive definite at any point tried", variant=study.variant)
+        return inconclusive("eq:cgrate", "g_yy is not positive definite at any point tried")
     values, vectors = np.linalg.eigh(matrix)
     exact: Floats = np.asarray(np.linalg.solve(matrix, right[..., None])[..., 0], dtype=np.float64)
     kappa = values[:, -1] / values[:, 0]
@@ -189,7 +189,7 @@ def _one_step(study: Study) -> CheckResult:
     """Where g_yy is a multiple of I one step is exact: computed with the numbers at hand, without rounding."""
     x, matrix, right = _systems(study)
     if not len(x):
-        return inconclusive("eq:cgrate", "g_yy is not positive at any point tried", variant=study.variant)
+        return inconclusive("eq:cgrate", "g_yy is not positive at any point tried")
     worst = Fraction(0)
     for a, b in zip(matrix[:, 0, 0], right, strict=True):
         curvature, wanted = Fraction(float(a)), [Fraction(float(entry)) for entry in b]
@@ -200,7 +200,7 @@ def _one_step(study: Study) -> CheckResult:
         errors = (v + step * r - w / curvature for v, r, w in zip(start, residual, wanted, strict=True))
         worst = max(worst, *(abs(error) for error in errors))
     return judged(
-        "eq:cgrate", float(worst), 0.0, evidence="proved", n_points=len(x), seed=study.seed, variant=study.variant,
+        "eq:cgrate", float(worst), 0.0, evidence="proved", n_points=len(x), seed=study.seed,
         message="g_yy is a multiple of I: in rational arithmetic one step is exact, and the error zero from N = 1 on",
     )  # fmt: skip
 
@@ -229,7 +229,7 @@ def _or_proved(study: Study, label: str, check: Callable[[], CheckResult]) -> Ch
     except BilevelError:
         result = inconclusive(label, "")
     return result if result.decided else judged(
-        label, 0.0, 0.0, evidence="proved", variant=study.variant,
+        label, 0.0, 0.0, evidence="proved",
         message=f"g_yy = {constant} I: with mu = ell = {constant} one step ends at y*, so both sides are zero",
     )  # fmt: skip
 
@@ -274,7 +274,7 @@ def grad_err_aid(study: Study) -> Iterator[CheckResult]:
     longest step itself and (1 - mu/ell)^D.
     """
     if never_errs(study.exact):
-        yield always_exact("lem:grad-err-aid", study)
+        yield always_exact("lem:grad-err-aid")
         return
     yield judged_over_regions(study, lambda region: _one_iteration(study, region))
     yield judged_over_regions(study, lambda region: _with_gamma(study, region))
@@ -290,9 +290,7 @@ def _one_iteration(study: Study, region: Region) -> CheckResult:
             study, region, AID(D, N, 1 / c.ell), partial(_weighted, of_y, of_v), noise, f"one {D} {N}"
         )
     if not found:
-        return inconclusive(
-            "lem:grad-err-aid", f"y is free in {region.name}", variant=study.variant, part="one iteration"
-        )
+        return inconclusive("lem:grad-err-aid", f"y is free in {region.name}", part="one iteration")
     measured, bound, at = (np.stack(parts) for parts in zip(*((i.error, i.bound, i.x) for i in found), strict=True))
     return compared(
         "lem:grad-err-aid", study, measured, bound, noise, part="one iteration", at=at,
@@ -317,9 +315,7 @@ def _with_gamma(study: Study, region: Region) -> CheckResult:
     label, part = "lem:grad-err-aid", "Gamma_1"
     D, N = halving(c, study.variant)
     if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
-        return inconclusive(
-            label, f"D = {D} steps for each estimate in {region.name}", variant=study.variant, part=part
-        )
+        return inconclusive(label, f"D = {D} steps for each estimate in {region.name}", part=part)
     eta = small_step(region, ITERATIONS)
     algorithm = shaken(AID(D, N, 1 / c.ell), region, eta)
     run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, "gamma"), ITERATIONS, "gamma")
@@ -344,9 +340,8 @@ def grad_err_mini(study: Study) -> CheckResult:
     label = "lem:grad-err-mini"
     if all(entry == 0 for entry in _blocks(study.exact)["f_xy"]) and study.constants.valid.mu > 0:
         return judged(
-            label, 0.0, 0.0, evidence="proved", variant=study.variant,
-            message="f_xy = 0: f_x does not depend on y, so the estimate is exact",
-        )  # fmt: skip
+            label, 0.0, 0.0, evidence="proved", message="f_xy = 0: f_x does not depend on y, so the estimate is exact"
+        )
     return _or_proved(study, label, lambda: judged_over_regions(study, lambda region: _gdmax(study, region)))
 
 
@@ -355,9 +350,7 @@ def _gdmax(study: Study, region: Region) -> CheckResult:
     rate = rate_y(c, study.variant)
     D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / log_rate_y(c, study.variant))
     if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
-        return inconclusive(
-            "lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}", variant=study.variant
-        )
+        return inconclusive("lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}")
     eta = small_step(region, ITERATIONS)
     run = recorded(
         study,

@@ -155,16 +155,16 @@ def _identity(study: Study, label: str, sides: Sides, *, vanishes: str = "") -> 
     general = _generic(label, d, n, variant)
     gaps = [_gap(point, sides) for point in _points(study)]
     if not gaps:
-        return inconclusive(label, "f or g is not smooth at any point that was tried", variant=study.variant)
+        return inconclusive(label, "f or g is not smooth at any point that was tried")
     worst = max(gaps, key=lambda gap: (gap.least, gap.radius))
     exact = all(gap.point.exact for gap in gaps)
     if not exact and worst.least == 0.0 and worst.radius > AGREE * max(worst.scale, 1e-300):
-        return inconclusive(label, f"balls of radius {worst.radius:.1g} decide nothing", variant=study.variant)
+        return inconclusive(label, f"balls of radius {worst.radius:.1g} decide nothing")
     evidence: Evidence = "proved" if general or vanishes else "sampled"
     if worst.least > 0:
         evidence = "proved" if exact else "certified"
     return judged(
-        label, worst.least, 0.0, evidence=evidence, variant=study.variant, n_points=len(gaps),
+        label, worst.least, 0.0, evidence=evidence, n_points=len(gaps),
         message=_message(worst, exact, general, vanishes, (d, n)),
         worst_point=study.named(_floats(worst.point.x), _floats(worst.point.y)) if worst.least > 0 else None,
     )  # fmt: skip

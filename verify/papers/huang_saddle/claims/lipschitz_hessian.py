@@ -118,14 +118,13 @@ def _split(study: Study, region: Region) -> CheckResult:
     if not change[worst] - noise[worst] > total[worst]:
         reached = float(min(change[worst] / max(total[worst], 1e-300), 1.0))
         message = f"it is the triangle inequality, over {region.name}; the two sides come as close as {reached:.3g}"
-        return by_definition("lemma3.4-long", message, variant=study.variant)
+        return by_definition("lemma3.4-long", message)
     return judged(
         "lemma3.4-long",
         float(change[worst]),
         float(total[worst]),
         noise=float(noise[worst]),
         evidence="sampled",
-        variant=study.variant,
         seed=study.seed,
         n_points=len(change),
         worst_point=study.named(sample.x[left[worst]], sample.y[left[worst]]),

@@ -35,7 +35,7 @@ def _counted(
     answers = [(sample, obeys(sample)) for sample in found]
     decided = [(sample, answer) for sample, answer in answers if answer is not None]
     if not decided:
-        return inconclusive(label, f"no point decides it: {said}", variant=study.variant, part=part)
+        return inconclusive(label, f"no point decides it: {said}", part=part)
     broken = [sample for sample, answer in decided if not answer]
     shown = (broken or [sample for sample, _ in decided])[0]
     stationary = sum(sample.point is not None for sample, _ in decided)
@@ -45,7 +45,7 @@ def _counted(
     return judged(
         label, float(len(broken)), 0.0, evidence=evidence, message=f"{said}; {count}", n_points=len(decided),
         worst_point=dict(zip((s.name for s in (*study.exact.x, *study.exact.y)), (*shown.x, *shown.y), strict=True)),
-        variant=study.variant, part=part, seed=study.seed,
+        part=part, seed=study.seed,
     )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def definition_nash(study: Study) -> CheckResult:
     if not found:
         if study.stationary.complete:
             raise NotApplicable("no strict local Nash point is in the box")
-        return inconclusive("def:pureNash", f"none was found so far: {study.stationary.message}", variant=study.variant)
+        return inconclusive("def:pureNash", f"none was found so far: {study.stationary.message}")
     deltas = [around_nash(study.exact, sample) for sample in found]
     shown = min(delta for delta in deltas if delta is not None) if any(deltas) else 0.0
     by_sample = dict(zip(map(id, found), deltas, strict=True))
@@ -303,11 +303,7 @@ def minimum_condition(study: Study) -> CheckResult:
     if not found:
         if study.stationary.complete:
             raise NotApplicable("Phi has no local minimum in the box")
-        return inconclusive(
-            "proof-prop-2.4-eq1",
-            f"no local minimum was found so far: {study.stationary.message}",
-            variant=study.variant,
-        )
+        return inconclusive("proof-prop-2.4-eq1", f"no local minimum was found so far: {study.stationary.message}")
     if study.variant == "printed":
         return _counted(study, "proof-prop-2.4-eq1", found, lambda at: at.is_minimum, "Hess Phi > 0 at a minimum")
     said = "Hess Phi, and the Schur complement, are >= 0 at a minimum"

@@ -67,10 +67,10 @@ def neon(study: Study) -> Iterator[CheckResult]:
 def _searched(study: Study, saddle: Saddle, starts: int) -> Iterator[CheckResult]:
     label, e = "lem:neon", saddle.escape
     if e.T_escape > MOST_STEPS:
-        yield inconclusive(label, f"{e.T_escape} steps are too many here; {saddle}", variant=study.variant)
+        yield inconclusive(label, f"{e.T_escape} steps are too many here; {saddle}")
         return
     if e.F_escape < 16 * rounding_of_phi(study, saddle.x):
-        yield inconclusive(label, f"F is below rounding; {saddle}", variant=study.variant)
+        yield inconclusive(label, f"F is below rounding; {saddle}")
         return
     found = directions(study, saddle)
     curvature = np.einsum("ki,ij,kj->k", found, saddle.hessian, found)
@@ -81,15 +81,14 @@ def _searched(study: Study, saddle: Saddle, starts: int) -> Iterator[CheckResult
     yield _curved(study, saddle, found[returned], curvature[returned], wanted, said)
     failures = int((~returned | (-curvature < wanted)).sum())
     yield judged_probability(
-        label, failures, RUNS, DELTA, corrected(CONFIDENCE, starts), message=said, seed=study.seed,
-        variant=study.variant, part="probability",
-    )  # fmt: skip
+        label, failures, RUNS, DELTA, corrected(CONFIDENCE, starts), message=said, seed=study.seed, part="probability"
+    )
 
 
 def _curved(study: Study, saddle: Saddle, found: Floats, curvature: Floats, wanted: float, said: str) -> CheckResult:
     """The curvature along the flattest direction that was returned, certified: it is promised for each of them."""
     if not len(found):
-        return inconclusive("lem:neon", f"nothing was returned; {said}", variant=study.variant, part="curvature")
+        return inconclusive("lem:neon", f"nothing was returned; {said}", part="curvature")
     u = found[first_smallest((-curvature).tolist())]
     hessian = evaluate(study.exact, saddle.x.tolist()).hess_phi
     with precision(SAMPLE_BITS):
@@ -98,8 +97,8 @@ def _curved(study: Study, saddle: Saddle, found: Floats, curvature: Floats, want
         form, size = (sum((a * b for a, b in zip(v, other, strict=True)), arb(0)) for other in (image, v))
         along = ends(-form / size)
     return judged(
-        "lem:neon", wanted, along, evidence="certified", message=said, part="curvature", variant=study.variant,
-        n_points=len(found), seed=study.seed, worst_point=study.named(saddle.x),
+        "lem:neon", wanted, along, evidence="certified", message=said, part="curvature", n_points=len(found),
+        seed=study.seed, worst_point=study.named(saddle.x),
     )  # fmt: skip
 
 
@@ -156,11 +155,11 @@ def _decreased(study: Study, saddle: Saddle) -> CheckResult:
             continue
         falls.append(_mean_fall(study, ends))
     if not falls:
-        return inconclusive("lem:saddle-decrease", f"the step leaves the box; {saddle}", variant=study.variant)
+        return inconclusive("lem:saddle-decrease", f"the step leaves the box; {saddle}")
     worst = falls[first_smallest([fall.lower for fall in falls])]
     return judged(
         "lem:saddle-decrease", claimed, worst, evidence="certified", n_points=len(falls), seed=study.seed,
-        variant=study.variant, worst_point=study.named(saddle.x),
+        worst_point=study.named(saddle.x),
         message=f"the smallest fall in {len(falls)} directions, step {step:.3g}; {saddle}",
     )  # fmt: skip
 

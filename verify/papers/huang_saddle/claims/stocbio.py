@@ -84,7 +84,7 @@ def bias_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     """
     with precision(SAMPLE_BITS):
         cases = list(_bias_cases(samples_of(study), study.variant))
-    yield tightest("le:first_m", cases, evidence="certified", message="exact mean", variant=study.variant)
+    yield tightest("le:first_m", cases, evidence="certified", message="exact mean")
 
 
 def _bias_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
@@ -116,7 +116,7 @@ def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     variant = study.variant
     with precision(SAMPLE_BITS):
         cases = list(_error_cases(samples_of(study), variant))
-    yield tightest("le:variancc", cases, evidence="certified", message="exact second moment", variant=variant)
+    yield tightest("le:variancc", cases, evidence="certified", message="exact second moment")
 
 
 def _error_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
@@ -144,7 +144,7 @@ def step_of_sgd(study: Study) -> Iterator[CheckResult]:
         cases = list(_step_cases(samples_of(study)))
     for part, found in (("alpha = 1/ell", cases[::2]), ("alpha = 2/(ell + mu)", cases[1::2])):
         tested = [case for case in found if case.bound.upper > VANISHING]
-        yield tightest("eq:traerr", tested, evidence="certified", message="one step", variant=study.variant, part=part)
+        yield tightest("eq:traerr", tested, evidence="certified", message="one step", part=part)
 
 
 def _step_cases(samples: Samples) -> Iterator[Case]:
@@ -179,7 +179,7 @@ def several_steps_of_sgd(study: Study) -> CheckResult:
             if D
         ]
     message = "S = 1, every sequence of rows"
-    return tightest("eq:yjtt", cases, evidence="certified", message=message, variant=study.variant)
+    return tightest("eq:yjtt", cases, evidence="certified", message=message)
 
 
 @claim("eq:y-opt-error", kinds=KINDS)
@@ -208,7 +208,7 @@ def warm_start_of_sgd(study: Study) -> CheckResult:
             for D in range(1, len(levels))
         ]
     message = "S = 1, every sequence of rows"
-    return tightest("eq:y-opt-error", cases, evidence="certified", message=message, variant=study.variant)
+    return tightest("eq:y-opt-error", cases, evidence="certified", message=message)
 
 
 def _walked(samples: Samples, x_part: float = 0.0) -> Iterator[tuple[Solved, Balls, Region, list[list[Balls]]]]:
@@ -256,18 +256,12 @@ def depth_of_sgd(study: Study) -> CheckResult:
     rate = (c.ell - c.mu) / (c.ell + c.mu)
     if study.variant == "printed" and rate > 0:
         message = f"(1 - kappa)/(1 + kappa) = {-rate:.3g} has no logarithm"
-        return CheckResult(
-            label="unlabelled:stocbio-D",
-            verdict=Verdict.VIOLATED,
-            message=message,
-            evidence="proved",
-            variant="printed",
-        )
+        return CheckResult(label="unlabelled:stocbio-D", verdict=Verdict.VIOLATED, message=message, evidence="proved")
     D = 1 if rate == 0 else math.floor(math.log(0.25) / (2 * math.log(rate))) + 1
     with precision(SAMPLE_BITS):
         kept = ends(_rate(c) ** (2 * D))
     message = f"D = {D} for kappa = {c.kappa:.3g}"
-    return judged("unlabelled:stocbio-D", kept, 0.25, evidence="proved", message=message, variant=study.variant)
+    return judged("unlabelled:stocbio-D", kept, 0.25, evidence="proved", message=message)
 
 
 def _rate(c: Constants) -> Any:
@@ -310,7 +304,7 @@ def expected_descent(study: Study) -> Iterator[CheckResult]:
     for part, cases in zip(parts, list(zip(*found, strict=True)) or [()] * 3, strict=True):
         tested = [case for pair in cases for case in pair if case.measured.upper > 0]
         message = "promised against true decrease"
-        yield tightest("eq:expect-phi", tested, evidence="certified", message=message, variant=variant, part=part)
+        yield tightest("eq:expect-phi", tested, evidence="certified", message=message, part=part)
 
 
 def _descent_cases(samples: Samples, solved: Solved, c: Constants, L_phi: float, variant: Variant) -> list[list[Case]]:
@@ -401,7 +395,7 @@ def decrease_by_the_theorems_batches(study: Study) -> Iterator[CheckResult]:
         yield max(ran, key=lambda result: (result.verdict is Verdict.VIOLATED, result.decided, result.tightness or 0.0))
     else:
         reason = next((text for text in tried if isinstance(text, str)), "no point was found for it")
-        yield inconclusive("lem:stocbio-decrease", reason, variant=variant)
+        yield inconclusive("lem:stocbio-decrease", reason)
 
 
 def _run(samples: Samples, solved: Solved, c: Constants, L_phi: float, variant: Variant) -> CheckResult | str:
@@ -438,5 +432,4 @@ def _run(samples: Samples, solved: Solved, c: Constants, L_phi: float, variant: 
         worst_point=named(samples, solved, solved.y),
         n_points=RUNS,
         seed=samples.study.seed,
-        variant=variant,
     )

@@ -54,13 +54,13 @@ def every_row_is_regular(study: Study) -> CheckResult:
         message = "a row of G is not strongly convex in y"
         return CheckResult(
             label="ass:stoc", verdict=Verdict.VIOLATED, message=message, measured=0.0, bound=seen.upper,
-            evidence="certified", worst_point=point, variant=study.variant,
+            evidence="certified", worst_point=point,
         )  # fmt: skip
     c = samples.constants(*samples.ends)
     message = f"mu >= {c.mu:.4g}, ell <= {c.ell:.4g}, rho <= {c.rho:.4g}, nu <= {c.nu:.4g}, M <= {c.M:.4g} for each row"
     return judged(
         "ass:stoc", c.mu, seen.upper, evidence="certified", message=message, worst_point=point,
-        n_points=sum(samples.sizes.values()), variant=study.variant,
+        n_points=sum(samples.sizes.values()),
     )  # fmt: skip
 
 
@@ -97,11 +97,11 @@ def variance_of_the_gradient(study: Study) -> CheckResult:
         seen, where = _largest_deviation(samples)
     if seen.lower > sigma.upper:  # rows at points know nothing of the formula that was bounded
         return judged(
-            "ass:variance-bound", seen, sigma.upper, evidence="certified", worst_point=where, variant=study.variant,
+            "ass:variance-bound", seen, sigma.upper, evidence="certified", worst_point=where,
             message=f"rows of grad G at a point differ by more than sigma in {sigma}", n_points=samples.sizes["g"],
         )  # fmt: skip
     told = f"sigma in {sigma}" + ("; it does not depend on the point" if isinstance(variance, Bracket) else "")
-    return by_definition("ass:variance-bound", told, variant=study.variant)
+    return by_definition("ass:variance-bound", told)
 
 
 def _largest_deviation(samples: Samples) -> tuple[Bracket, dict[str, float]]:
@@ -177,7 +177,6 @@ def _concentration(study: Study, label: str, names: Sequence[str]) -> CheckResul
         cases,
         evidence="proved" if exact else "certified",
         message="no batch is off at all" if exact else "probability of failure against delta",
-        variant=variant,
     )
 
 

@@ -87,22 +87,20 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
     try:
         L = study.smoothness.L_phi
     except BilevelError as error:
-        return inconclusive(label, error.message, variant=study.variant, part="step")
+        return inconclusive(label, error.message, part="step")
     if not L.upper:
-        return judged(
-            label, 0.0, 0.0, evidence="certified", message="Phi is linear", variant=study.variant, part="step"
-        )
+        return judged(label, 0.0, 0.0, evidence="certified", message="Phi is linear", part="step")
     bound = Bracket(math.nextafter(1 / L.upper, 0), math.nextafter(1 / L.lower, math.inf) if L.lower else math.inf)
     if math.isinf(L.upper) and eta <= bound.upper:
         reason = f"sup|Hess Phi| is only known to be at least {L.lower:.4g}"
-        return inconclusive(label, reason, variant=study.variant, part="step")
+        return inconclusive(label, reason, part="step")
     worst = study.smoothness.points.get("L_phi")  # none where Phi is as good as linear
     if eta > bound.upper and worst is not None and not study.covers(np.array([list(worst.values())])).all():
         reason = "y* leaves the box in y where |Hess Phi| is largest, and the constants say nothing there"
-        return inconclusive(label, reason, variant=study.variant, part="step")
+        return inconclusive(label, reason, part="step")
     return judged(
-        label, eta, bound, evidence="certified", message=message, noise=4 * math.ulp(eta), variant=study.variant,
-        part="step", worst_point=worst,
+        label, eta, bound, evidence="certified", message=message, noise=4 * math.ulp(eta), part="step",
+        worst_point=worst,
     )  # fmt: skip
 
 
@@ -114,7 +112,7 @@ def _parameters(
         conditions = list(case_conditions())
         for goal in _goals(c, study):
             conditions += asked(c, _quietly(theorem, c, goal, study), goal)
-        yield from worst_of_each_part(label, study.variant, conditions)
+        yield from worst_of_each_part(label, conditions)
     yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
 
 
@@ -167,18 +165,18 @@ def perturbed_aid_theorem(study: Study) -> Iterator[CheckResult]:
         yield descends(label, study)
 
 
-def _logarithm(label: str, part: str, argument: arb | None, study: Study, formula: str) -> CheckResult:
+def _logarithm(label: str, part: str, argument: arb | None, formula: str) -> CheckResult:
     """A logarithm as printed: it wants a positive argument. None stands for a division by zero."""
     if argument is not None:
         meaning = f"{formula} is the logarithm of {float(argument.mid()):.4g}"
-        return verdict_on(label, Condition(part, -argument, arb(0), meaning), study.variant)
-    return decided_exactly(label, study, part, False, f"{formula} is a division by zero")
+        return verdict_on(label, Condition(part, -argument, arb(0), meaning))
+    return decided_exactly(label, part, False, f"{formula} is a division by zero")
 
 
-def _printed_n(label: str, c: Constants, study: Study) -> CheckResult:
+def _printed_n(label: str, c: Constants) -> CheckResult:
     root = (arb(c.ell) / arb(c.mu)).sqrt()
     argument = None if c.ell == c.mu else (1 + root) / (1 - root)
-    return _logarithm(label, "N", argument, study, "log((1 + sqrt(kappa))/(1 - sqrt(kappa)))")
+    return _logarithm(label, "N", argument, "log((1 + sqrt(kappa))/(1 - sqrt(kappa)))")
 
 
 @claim("eq:aid-ND", also=("eq:aid-ND-thm",))
@@ -205,9 +203,9 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
             rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
             conditions += _orders(c, rates, s.D, s.N, s.accuracy)
         if study.variant == "printed":
-            yield _printed_n(label, c, study)
+            yield _printed_n(label, c)
             conditions = [condition for condition in conditions if condition.part != "N"]
-        yield from worst_of_each_part(label, study.variant, conditions)
+        yield from worst_of_each_part(label, conditions)
 
 
 def _orders(c: Constants, rates: Rates, D: int, N: int, accuracy: float) -> Iterator[Condition]:
@@ -281,8 +279,8 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
             s = _quietly(ineon, c, goal, study)
             conditions += [*escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
-            yield _printed_n(label, c, study)
-        yield from worst_of_each_part(label, study.variant, conditions)
+            yield _printed_n(label, c)
+        yield from worst_of_each_part(label, conditions)
 
 
 # ---- perturbed GDmax ----------------------------------------------------------------------------------------------
@@ -439,6 +437,6 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
             conditions += _stochastic_conditions(c, s, goal)
         if study.variant == "printed":
             kappa = arb(c.ell) / arb(c.mu)
-            yield _logarithm(label, "D as printed", (1 - kappa) / (1 + kappa), study, "log((1 - kappa)/(1 + kappa))")
-        yield from worst_of_each_part(label, study.variant, conditions)
+            yield _logarithm(label, "D as printed", (1 - kappa) / (1 + kappa), "log((1 - kappa)/(1 + kappa))")
+        yield from worst_of_each_part(label, conditions)
     yield inconclusive(label, f"not run: batches of {s.S:.2g} samples, {s.K:.2g} iterations", part="visits")

@@ -54,9 +54,7 @@ def regularity(study: Study) -> Iterator[CheckResult]:
     tube, label = tube_of(study.exact), "eq: tube_f"
     third = [jump for jump in tube.jumps(tube.phi, 3) if jump != 0]
     note = f"; its third normal derivative jumps at {len(third)} of {2 * tube.d} faces" if third else ""
-    yield decided_exactly(
-        label, study, "Phi", tube.smooth(tube.phi, 2), f"Phi is twice continuously differentiable{note}"
-    )
+    yield decided_exactly(label, "Phi", tube.smooth(tube.phi, 2), f"Phi is twice continuously differentiable{note}")
     names = {"f": (tube.problem.f, 2), "g": (tube.problem.g, 3), "y*": (tube.y_star[0], 0)}
     if tube.coupled:
         # f is a function of y there, with the same faces
@@ -66,7 +64,7 @@ def regularity(study: Study) -> Iterator[CheckResult]:
         first = _first_jump(tube, expression, order)
         told = "is continuous there" if first is None else f"jumps: {first}"
         message = f"{name} with its derivatives up to order {order} {told}"
-        yield decided_exactly(label, study, name, first is None, message)
+        yield decided_exactly(label, name, first is None, message)
 
 
 def _first_jump(tube: Tube, expression: sp.Expr, order: int) -> str | None:
@@ -148,14 +146,14 @@ def connectors(study: Study) -> Iterator[CheckResult]:
     bowls = tube.shape.bowls(tube.x[: tube.d - 1])
     h_1 = sp.expand(last - bowls)
     ends = ((TAU, -tube.gamma * c**2), (2 * TAU, tube.shape.bowls([c])))
-    yield decided_exactly(label, study, "h_1", _meets(h_1, c, ends), "value and two derivatives at tau and 2 tau")
+    yield decided_exactly(label, "h_1", _meets(h_1, c, ends), "value and two derivatives at tau and 2 tau")
     nu = sp.expand(-h_1.subs(c, 2 * TAU) + 4 * tube.L * TAU**2)
-    yield decided_exactly(label, study, "nu", sp.expand(nu - tube.shape.nu) == 0, f"nu = {nu}")
+    yield decided_exactly(label, "nu", sp.expand(nu - tube.shape.nu) == 0, f"nu = {nu}")
     if tube.d > 1:
         x, after = tube.x[0], tube.x[1]
         h_2 = sp.expand(sp.diff(tube.piece(tube.phi, 0, True), after, 2) / 2)
         ends = ((TAU, tube.L), (2 * TAU, -tube.gamma))
-        yield decided_exactly(label, study, "h_2", _meets(h_2, x, ends), "value and two derivatives at tau and 2 tau")
+        yield decided_exactly(label, "h_2", _meets(h_2, x, ends), "value and two derivatives at tau and 2 tau")
 
 
 def _meets(h: sp.Expr, c: sp.Symbol, ends: Sequence[tuple[sp.Expr, sp.Expr]]) -> bool:
@@ -180,16 +178,14 @@ def lower_level(study: Study) -> Iterator[CheckResult]:
     regions = [(i, middle) for i in range(tube.d + 1) for middle in (False, True) if i < tube.d or not middle]
     pieces = [(tube.piece(f, *r), tube.piece(g, *r), tube.piece(tube.y_star[0], *r)) for r in regions]
     solved = all(sp.expand(sp.diff(b, y).subs(y, root)) == 0 for _, b, root in pieces)
-    yield decided_exactly(label, study, "y*", solved, "g_y vanishes at y = g(x), in every region")
+    yield decided_exactly(label, "y*", solved, "g_y vanishes at y = g(x), in every region")
     one = all(sp.expand(sp.diff(b, y, 2)) == 1 for _, b, _ in pieces)
-    yield decided_exactly(
-        label, study, "kappa", one, "g_yy = 1: kappa = 1, and one step of conjugate gradients is exact"
-    )
+    yield decided_exactly(label, "kappa", one, "g_yy = 1: kappa = 1, and one step of conjugate gradients is exact")
     free = all(
         not sp.expand(sp.diff(a, s) - sp.diff(b, s, y) * sp.diff(a, y)).has(y) for a, b, _ in pieces for s in tube.x
     )
     told = "f_x - g_xy f_y is free of y: neither D nor the warm start of y matters"
-    yield decided_exactly(label, study, "estimate", free, told)
+    yield decided_exactly(label, "estimate", free, told)
 
 
 # ---- the domain, the saddle points and the minimum ------------------------------------------------------------------
@@ -208,14 +204,12 @@ def domain(study: Study) -> Iterator[CheckResult]:
     """
     tube, label = tube_of(study.exact), "unlabelled:tube-domain"
     agrees = all(_defined(tube, point) or not _in_domain(point) for point in _corners(tube.d))
-    yield decided_exactly(
-        label, study, "Phi", agrees, "Phi is defined at a point inside each of the boxes that make up D_0"
-    )
+    yield decided_exactly(label, "Phi", agrees, "Phi is defined at a point inside each of the boxes that make up D_0")
     beyond = all(_defined(tube, point) for point in _corners(tube.d) if not _in_domain(point))
     chance = 1 - 2.0**-tube.d
     leaving = f"a perturbation at 0 leaves D_0 with probability 1 - 2^-{tube.d} = {chance:.3g}"
     where = "where Phi is defined too" if beyond else "where Phi is not defined"
-    yield decided_exactly(label, study, "iterates", beyond, f"{leaving}, {where}")
+    yield decided_exactly(label, "iterates", beyond, f"{leaving}, {where}")
 
 
 def _corners(d: int) -> Iterator[tuple[sp.Rational, ...]]:
@@ -250,10 +244,10 @@ def saddle_points(study: Study) -> Iterator[CheckResult]:
     tube, label = tube_of(study.exact), "unlabelled:tube-saddle-points"
     kinds = [_kind(tube, i) for i in range(tube.d)]
     message = f"{kinds.count('saddle')} of {tube.d}; the kinds are {', '.join(dict.fromkeys(kinds))}"
-    yield decided_exactly(label, study, "listed", kinds == ["saddle"] * tube.d, message)
+    yield decided_exactly(label, "listed", kinds == ["saddle"] * tube.d, message)
     found = list(_stationary(tube))
     told = f"{len(found)} stationary points in D_0, the minimum among them" if found else "pieces without a proof"
-    yield decided_exactly(label, study, "no others", found == list(range(tube.d + 1)), told)
+    yield decided_exactly(label, "no others", found == list(range(tube.d + 1)), told)
 
 
 def _kind(tube: Tube, i: int) -> str:
@@ -310,12 +304,10 @@ def minimum(study: Study) -> Iterator[CheckResult]:
     Paper: Claim [unlabelled:tube-minimum]
     """
     tube, label = tube_of(study.exact), "unlabelled:tube-minimum"
-    yield decided_exactly(label, study, "minimum", _kind(tube, tube.d) == "local minimum", "Hess Phi is 2 L I there")
+    yield decided_exactly(label, "minimum", _kind(tube, tube.d) == "local minimum", "Hess Phi is 2 L I there")
     others = [_kind(tube, i) for i in range(tube.d)]
     alone = len(list(_stationary(tube))) == tube.d + 1 and "local minimum" not in others
-    yield decided_exactly(
-        label, study, "only one", alone, "every other stationary point in D_0 has a negative eigenvalue"
-    )
+    yield decided_exactly(label, "only one", alone, "every other stationary point in D_0 has a negative eigenvalue")
 
 
 # ---- the settings ---------------------------------------------------------------------------------------------------
@@ -335,7 +327,7 @@ def settings(study: Study) -> CheckResult:
     L_phi = curvature(tube)
     bound = Bracket(float(np.nextafter(1 / L_phi.upper, 0)), float(np.nextafter(1 / L_phi.lower, 1)))
     return judged(
-        "unlabelled:tube-settings", float(STEP), bound, evidence="certified", variant=study.variant,
+        "unlabelled:tube-settings", float(STEP), bound, evidence="certified",
         message=f"sup|Hess Phi| over D_0 is in {L_phi}, for L = {tube.L} and gamma = {tube.gamma}",
     )  # fmt: skip
 
@@ -372,7 +364,7 @@ def figure(study: Study) -> CheckResult:
     failures = int(np.sum(~(perturbed < plain)))  # to be as high is no gain
     drop = float(np.median(plain - perturbed))
     return judged_probability(
-        "Figure: exp", failures, runs, 0.5, seed=study.seed, variant=study.variant,
+        "Figure: exp", failures, runs, 0.5, seed=study.seed,
         message=f"the mean of Phi over the run is lower by {drop:.3g} (median) with perturbations",
     )  # fmt: skip
 

@@ -83,7 +83,7 @@ def warm_start_v(study: Study) -> CheckResult:
     """
     if never_errs(study.exact):
         return judged(
-            "eq:warmstart-v", 0.0, 0.0, evidence="proved", variant=study.variant,
+            "eq:warmstart-v", 0.0, 0.0, evidence="proved",
             message="f_y and g_yy = c I are constant, so v* is, and one step of CG finds it: the left side is zero",
         )  # fmt: skip
     return judged_over_regions(study, lambda region: _recursion(study, region, "eq:warmstart-v", _next_v))
@@ -144,7 +144,7 @@ def _within_gamma(study: Study, region: Region) -> CheckResult:
     c, label = region.constants, "eq:equvseq"
     D, N = halving(c, study.variant)
     if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
-        return inconclusive(label, f"D = {D} steps for each estimate in {region.name}", variant=study.variant)
+        return inconclusive(label, f"D = {D} steps for each estimate in {region.name}")
     farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
     eta = small_step(region, ITERATIONS) / farther
     algorithm = shaken(AID(D, N, 1 / c.ell), region, eta, farther)
@@ -188,7 +188,7 @@ def error_required(study: Study) -> CheckResult:
     rounded up, and Gamma_1 covers the estimate and the perturbation.
     """
     if never_errs(study.exact):
-        return always_exact("eq:error-required", study)
+        return always_exact("eq:error-required")
     return judged_over_regions(study, lambda at: _enough(study, at, "eq:error-required", _asked_by_escape, _descent))
 
 
@@ -252,7 +252,7 @@ def _enough(
         needs = 3 * asked.D * long.operations_a_step * (1 + HALVINGS / 2)
         if needs > study.effort * LONG_WORK:
             reason = f"D = {asked.D} would take {needs:.2g} operations in many digits in {region.name}"
-            return inconclusive(label, reason, variant=study.variant)
+            return inconclusive(label, reason)
 
         def worst(D: int) -> float:
             return _worst(long, asked, walk(long, start, asked, escape, D, region))
@@ -260,7 +260,7 @@ def _enough(
         least, most = 0, asked.D
         if (excess := worst(most)) > 1:
             return judged(
-                label, excess, 1.0, evidence="sampled", n_points=3, seed=study.seed, variant=study.variant,
+                label, excess, 1.0, evidence="sampled", n_points=3, seed=study.seed,
                 worst_point=study.named(start.x[0]),
                 message=f"the error over what is asked, with D = {asked.D}, N = {asked.N} in {region.name}",
             )  # fmt: skip
@@ -270,7 +270,7 @@ def _enough(
             middle = (least + most) // 2
             least, most = (middle, most) if worst(middle) > 1 else (least, middle)
     return judged(
-        label, float(most), float(asked.D), evidence="sampled", n_points=3, seed=study.seed, variant=study.variant,
+        label, float(most), float(asked.D), evidence="sampled", n_points=3, seed=study.seed,
         worst_point=study.named(start.x[0]),
         message=f"the smallest sufficient D against the theory's, N = {asked.N}, iota = {asked.iota:.3g}, "
         f"accuracy {asked.of_gradient:.2g} in {region.name}",

@@ -133,8 +133,6 @@ def err_third(form: Formula) -> bool:
     cubic = sum(value * v[i] * v[j] * v[k] for (i, j, k), value in harmonic.items())
     if sp.expand((sp.expand_trig(sp.cos(3 * angle)) - cubic).subs(sp.sin(angle) ** 2, 1 - sp.cos(angle) ** 2)) != 0:
         raise ArithmeticError("the form is not the cosine of three times the angle")
-    mixed = dict.fromkeys(
-        permutations(range(3)), 1
-    )  # of y1 y2 y3: 6 v1 v2 v3, at most 2/sqrt(3) by the mean inequality
+    mixed = dict.fromkeys(permutations(range(3)), 1)  # of y1 y2 y3: 6 v1 v2 v3 <= 2/sqrt(3), by the mean inequality
     known = ((harmonic, 2, sp.Integer(1)), (mixed, 3, sp.Rational(4, 3)))
     return all(bool(_matrix_norm(tensor, m) <= form(m) * norm) for tensor, m, norm in known)

@@ -65,10 +65,7 @@ NOTATIONAL = (
     Misprint("unlabelled:sketch-iteration-bound", "Phi* is the infimum Phi^*"),
     Misprint("eq:para_minimax", "T, D, N and the batch sizes are real numbers that serve as counts: round up"),
     Misprint("unlabelled:section-ineon", '"negative gradient descent direction" is one of negative curvature'),
-    Misprint(
-        "alg:iNEON",
-        "the loop k = 0, ..., T runs T + 1 times",
-    ),
+    Misprint("alg:iNEON", "the loop k = 0, ..., T runs T + 1 times"),
     Misprint("iota-condition-2", "the inequality is strict here and in the proof, and not in (3.3)"),
     Misprint("unlabelled:section-stocbio", '"step 12 of Algorithm 3" is its step 13'),
     Misprint("thm:stocneon", "|B_{Q+1-j}| = B Q (1 - eta mu)^(j-1) need be neither an integer nor at least 1"),

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bilevel_sym.arithmetic.ties import first_largest
-from bilevel_sym.theories import Variant
 from verify.bracket import Bracket
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
@@ -49,7 +48,7 @@ def agreed(label: str, study: Study, found: Sequence[Agreement], *, what: str, p
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     if not found:
-        return inconclusive(label, f"nothing could be compared; {what}", variant=study.variant, part=part)
+        return inconclusive(label, f"nothing could be compared; {what}", part=part)
     worst = max(found, key=lambda item: item.ratio)
     held = worst.ratio <= 1
     largest = max(item.apart for item in found)
@@ -61,16 +60,15 @@ def agreed(label: str, study: Study, found: Sequence[Agreement], *, what: str, p
     apart = worst.apart if worst.apart == worst.apart else float("inf")
     return judged(
         label, 0.0 if held else apart, 0.0 if held else worst.rounding, evidence="sampled", message=message, part=part,
-        n_points=len(found), worst_point=worst.point or None, variant=study.variant, seed=study.seed,
+        n_points=len(found), worst_point=worst.point or None, seed=study.seed,
     )  # fmt: skip
 
 
-def decided_exactly(label: str, study: Study, part: str, true: bool, message: str) -> CheckResult:
+def decided_exactly(label: str, part: str, true: bool, message: str) -> CheckResult:
     """The verdict on a statement that exact arithmetic decides."""
     return CheckResult(
-        label=label, verdict=Verdict.HOLDS if true else Verdict.VIOLATED, message=message, evidence="proved",
-        variant=study.variant, part=part,
-    )  # fmt: skip
+        label=label, verdict=Verdict.HOLDS if true else Verdict.VIOLATED, message=message, evidence="proved", part=part
+    )
 
 
 @dataclass(frozen=True)
@@ -103,26 +101,17 @@ class Case:
         return self.measured.upper / self.bound.lower if self.bound.lower > 0 else 1.0
 
 
-def tightest(
-    label: str,
-    cases: Iterable[Case],
-    *,
-    evidence: Evidence,
-    message: str,
-    variant: Variant,
-    part: str = "",
-    seed: int | None = None,
-) -> CheckResult:
+def tightest(label: str, cases: Iterable[Case], *, evidence: Evidence, message: str, part: str = "") -> CheckResult:
     """The verdict on all cases: that on one which fails, or else on the one that comes closest to failing.
 
     >>> cases = [Case(Bracket(1.0, 1.0), Bracket(4.0, 4.0)), Case(Bracket(1.0, 1.0), Bracket(2.0, 2.0))]
-    >>> tightest("lem:descent", cases, evidence="certified", message="", variant="corrected").tightness
+    >>> tightest("lem:descent", cases, evidence="certified", message="").tightness
     0.5
     """
     found = list(cases)
     if not found:
         reason = f"no point was found at which it could be put to the test; {message}"
-        return inconclusive(label, reason, variant=variant, part=part)
+        return inconclusive(label, reason, part=part)
     candidates = [case for case in found if case.violated] or found
     worst = candidates[first_largest([case.ratio for case in candidates])]
     return judged(
@@ -133,7 +122,5 @@ def tightest(
         message=", ".join(filter(None, (message, worst.setting))),
         worst_point=worst.point or None,
         n_points=len(found),
-        seed=seed,
-        variant=variant,
         part=part,
     )

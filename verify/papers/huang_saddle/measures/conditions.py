@@ -10,7 +10,6 @@ from typing import TypeAlias
 from flint import arb, fmpq
 
 from bilevel_sym import Constants
-from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules import Schedule
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
@@ -44,10 +43,10 @@ class Condition:
         return float(quotient.mid()) if quotient.is_finite() else math.inf
 
 
-def verdict_on(label: str, c: Condition, variant: Variant) -> CheckResult:
+def verdict_on(label: str, c: Condition) -> CheckResult:
     """The verdict by the balls themselves: a float would lose an inequality that is met with equality.
 
-    >>> verdict_on("thm:aid", Condition("room", arb(2).sqrt(), arb(2), "m"), "corrected").verdict
+    >>> verdict_on("thm:aid", Condition("room", arb(2).sqrt(), arb(2), "m")).verdict
     <Verdict.HOLDS: 'HOLDS'>
     """
     measured, bound = (float(ball.mid()) if ball.is_finite() else math.inf for ball in (arb(c.measured), arb(c.bound)))
@@ -56,15 +55,15 @@ def verdict_on(label: str, c: Condition, variant: Variant) -> CheckResult:
     elif c.measured > c.bound:
         measured = max(measured, math.nextafter(bound, math.inf))
     else:
-        return inconclusive(label, f"{c.meaning}: not decided in {CONDITION_BITS} bits", variant=variant, part=c.part)
-    return judged(label, measured, bound, evidence=c.evidence, message=c.meaning, variant=variant, part=c.part)
+        return inconclusive(label, f"{c.meaning}: not decided in {CONDITION_BITS} bits", part=c.part)
+    return judged(label, measured, bound, evidence=c.evidence, message=c.meaning, part=c.part)
 
 
-def worst_of_each_part(label: str, variant: Variant, conditions: Iterable[Condition]) -> Iterator[CheckResult]:
+def worst_of_each_part(label: str, conditions: Iterable[Condition]) -> Iterator[CheckResult]:
     """For each part the condition that is closest to failing.
 
     >>> two = [Condition("a", arb(1), arb(2), "easy"), Condition("a", arb(3), arb(2), "hard")]
-    >>> [result.message for result in worst_of_each_part("thm:aid", "corrected", two)]
+    >>> [result.message for result in worst_of_each_part("thm:aid", two)]
     ['hard']
     """
     parts: dict[str, Condition] = {}
@@ -72,7 +71,7 @@ def worst_of_each_part(label: str, variant: Variant, conditions: Iterable[Condit
         if condition.part not in parts or condition.ratio > parts[condition.part].ratio:
             parts[condition.part] = condition
     for condition in parts.values():
-        yield verdict_on(label, condition, variant)
+        yield verdict_on(label, condition)
 
 
 def balls(*values: float) -> tuple[arb, ...]:

@@ -120,16 +120,15 @@ def by_sample(
 ) -> CheckResult:
     """The largest that was seen against the bound."""
     return judged(
-        label, seen.value, as_bracket(bound), noise=seen.noise, evidence="sampled", part=part, variant=study.variant,
-        seed=study.seed, n_points=seen.count, worst_point=study.named(seen.x, seen.y),
-        message=f"{what}, over {region.name}",
+        label, seen.value, as_bracket(bound), noise=seen.noise, evidence="sampled", part=part, seed=study.seed,
+        n_points=seen.count, worst_point=study.named(seen.x, seen.y), message=f"{what}, over {region.name}",
     )  # fmt: skip
 
 
-def by_structure(study: Study, label: str, bound: Fraction, *, part: str = "", what: str) -> CheckResult:
+def by_structure(label: str, bound: Fraction, *, part: str = "", what: str) -> CheckResult:
     """A quantity that is zero for a reason that the tape shows."""
     return judged(
-        label, 0.0, as_bracket(bound), evidence="proved", part=part, variant=study.variant,
+        label, 0.0, as_bracket(bound), evidence="proved", part=part,
         message=f"{what} is zero: the derivatives that it is made of vanish or are constant",
     )  # fmt: skip
 
@@ -142,8 +141,8 @@ def settled(result: CheckResult, bound: Bound, proof: sp.Expr) -> CheckResult:
     if not follows(bound, proof):
         return result
     return judged(
-        result.label, min(measured, limit), limit, evidence="proved", part=result.part, variant=result.variant,
-        seed=result.seed, n_points=result.n_points, worst_point=result.worst_point, region=result.region,
+        result.label, min(measured, limit), limit, evidence="proved", part=result.part, seed=result.seed,
+        n_points=result.n_points, worst_point=result.worst_point, region=result.region,
         message=f"the bounds of its terms add up to it, whatever the constants; by numbers alone: {result.message}",
     )  # fmt: skip
 
@@ -175,7 +174,7 @@ def _over_regions(
     def check(region: Region) -> CheckResult:
         limit = bound(exact(region.constants))
         if still is not None and still(study.exact.tape):
-            return by_structure(study, label, limit, part=part, what=zero)
+            return by_structure(label, limit, part=part, what=zero)
         return by_sample(study, label, seen(responses(study, region)), limit, region, part=part, what=what)
 
     return settled(judged_over_regions(study, check), bound, proof)
@@ -189,8 +188,7 @@ def judged_by_bracket(
     if bracket is None:
         return None
     result = judged(
-        label, bracket, as_bracket(bound), evidence="certified", part=part, variant=study.variant, worst_point=point,
-        region=WHOLE_X,
+        label, bracket, as_bracket(bound), evidence="certified", part=part, worst_point=point, region=WHOLE_X,
         message=f"{what}, enclosed over the whole box in x: {bracket}",
     )  # fmt: skip
     violated = bracket.lower > float(bound)
@@ -240,11 +238,11 @@ def judged_phi_derivative(
     try:
         limit = bound(exact(study.constants.valid))
         if still is not None and still(study.exact.tape):
-            return by_structure(study, label, limit, part=part, what=f"the {what}")
+            return by_structure(label, limit, part=part, what=f"the {what}")
         bracket, point = bracket_of(study, name)
         wrong = "" if bracket is None else against_bracket(study, name, bracket)
         if wrong:
-            return inconclusive(label, wrong, variant=study.variant, part=part)
+            return inconclusive(label, wrong, part=part)
         found = judged_by_bracket(study, label, bracket, point, limit, part=part, what=what)
         if found is not None:
             return found
@@ -296,7 +294,7 @@ def judged_phi_derivative_best(
         return judged_phi_derivative(study, label, name, bound, seen, part=part, what=what, proof=block, still=still)
     limit, reading = best
     if still is not None and still(study.exact.tape):
-        return by_structure(study, label, limit, part=part, what=f"the {what}")
+        return by_structure(label, limit, part=part, what=f"the {what}")
     what = f"{what} (constants read {WORDS[reading]})"
     found = judged_by_bracket(study, label, *bracket_of(study, name), limit, part=part, what=what)
     if found is not None:

@@ -240,9 +240,8 @@ def _schedule(theorem: str, kappa: float, eps: float) -> tuple[Any, dict[sp.Symb
     """The schedule for ell = rho = nu = M = sigma = 1, and the values of all symbols."""
     c = Constants(1 / kappa, 1.0, 1.0, 1.0, 1.0, sigma=1.0)
     of_phi: Any = MinimaxConstants(c.mu, 1.0, 1.0, M_x=1.0) if theorem == "gdmax" else c
-    eps = min(
-        eps, eps * float(of_phi.L_phi()) ** 2 / float(of_phi.rho_phi())
-    )  # so that there is something to escape from
+    # so that there is something to escape from
+    eps = min(eps, eps * float(of_phi.L_phi()) ** 2 / float(of_phi.rho_phi()))
     make: Any = {"aid": perturbed_aid, "gdmax": perturbed_gdmax}.get(theorem, stocbio)
     with warnings.catch_warnings(action="ignore"):
         schedule = make(of_phi, Goal(eps=eps, delta=GROWTH_DELTA, d=D, gap=GAP))

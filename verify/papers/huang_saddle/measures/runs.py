@@ -251,14 +251,14 @@ def compared(
     clear = used & (low + spread <= high) & (low > spread)
     if not (broken | clear).any():
         reason = "nothing measured stands out from rounding" if used.any() else "no iterate stayed in the region"
-        return inconclusive(label, f"{reason}; {message}", variant=study.variant, part=part, evidence="sampled")
+        return inconclusive(label, f"{reason}; {message}", part=part, evidence="sampled")
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(high > 0, low / high, np.inf)
     k = first_largest(np.where(broken if broken.any() else clear, ratio, -1.0))
     return judged(
         label, float(low[k]), float(high[k]), noise=float(spread[k]), evidence="sampled", message=message,
         worst_point=None if at is None else study.named(at.reshape(-1, at.shape[-1])[k]),
-        n_points=int((broken | clear).sum()), seed=study.seed, variant=study.variant, part=part,
+        n_points=int((broken | clear).sum()), seed=study.seed, part=part,
     )  # fmt: skip
 
 

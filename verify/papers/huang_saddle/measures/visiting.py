@@ -88,9 +88,9 @@ def visits(label: str, study: Study) -> CheckResult:
         starts = [_Start(np.tile(x, (RUNS, 1)), _eps(study, smooth, np.array(x)), SADDLE) for x in tried]
         found = [_tried(label, study, c, smooth, start, corrected(0.99, len(tried))) for start in starts]
     except NotApplicable as reason:
-        return not_applicable(label, str(reason), variant=study.variant, part="visits")
+        return not_applicable(label, str(reason), part="visits")
     except BilevelError as error:
-        return inconclusive(label, error.message, variant=study.variant, part="visits")
+        return inconclusive(label, error.message, part="visits")
     rank = {Verdict.VIOLATED: 2, Verdict.INCONCLUSIVE: 1}
     worst = max(found, key=lambda result: rank.get(result.verdict, 0))
     said = f"{worst.message}; {len(tried)} of {len(at)} saddle points"
@@ -109,10 +109,10 @@ def descends(label: str, study: Study) -> CheckResult:
         smooth = _smoothness(study, c)
         start = _steep(study, smooth)
         if start is None:
-            return inconclusive(label, "Phi is flat wherever it was looked at", variant=study.variant, part="descent")
+            return inconclusive(label, "Phi is flat wherever it was looked at", part="descent")
         return _tried(label, study, c, smooth, start, 0.99)
     except BilevelError as error:
-        return inconclusive(label, error.message, variant=study.variant, part="descent")
+        return inconclusive(label, error.message, part="descent")
 
 
 def _smoothness(study: Study, c: Constants) -> Smoothness:
@@ -158,7 +158,7 @@ def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _S
     least = schedule.T_escape // 3 if start.what == SADDLE else LEAST_ITERATIONS
     if steps < min(least, schedule.K):
         reason = f"{steps} iterations are what can be run from {start.what}, and {least} would be a test"
-        return inconclusive(label, reason, variant=study.variant, part=start.part)
+        return inconclusive(label, reason, part=start.part)
     run = _run(study, schedule, start, y0, steps)
     return _counted(label, study, run, schedule, start, confidence)
 
@@ -210,8 +210,8 @@ def _counted(
         f"iota = {s.iota:.3g} for {s.episodes:.3g} escapes, eta = {s.eta:.3g}, D = {s.D}, T = {s.T_escape}"
     )
     return judged_probability(
-        label, int(never.sum()), len(stayed), DELTA, confidence, message=message, seed=study.seed,
-        variant=study.variant, part=start.part, undecided=undecided,
+        label, int(never.sum()), len(stayed), DELTA, confidence, message=message, seed=study.seed, part=start.part,
+        undecided=undecided,
     )  # fmt: skip
 
 

@@ -133,7 +133,6 @@ def _run(truth: Truth) -> Run:
     """From the first iterate on whose warm start is known: the second, unless y0 and v0 are given."""
     record, estimator = truth.record, truth.record.parameters.estimator
     assert record.y is not None
-    assert record.grad_phi_hat is not None
     gdmax = isinstance(estimator, GDmax)
     v = np.zeros_like(record.y) if record.v is None or gdmax else record.v
     v_star = np.zeros_like(record.y) if gdmax else truth.v_star
@@ -143,14 +142,14 @@ def _run(truth: Truth) -> Run:
     moved = np.full(record.x.shape[:2], np.nan)
     moved[:, :-1] = np.linalg.norm(np.diff(record.x, axis=1), axis=-1)
     perturbed = np.zeros(moved.shape, dtype=np.bool_) if record.perturbed is None else record.perturbed
-    use = truth.inside & np.isfinite(record.grad_phi_hat).all(axis=-1)
+    use = truth.inside & np.isfinite(record.hat).all(axis=-1)
     use[:, :first] = True
     usable = np.logical_and.accumulate(use, axis=1)
     grad = np.where((usable & truth.known)[..., None], truth.grad_phi, np.nan)
     rows = slice(first, None)
     return Run(
         x=record.x[:, rows], y_0=y_0[:, rows], v_0=v_0[:, rows], y_D=record.y[:, rows], v_N=v[:, rows],
-        grad_phi_hat=record.grad_phi_hat[:, rows], y_star=truth.y_star[:, rows], v_star=v_star[:, rows],
+        grad_phi_hat=record.hat[:, rows], y_star=truth.y_star[:, rows], v_star=v_star[:, rows],
         grad_phi=grad[:, rows], moved=moved[:, rows], perturbed=perturbed[:, rows], usable=usable[:, rows],
     )  # fmt: skip
 
@@ -319,9 +318,7 @@ def descent(truth: Truth) -> CheckResult:
 
 def _confirmed(truth: Truth, result: CheckResult, measured: Floats) -> CheckResult:
     """A step that breaks the lemma, with certified values of Phi and grad Phi."""
-    record, eta = truth.record, truth.record.parameters.eta
-    assert record.grad_phi_hat is not None
-    assert eta is not None
+    record, eta = truth.record, truth.record.eta
     s, k = map(int, np.argwhere(measured == result.measured)[0])
     if truth.doubt:
         return replace(result, verdict=Verdict.INCONCLUSIVE, message=f"{truth.doubt}; {result.message}")
@@ -329,9 +326,7 @@ def _confirmed(truth: Truth, result: CheckResult, measured: Floats) -> CheckResu
         here, there = (evaluate(record.problem, record.x[s, j].tolist()) for j in (k, k + 1))
     except BilevelError as error:
         return replace(result, verdict=Verdict.INCONCLUSIVE, message=f"{error.message}; {result.message}")
-    errors = [
-        float(ball.mid - value) for ball, value in zip(here.grad_phi, record.grad_phi_hat[s, k].tolist(), strict=True)
-    ]
+    errors = [float(ball.mid - value) for ball, value in zip(here.grad_phi, record.hat[s, k].tolist(), strict=True)]
     fall = float(here.phi.mid - there.phi.mid)
     bound = fall + eta * math.fsum(e * e for e in errors)
     if measured[s, k] <= bound + result.noise:

@@ -135,13 +135,12 @@ def _by_repetition(truth: Truth, where: Flags, off: Floats, room: Floats) -> Che
 def _by_recognition(truth: Truth, wrong: Flags, compared: Flags) -> CheckResult:
     """Nothing is known of the estimator: what is recognised, or what fools the test for stationary points, is wrong."""
     record, p = truth.record, truth.record.parameters
-    assert record.grad_phi_hat is not None
     for subset in (wrong, wrong & _after_perturbation(record), wrong & _repeated(record)):
         cause = _explained(truth, subset) if subset.any() else None
         if cause is not None:
             return _violated(truth, subset, compared, cause)
     if p.eps is not None and p.estimator is None:
-        norms = np.linalg.norm(record.grad_phi_hat, axis=-1)
+        norms = np.linalg.norm(record.hat, axis=-1)
         exact = np.linalg.norm(truth.grad_phi, axis=-1)
         fooled = wrong & (norms <= STATIONARY_SHARE * p.eps) & (exact - truth.floor > p.eps)
         if fooled.any():
@@ -186,8 +185,7 @@ def _violated(truth: Truth, wrong: Flags, compared: Flags, cause: _Cause | None,
 def _values(truth: Truth, s: int, k: int) -> Iterator[str]:
     """The estimate, the certified gradient, and how many digits they share."""
     record = truth.record
-    assert record.grad_phi_hat is not None
-    hat = record.grad_phi_hat[s, k]
+    hat = record.hat[s, k]
     yield f"value: grad_phi_hat_k = {vector(hat)}"
     try:
         certificate = evaluate(record.problem, record.x[s, k].tolist())
@@ -219,10 +217,9 @@ def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None
     found = _estimate(record, estimator, places)
     if found is None:
         return None
-    assert record.grad_phi_hat is not None
     off = np.full(where.shape, np.nan)
-    off[places] = np.linalg.norm(record.grad_phi_hat[places] - found, axis=-1)
-    size = np.linalg.norm(record.grad_phi_hat, axis=-1) + np.linalg.norm(truth.grad_phi, axis=-1)
+    off[places] = np.linalg.norm(record.hat[places] - found, axis=-1)
+    size = np.linalg.norm(record.hat, axis=-1) + np.linalg.norm(truth.grad_phi, axis=-1)
     room = SAME_FLOORS * truth.floor + 1e4 * max(record.unit, FLOAT64_EPS) * truth.condition * size
     return where, off, np.asarray(room)
 
@@ -261,8 +258,7 @@ def _fewer_steps(truth: Truth, wrong: Flags) -> _Cause | None:
     if not isinstance(estimator, (AID, GDmax, ITD, Neumann)):
         return None
     places = _first(wrong, FIT_ITERATES)
-    hat, floor = record.grad_phi_hat, truth.floor[places]
-    assert hat is not None
+    hat, floor = record.hat, truth.floor[places]
     for name in ("D", "N", "Q"):
         if not hasattr(estimator, name):
             continue
@@ -299,17 +295,15 @@ def _after_perturbation(record: Record) -> Flags:
 def _repeated(record: Record) -> Flags:
     """Estimates that are, bit by bit, those of the iterate before, although x has moved."""
     same = np.zeros(record.x.shape[:2], dtype=np.bool_)
-    assert record.grad_phi_hat is not None
-    hat = record.grad_phi_hat
+    hat = record.hat
     same[:, 1:] = (hat[:, 1:] == hat[:, :-1]).all(axis=-1) & (record.x[:, 1:] != record.x[:, :-1]).any(axis=-1)
     return same
 
 
 def _explained(truth: Truth, wrong: Flags) -> _Cause | None:
     """The first explanation that fits the wrong estimates."""
-    assert truth.record.grad_phi_hat is not None
     places = _first(wrong, EXPLAINED_ITERATES)
-    hat, error, floor = truth.record.grad_phi_hat[places], truth.error[places], truth.floor[places]
+    hat, error, floor = truth.record.hat[places], truth.error[places], truth.floor[places]
     for cause, value in _explanations(truth, places, hat):
         off = np.linalg.norm(hat - value, axis=-1)
         exact = off <= SAME_FLOORS * floor
@@ -328,8 +322,7 @@ def _explanations(truth: Truth, places: Places, hat: Floats) -> Iterator[tuple[_
     before = np.where((k > 0)[:, None], truth.grad_phi[s, k - 1], np.nan)
     after_x = "where the gradient is computed: after x has moved, not before"
     yield _Cause("predecessor", "it is the gradient at x_(k-1), the predecessor", after_x), before
-    assert record.grad_phi_hat is not None
-    repeated = np.where((k > 0)[:, None], record.grad_phi_hat[s, k - 1], np.nan)
+    repeated = np.where((k > 0)[:, None], record.hat[s, k - 1], np.nan)
     yield _Cause("predecessor", "it repeats grad_phi_hat_(k-1), the estimate at the predecessor", after_x), repeated
     if record.parameters.eta is not None:
         unmoved = _gradients(truth, record.x[s, k - 1] - record.parameters.eta * repeated)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TypedDict, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,13 +31,27 @@ FINITE, TEST, BALL, STEP = (
 Value = TypeVar("Value")
 
 
-class Numbers(TypedDict):
+NEON_TEST, NEON_STEP = "unlabelled:algorithm-3-step-13", "unlabelled:algorithm-3-step-19"
+
+
+class _Seen(NamedTuple):
+    """What was measured against what, and what that says where the rule is kept; where it is broken, where and why."""
+
     measured: float
     bound: float
     n_points: int
+    kept: str
+    at: tuple[int, int] | None = None
+    broken: tuple[str, ...] = ()
 
+    def broken_at(self, at: tuple[int, int], *lines: str) -> _Seen:
+        return self._replace(at=at, broken=lines)
 
-NEON_TEST, NEON_STEP = "unlabelled:algorithm-3-step-13", "unlabelled:algorithm-3-step-19"
+    def result(self, label: str, part: str, record: Record) -> CheckResult:
+        return said(
+            label, part, Verdict.VIOLATED if self.broken else Verdict.HOLDS, self.broken or (self.kept,),
+            record=record, at=self.at, measured=self.measured, bound=self.bound, n_points=self.n_points,
+        )  # fmt: skip
 
 
 def finite(record: Record) -> CheckResult:
@@ -56,11 +70,9 @@ def finite(record: Record) -> CheckResult:
             bad[name] = record.exists & ~np.isfinite(table).all(axis=-1)
             bad[name][:, -1] &= np.isfinite(table[:, -1]).any(axis=-1)
     count, total = int(np.logical_or.reduce(list(bad.values())).sum()), int(record.exists.sum())
+    seen = _Seen(float(count), 0.0, total, f"all numbers of {total} iterates are finite")
     if not count:
-        return said(
-            FINITE, "finite", Verdict.HOLDS, [f"all numbers of {total} iterates are finite"],
-            measured=0.0, bound=0.0, n_points=total,
-        )  # fmt: skip
+        return seen.result(FINITE, "finite", record)
     # the first in time, and of what went wrong there the last in the chain of causes
     _, last, s, k = min(
         (int(k), order, int(s), int(k))
@@ -69,16 +81,13 @@ def finite(record: Record) -> CheckResult:
     )
     what = list(reversed(bad))[last]
     table = getattr(record, what)
-    return said(
-        FINITE, "finite", Verdict.VIOLATED,
-        [
-            f"{what} is not finite: the run broke down",
-            f"value: {what} = {vector(table[s, k])}",
-            "suspected cause: a step that is too large, or a point at which f or g is not defined",
-            f"look at: eta, tau, and the iterate before ({count} of {total} iterates are spoilt)",
-        ],
-        record=record, at=(s, k), measured=float(count), bound=0.0, n_points=total,
-    )  # fmt: skip
+    return seen.broken_at(
+        (s, k),
+        f"{what} is not finite: the run broke down",
+        f"value: {what} = {vector(table[s, k])}",
+        "suspected cause: a step that is too large, or a point at which f or g is not defined",
+        f"look at: eta, tau, and the iterate before ({count} of {total} iterates are spoilt)",
+    ).result(FINITE, "finite", record)
 
 
 # ---- the update rule -----------------------------------------------------------------------------------------------
@@ -112,27 +121,25 @@ def update(record: Record) -> CheckResult:
         ratio = np.where(where, (off / rounding).max(axis=-1), 0.0)
     s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
     j = first_largest(off[s, k] / rounding[s, k])
-    total, measured, bound = int(where.sum()), float(off[s, k, j]), float(rounding[s, k, j])
+    total = int(where.sum())
+    kept = f"x_(k+1) = x_k - eta grad_phi_hat_k to rounding in all {total} steps, eta = {p.eta:.6g}"
     if ratio[s, k] <= 1:
-        return said(
-            STEP, part, Verdict.HOLDS,
-            [f"x_(k+1) = x_k - eta grad_phi_hat_k to rounding in all {total} steps, eta = {p.eta:.6g}"],
-            measured=measured, bound=bound, n_points=total,
-        )  # fmt: skip
+        return _Seen(float(off[s, k, j]), float(rounding[s, k, j]), total, kept).result(STEP, part, record)
     bad = where & (ratio > 1)
     s, k = map(int, np.argwhere(bad)[np.argmin(np.argwhere(bad)[:, 1])])  # the first: later ones may follow from it
     cause, look = _cause_of_step(record, step, bad, rounding)
-    return said(
-        STEP, part, Verdict.VIOLATED,
-        [
+    return (
+        _Seen(float(off[s, k].max()), float(rounding[s, k].max()), total, kept)
+        .broken_at(
+            (s, k),
             "x_(k+1) is not x_k - eta grad_phi_hat_k",
             f"value: x_(k+1) - x_k = {vector(step[s, k])}",
             f"true value: -eta grad_phi_hat_k = {vector(-p.eta * grad[s, k])} with eta = {p.eta:.6g}",
             f"suspected cause: {cause}",
             f"look at: {look} ({int(bad.sum())} of {total} steps are off)",
-        ],
-        record=record, at=(s, k), measured=float(off[s, k].max()), bound=float(rounding[s, k].max()), n_points=total,
-    )  # fmt: skip
+        )
+        .result(STEP, part, record)
+    )
 
 
 def _rounding(record: Record, moved: Floats) -> Floats:
@@ -143,10 +150,7 @@ def _rounding(record: Record, moved: Floats) -> Floats:
 
 def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -> tuple[str, str]:
     """What would explain the steps that are off: a factor, the estimate of before, one iterate that was replaced."""
-    p, grad = record.parameters, record.grad_phi_hat
-    assert grad is not None
-    assert p.eta is not None
-    dx, g, room = step[bad], grad[:, :-1][bad], 8 * rounding[bad]
+    r, eta, dx, g, room = record.parameters.r, record.eta, step[bad], record.hat[:, :-1][bad], 8 * rounding[bad]
     squares = (g * g).sum(axis=-1)
     far = squares > 0
     if far.any():
@@ -154,12 +158,12 @@ def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -
         # one number in one variable explains any single step
         if (np.abs(dx + factor * g) <= room).all() and bad.sum() * g.shape[1] > 1:
             sign = ": uphill, the sign is wrong" if factor < 0 else ""
-            return f"the step size in use is {factor:.6g}, not eta = {p.eta:.6g}{sign}", "the step size"
+            return f"the step size in use is {factor:.6g}, not eta = {eta:.6g}{sign}", "the step size"
     where = np.argwhere(bad)
     after = where[where[:, 1] > 0]
     if len(after) == len(where):
-        before = grad[after[:, 0], after[:, 1] - 1]
-        if (np.abs(dx + p.eta * before) <= room).all():
+        before = record.hat[after[:, 0], after[:, 1] - 1]
+        if (np.abs(dx + eta * before) <= room).all():
             return "the step goes along grad_phi_hat_(k-1), the estimate of the predecessor", "the order of the updates"
     replaced = _replaced(record, where)
     if replaced is not None:
@@ -168,23 +172,20 @@ def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -
             f"{record.place(s, k)} was replaced after it was computed: x_(k+1) follows from x_(k-1) without it",
             "whatever writes into the array of iterates",
         )
-    limit = None if p.r is None else p.eta * p.r
-    if limit is not None and (np.linalg.norm(dx + p.eta * g, axis=-1) <= limit * (1 + 1e-9)).all():
+    if r is not None and (np.linalg.norm(dx + eta * g, axis=-1) <= eta * r * (1 + 1e-9)).all():
         return "perturbations that are not marked as such", "what `perturbed` records"
     return "unexplained; another step rule (momentum, projection, a line search)?", "how x is updated"
 
 
 def _replaced(record: Record, where: np.ndarray) -> tuple[int, int] | None:
     """The iterate between two steps that are off, if both together are right."""
-    p, grad, x = record.parameters, record.grad_phi_hat, record.x
-    assert grad is not None
-    assert p.eta is not None
+    eta, grad, x = record.eta, record.hat, record.x
     pairs = [(int(s), int(k)) for s, k in where if k > 0 and ((where == (s, k - 1)).all(axis=1)).any()]
     if 2 * len(pairs) != len(where):
         return None
     for s, k in pairs:
-        both = x[s, k + 1] - x[s, k - 1] + p.eta * (grad[s, k - 1] + grad[s, k])
-        room = STEP_ROUNDINGS * record.unit * (np.abs(x[s, k - 1]) + np.abs(x[s, k + 1]) + p.eta * np.abs(grad[s, k]))
+        both = x[s, k + 1] - x[s, k - 1] + eta * (grad[s, k - 1] + grad[s, k])
+        room = STEP_ROUNDINGS * record.unit * (np.abs(x[s, k - 1]) + np.abs(x[s, k + 1]) + eta * np.abs(grad[s, k]))
         if not (np.abs(both) <= 8 * room + 1e-300).all():
             return None
     return pairs[0] if pairs else None
@@ -216,7 +217,7 @@ def perturbations(record: Record) -> Iterator[CheckResult]:
         try:
             if reason or record.perturbed is None:
                 raise NotApplicable(reason)
-            yield check(record, record.perturbed[:, :-1] & record.steps, label, part)
+            yield check(record, record.perturbed[:, :-1] & record.steps).result(label, part, record)
         except NotApplicable as why:
             yield not_applicable(label, str(why), part=part)
 
@@ -238,30 +239,24 @@ def _norms(record: Record) -> Floats:
     return np.asarray(np.linalg.norm(grad[:, :-1], axis=-1))
 
 
-def _where(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+def _where(record: Record, marked: Flags) -> _Seen:
     eps, norms = _needed(record.parameters.eps, "eps"), _norms(record)
     norms, limit = np.where(_some(marked), norms, -1.0), STATIONARY_SHARE * eps
     s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
     count, worst = int(marked.sum()), float(norms[s, k])
-    numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
+    seen = _Seen(worst, limit, count, f"all {count} perturbations where |grad_phi_hat| <= 4/5 eps")
     if worst <= limit * (1 + STEP_ROUNDINGS * record.unit):
-        return said(
-            label, part, Verdict.HOLDS, [f"all {count} perturbations where |grad_phi_hat| <= 4/5 eps"], **numbers
-        )
-    bad = int((norms > limit).sum())
-    return said(
-        label, part, Verdict.VIOLATED,
-        [
-            "perturbed where the estimate is large",
-            f"value: |grad_phi_hat_k| = {worst:.6g}, but at most 4/5 eps = {limit:.6g} allows a perturbation",
-            f"suspected cause: the test compares with {'another eps' if worst > eps else 'eps, not 4/5 of it'}",
-            f"look at: the condition of the perturbation ({bad} of {count} perturbations)",
-        ],
-        record=record, at=(s, k), **numbers,
-    )  # fmt: skip
+        return seen
+    return seen.broken_at(
+        (s, k),
+        "perturbed where the estimate is large",
+        f"value: |grad_phi_hat_k| = {worst:.6g}, but at most 4/5 eps = {limit:.6g} allows a perturbation",
+        f"suspected cause: the test compares with {'another eps' if worst > eps else 'eps, not 4/5 of it'}",
+        f"look at: the condition of the perturbation ({int((norms > limit).sum())} of {count} perturbations)",
+    )
 
 
-def _waiting(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+def _waiting(record: Record, marked: Flags) -> _Seen:
     """The smallest gap between two perturbations is above T_escape; as printed, also the first index."""
     p = record.parameters
     if p.escape is not None:
@@ -274,48 +269,39 @@ def _waiting(record: Record, marked: Flags, label: str, part: str) -> CheckResul
     if not gaps:
         raise NotApplicable("there was one perturbation, which had nothing to wait for")
     gap, s, k = min(gaps)
-    numbers: Numbers = {"measured": T, "bound": float(gap), "n_points": len(gaps)}
+    kept = f"T_escape = {T:g}, and at least {gap} iterations between any two perturbations"
+    seen = _Seen(T, float(gap), len(gaps), kept)
     if gap > T:
-        return said(
-            label, part, Verdict.HOLDS,
-            [f"T_escape = {T:g}, and at least {gap} iterations between any two perturbations"],
-            **numbers,
-        )  # fmt: skip
-    return said(
-        label, part, Verdict.VIOLATED,
-        [
-            "perturbed again before the waiting time was over",
-            f"value: {gap} iterations after the last perturbation, but more than T_escape = {T:g} are to pass",
-            f"suspected cause: {'k_perturb is not updated' if gap == 1 else 'the counter of iterations is off'}",
-            f"look at: k_perturb ({sum(g[0] <= T for g in gaps)} of {len(gaps)} came too early)",
-        ],
-        record=record, at=(s, k), **numbers,
-    )  # fmt: skip
+        return seen
+    return seen.broken_at(
+        (s, k),
+        "perturbed again before the waiting time was over",
+        f"value: {gap} iterations after the last perturbation, but more than T_escape = {T:g} are to pass",
+        f"suspected cause: {'k_perturb is not updated' if gap == 1 else 'the counter of iterations is off'}",
+        f"look at: k_perturb ({sum(g[0] <= T for g in gaps)} of {len(gaps)} came too early)",
+    )
 
 
-def _due(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+def _due(record: Record, marked: Flags) -> _Seen:
     """Nobody walks on from where a perturbation is due."""
     p = record.parameters
     eps, T = _needed(p.eps, "eps"), 0.0 if p.escape is not None else _needed(p.T_escape, "T_escape")
     clock, norms = _clock(record, marked, T), _norms(record)
     flat = record.steps & (norms <= STATIONARY_SHARE * eps * (1 - STEP_ROUNDINGS * record.unit)) & (clock > T)
     missed, due = flat & ~marked, int(flat.sum())
+    kept = f"a perturbation at each of the {due} iterates where one was due" if due else "none was ever due"
+    seen = _Seen(float(missed.sum()), 0.0, int(record.steps.sum()), kept)
     if not missed.any():
-        words = f"a perturbation at each of the {due} iterates where one was due" if due else "none was ever due"
-        return said(label, part, Verdict.HOLDS, [words], measured=0.0, bound=0.0, n_points=int(record.steps.sum()))
+        return seen
     s, k = map(int, np.argwhere(missed)[0])
-    return said(
-        label, part, Verdict.VIOLATED,
-        [
-            "no perturbation although one was due",
-            f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {STATIONARY_SHARE * eps:.6g}; the last "
-            f"perturbation is {'long past' if clock[s, k] > k else f'{int(clock[s, k])} iterations ago'}; "
-            f"T_escape = {T:g}",
-            "suspected cause: the test never sees a small estimate, or the counter runs from somewhere else",
-            f"look at: the condition of the perturbation ({int(missed.sum())} of {due} were left out)",
-        ],
-        record=record, at=(s, k), measured=float(missed.sum()), bound=0.0, n_points=int(record.steps.sum()),
-    )  # fmt: skip
+    return seen.broken_at(
+        (s, k),
+        "no perturbation although one was due",
+        f"value: |grad_phi_hat_k| = {norms[s, k]:.6g}, at most 4/5 eps = {STATIONARY_SHARE * eps:.6g}; the last "
+        f"perturbation is {'long past' if clock[s, k] > k else f'{int(clock[s, k])} iterations ago'}; T_escape = {T:g}",
+        "suspected cause: the test never sees a small estimate, or the counter runs from somewhere else",
+        f"look at: the condition of the perturbation ({int(missed.sum())} of {due} were left out)",
+    )
 
 
 def _clock(record: Record, marked: Flags, T: float) -> Floats:
@@ -329,7 +315,7 @@ def _clock(record: Record, marked: Flags, T: float) -> Floats:
     return np.asarray(np.where(before >= 0, index - before, first), dtype=np.float64)
 
 
-def _size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+def _size(record: Record, marked: Flags) -> _Seen:
     p = record.parameters
     if p.as_printed:
         _needed(record.grad_phi_hat, "grad_phi_hat")
@@ -342,12 +328,9 @@ def _size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
     s, k = map(int, np.unravel_index(first_largest(length), length.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
     limit, count, worst = eta * r, int(marked.sum()), float(length[s, k])
-    numbers: Numbers = {"measured": worst, "bound": limit, "n_points": count}
+    seen = _Seen(worst, limit, count, f"all {count} perturbations within eta r = {limit:.6g}")
     if worst <= limit + noise:
-        return said(
-            label, part, Verdict.HOLDS, [f"all {count} perturbations within eta r = {limit:.6g}"],
-            **numbers,
-        )  # fmt: skip
+        return seen
     cause, look = "the radius in use is larger", "the radius, and how u is drawn"
     if record.grad_phi_hat is not None and not p.as_printed and np.linalg.norm(stale[s, k]) <= limit + noise:
         cause = (
@@ -357,33 +340,29 @@ def _size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
         look = "the order of steps 11 and 14: the descent is to start at the perturbed point with its own gradient"
     elif worst <= r + noise and eta < 1:
         cause, look = "x moves by u and not by eta u", "the step size in front of the perturbation"
-    return said(
-        label, part, Verdict.VIOLATED,
-        [
-            "the perturbation leaves its ball",
-            f"value: |x_(k+1) - x_k| = {worst:.6g}, but eta r = {limit:.6g} is the most allowed",
-            f"suspected cause: {cause}",
-            f"look at: {look} ({int((length > limit + noise).sum())} of {count} perturbations)",
-        ],
-        record=record, at=(s, k), **numbers,
-    )  # fmt: skip
+    return seen.broken_at(
+        (s, k),
+        "the perturbation leaves its ball",
+        f"value: |x_(k+1) - x_k| = {worst:.6g}, but eta r = {limit:.6g} is the most allowed",
+        f"suspected cause: {cause}",
+        f"look at: {look} ({int((length > limit + noise).sum())} of {count} perturbations)",
+    )
 
 
-def _escape_size(record: Record, marked: Flags, label: str, part: str) -> CheckResult:
+def _escape_size(record: Record, marked: Flags) -> _Seen:
     """An escape by iNEON moves x by the escape step along a unit vector."""
     step, wanted = np.diff(record.x, axis=1), _needed(record.parameters.escape, "escape").escape_step
     off = np.where(_some(marked), np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)
     s, k = map(int, np.unravel_index(first_largest(off), off.shape))
     noise = float(np.linalg.norm(_rounding(record, np.abs(step))[s, k]))
-    count, worst = int(marked.sum()), float(off[s, k])
-    verdict = Verdict.HOLDS if worst <= noise else Verdict.VIOLATED
-    words = [f"all {count} escapes are {wanted:.6g} long"]
-    if verdict is Verdict.VIOLATED:
-        words = [
-            "the escape step has the wrong length",
-            f"value: |x_(k+1) - x_k| = {np.linalg.norm(step[s, k]):.6g}, but the step is {wanted:.6g}",
-            "suspected cause: the direction is not normalised, or another step is in use",
-            "look at: u/|u|, and the length of the step along it",
-        ]
-    at = (s, k) if verdict is Verdict.VIOLATED else None
-    return said(label, part, verdict, words, record=record, at=at, measured=worst, bound=noise, n_points=count)
+    count = int(marked.sum())
+    seen = _Seen(float(off[s, k]), noise, count, f"all {count} escapes are {wanted:.6g} long")
+    if seen.measured <= noise:
+        return seen
+    return seen.broken_at(
+        (s, k),
+        "the escape step has the wrong length",
+        f"value: |x_(k+1) - x_k| = {np.linalg.norm(step[s, k]):.6g}, but the step is {wanted:.6g}",
+        "suspected cause: the direction is not normalised, or another step is in use",
+        "look at: u/|u|, and the length of the step along it",
+    )

@@ -80,6 +80,18 @@ class Record:
         return np.asarray(self.exists & np.isfinite(self.x).all(axis=-1))
 
     @property
+    def hat(self) -> Floats:
+        """The estimates, of a run that is known to have them."""
+        assert self.grad_phi_hat is not None
+        return self.grad_phi_hat
+
+    @property
+    def eta(self) -> float:
+        """The step size, of a run that is known to have it."""
+        assert self.parameters.eta is not None
+        return self.parameters.eta
+
+    @property
     def steps(self) -> Flags:
         """From which iterates a step leads to a finite one, (S, K)."""
         return np.asarray(self.finite[:, :-1] & self.finite[:, 1:])

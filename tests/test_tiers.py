@@ -1,0 +1,75 @@
+"""Three tiers: fast, slow, and long, which CI leaves out and says so; inner sessions of pytest with our own conftest.py."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+HERE = Path(__file__).resolve().parent
+TESTS = """
+import pytest
+
+@pytest.mark.in_ci("one-1", "two-1", k=(1, 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("case", ["one", pytest.param("two", marks=pytest.mark.long)])
+def test_spread(case, k):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.in_ci(k=range(2))
+@pytest.mark.parametrize("k", range(3))
+def test_some(k):
+    pass
+
+@pytest.mark.in_ci(every=2)
+@pytest.mark.parametrize("k", [0, 1, *(pytest.param(k, marks=pytest.mark.slow) for k in range(2, 6))])
+def test_every(k):  # those that are fast stay as they are
+    pass
+
+@pytest.mark.slow
+def test_slow():
+    pass
+
+@pytest.mark.long
+def test_long():
+    pass
+
+@pytest.mark.long
+def test_long_and_wide():
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "passed", "left_out"),
+    [
+        ("-n 2", 8, 8),
+        ("-k spread", 1, 3),  # what -k leaves out anyway is not counted
+        ("-m slow", 6, 8),
+        ("-m 'not slow'", 2, 0),
+        ("-m long", 8, 0),
+        ("-m 'slow or long' -n 2", 14, 0),
+        ("test_them.py::test_spread", 4, 0),
+        ("test_them.py::test_spread[two-2] test_them.py::test_long -n 2", 2, 0),
+        ("test_them.py", 8, 8),
+        ("--hypothesis-profile=thorough", 16, 0),
+    ],
+)
+def test_what_is_long_is_left_out_aloud(pytester: pytest.Pytester, words: str, passed: int, left_out: int) -> None:
+    pytester.makeconftest((HERE / "conftest.py").read_text(encoding="utf-8"))
+    options = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
+    pytester.makeini(
+        "[pytest]\naddopts = --strict-markers\nmarkers =\n  " + "\n  ".join(options["ini_options"]["markers"])
+    )
+    pytester.makepyfile(test_them=TESTS)
+    result = pytester.runpytest_subprocess(*shlex.split(words))
+    result.assert_outcomes(passed=passed)
+    said = [line for line in result.outlines if "left out" in line]
+    assert said == [f"left out: {left_out} long tests; `python -m pytest -m long` runs them"] * bool(left_out)
