@@ -37,7 +37,7 @@ __all__ = ["save_constants", "save_smoothness", "save_stationary"]
 
 Path = str | os.PathLike[str]
 ENOUGH = 200  # pieces; the checker expands functions of two variables to a higher order than the search
-MANY = 1000  # pieces of the box of two x: beyond, the checker's own cuts are fewer
+LONG_SEARCH = 1000  # pieces of the box of two x: beyond, the checker's own cuts are fewer
 LOOSER = 1.1  # what a bound of D^3 Phi is multiplied by where so many pieces would have to be proved again
 
 
@@ -87,7 +87,7 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
     for name, tensor_at in tensors.items():
         bracket, point = getattr(found, name), found.points.get(name)
         block = f"p_{'x' * (1 + len(claims))} 0"
-        many = len(found.box) == 2 and found.covers[name].size > MANY
+        many = len(found.box) == 2 and found.covers[name].size > LONG_SEARCH
         covers = {} if many else {block: _cuts(found.covers[name])}
         upper = bracket.upper if name != "rho_phi" else _provable(bracket.upper * (LOOSER if many else 1.0), found)
         claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(upper, slack), "at": block, "covers": covers}
