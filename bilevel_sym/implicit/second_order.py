@@ -9,8 +9,9 @@ where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second deriva
 
 ``ImplicitFormulas`` is the one writing of the first two and of v', over an ``Algebra``: float64 in batches (here),
 balls (``krawczyk.BALL_MATRICES``), SymPy (``formulas.SYMBOLIC``), rational numbers (``verify.points.exact``), interval
-matrices and affine forms (``verify.enclosures``, ``verify.points.boxes``). Three others are independent of it on
-purpose: compiled code, which skips what is known to be zero (``implicit.lanes``); the contractions
+matrices and affine forms (``verify.enclosures``, ``verify.points.boxes``). Four others are independent of it on
+purpose: compiled code, which skips what is known to be zero (``implicit.lanes``), and that of arrays at one point
+(``implicit.one_point``); the contractions
 D^2 L[Z, Z] and D^3 L[Z, Z, Z] node by node on the graph, which are narrower over boxes
 (``verify.enclosures.phi_formulas``); and the paper's terms one by one (``formulas.hessian_terms``,
 ``verify.points.derivatives_at``).
