@@ -339,8 +339,8 @@ def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iter
     far = arb(goal.initial_error) ** 2 + 4 * (kappa * move) ** 2 + 4 * noise
     spread = 4 * (kappa * M) ** 2 / s.batch_g + (8 * kappa**2 + 2) * M**2 / s.batch_f + 16 * (kappa * M) ** 2 / s.B
     total = beta * (kappa * M) ** 2 * series + beta / 4 * (spread + 16 * (kappa * M) ** 2 * series)
-    # 1 from the bias and 1/2 from the mean square error; the print has 1/4, from a square that it forgets to double
-    of_distance = fmpq(5, 4) if s.variant == "printed" else fmpq(3, 2)
+    # 1 from the bias, and a quarter of the mean square error's 16/15; the print has 1 there
+    of_distance = fmpq(5, 4) if s.variant == "printed" else fmpq(19, 15)
     total += of_distance * beta * of_y**2 * (far * keeps + noise)
     printed = s.variant == "printed"
     gain = (eps**3 / arb(s.rho_phi)).sqrt() / (3 * arb(80) ** 3 * arb(s.iota) ** 3)
