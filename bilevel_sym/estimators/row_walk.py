@@ -16,6 +16,7 @@ from bilevel_sym.arithmetic.compiled.elementwise import CODES
 from bilevel_sym.arrays.plan import Step
 from bilevel_sym.estimators.row_run import parted
 from bilevel_sym.implicit.array_program import ArrayProgram
+from bilevel_sym.implicit.compiled_plan import Rooms, Unable
 from bilevel_sym.typing import Floats, Indices
 
 __all__ = ["CompiledWalk", "WalkMemory"]
@@ -28,11 +29,7 @@ TOGETHER, LEAST_TOGETHER = 3200, 8  # numbers of data, and rows, that are looked
 NO_LIMIT = 2**62  # of rows that are not looked up
 
 
-class _Unable(Exception):
-    """There is no instruction for a step: NumPy does it."""
-
-
-class CompiledWalk:
+class CompiledWalk(Rooms):
     """A program over one batch of rows after the other, in compiled code, for one lane; see ``WalkMemory``.
 
     - ``program``: what computes the blocks.
@@ -46,17 +43,12 @@ class CompiledWalk:
     def __init__(
         self, program: ArrayProgram, tables: Mapping[int, Floats], weight: int | None, rows: int, moving: int | None
     ) -> None:
-        self.program, self.rows, self._numbers, self.size = program, rows, list[float](), 0
+        super().__init__(program, MAX_NUMBERS)
+        self.rows = rows
         self._steps = {place: program.workshop.plan.steps[k] for k, place in program.numbers.items()}
-        self._at: dict[int, int] = {}
-        self.inputs = [self._room(layout.size) for layout in program.workshop.inputs[:2]]
-        for start, leaves in zip(self.inputs, program.leaves, strict=False):
-            self._at |= {place: start + own.start for place, own, _ in leaves}
-        for k in program.constants:
-            self._place(program.numbers[k])
         width = sum(prod(table.shape[1:]) for table in tables.values())
         self._together = min(rows, max(LEAST_TOGETHER, TOGETHER // max(1, width) // LEAST_TOGETHER * LEAST_TOGETHER))
-        self.weights = None if weight is None else self._room(rows)
+        self.weights = None if weight is None else self.room(rows)
         self._lookups = np.array([*self._looked_up(tables, weight)], dtype=np.int64).reshape(-1, 4)
         code = self._code({*tables} if weight is None else {*tables, weight}, self._changing(tables, weight, moving))
         self.blocks = {name: self._block(name, code[-1]) for name in program.blocks}
@@ -65,7 +57,7 @@ class CompiledWalk:
         self._lines = np.array([line for lines in code for line in lines], dtype=np.int64).reshape(-1, 8)
         flat = [table.reshape(-1) for table in tables.values()]
         self._tables = [*flat, *[np.zeros(1)] * (MAX_TABLES - len(flat))]
-        self._coefficients = np.array([*self._numbers, 0.0])
+        self._coefficients = self.numbers
 
     @classmethod
     def of(
@@ -79,15 +71,13 @@ class CompiledWalk:
         rows: how many a batch has
         moving: the stage of the inputs that move, or None
         """
-        dense = all(
-            isinstance(value, np.ndarray | np.generic) for value in (*tables.values(), *program.constants.values())
-        )
+        dense = all(isinstance(table, np.ndarray | np.generic) for table in tables.values())
         fit = dense and all(own.dtype == np.float64 and own.flags.c_contiguous for own in tables.values())
         if not fit or len(tables) > MAX_TABLES or program.entries > MAX_NUMBERS:
             return None
         try:
             return cls(program, tables, weight, rows, moving)
-        except _Unable:
+        except Unable:
             return None
 
     def run(self, memory: Floats, picked: Indices, step: float) -> None:
@@ -97,11 +87,6 @@ class CompiledWalk:
             self._lines, self._cuts, self._coefficients, memory, *self._tables, self._lookups, rows, self.ends, step
         ):
             raise IndexError("there is no such row")
-
-    def constants(self) -> Iterator[tuple[int, Any]]:
-        """Values of data alone, and where they stand."""
-        for k, value in self.program.constants.items():
-            yield self._at[self.program.numbers[k]], value
 
     def _changing(self, tables: Mapping[int, Floats], weight: int | None, moving: int | None) -> set[int] | None:
         """The places of what changes from batch to batch; None for everything."""
@@ -119,21 +104,14 @@ class CompiledWalk:
         point = self.inputs[moving] + (0 if moving else self.program.workshop.x.size)
         n = self.program.workshop.y.size
         (slope,) = self.blocks.values()
-        return np.array([point, slope, self._room(n) if moving else -1, n, *sizes])
+        return np.array([point, slope, self.room(n) if moving else -1, n, *sizes])
 
     # ---- memory -----------------------------------------------------------------------------------------------------
-
-    def _room(self, entries: int) -> int:
-        """Where so many numbers may stand."""
-        start, self.size = self.size, self.size + -(-entries // compiled.LINE) * compiled.LINE
-        if self.size > MAX_NUMBERS:
-            raise _Unable
-        return start
 
     def _place(self, place: int, *, by_rows: bool = False) -> int:
         """Where a value stands, some of its rows at a time if it has them."""
         entries = self._steps[place].entries
-        self._at[place] = self._room(entries // self.rows * self._together if by_rows else entries)
+        self._at[place] = self.room(entries // self.rows * self._together if by_rows else entries)
         return self._at[place]
 
     def _looked_up(self, tables: Mapping[int, Floats], weight: int | None) -> Iterator[tuple[int, int, int, int]]:
@@ -158,7 +136,7 @@ class CompiledWalk:
                         lines = after if out in late else early
                         lines.extend((*line, 0) for line in self._made(out, args, self._place(out)))
                     elif out in late:
-                        raise _Unable
+                        raise Unable
                     elif self._keeps_rows(out, args, by_rows):
                         by_rows.add(out)
                         some.extend(self._of_rows(self._made(out, args, self._place(out, by_rows=True))))
@@ -170,7 +148,7 @@ class CompiledWalk:
     def _add_up(self, out: int, args: Sequence[int], before: list[Line], some: list[Line]) -> None:
         """A sum over all rows: over some of them, time after time."""
         to, m = self._place(out), self._steps[out].entries
-        part = self._room(m)
+        part = self.room(m)
         before.append((compiled.FILL, to, 0, 0, m, 0, self._number(0.0), 0))
         some.extend(self._of_rows(self._made(out, args, part)))
         some.append((compiled.ADD, to, part, 0, m, 0, self._number(1.0), 0))
@@ -187,10 +165,10 @@ class CompiledWalk:
             if have == [True, False]:
                 return True
             if not all(have) or one[0] != two[0]:  # type: ignore[index]
-                raise _Unable
+                raise Unable
             return False
         if not all(have):
-            raise _Unable
+            raise Unable
         return step.kind != "sum"
 
     def _made(self, out: int, args: Sequence[int], to: int) -> Iterator[Short]:
@@ -201,7 +179,7 @@ class CompiledWalk:
 
     def _instructions(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Iterator[Short]:
         if step.sparse or any(arg.sparse for arg in args):
-            raise _Unable
+            raise Unable
         if step.kind == "contract":
             yield self._product(step, args, to, at)
         elif step.kind == "multiply":
@@ -213,7 +191,7 @@ class CompiledWalk:
         elif step.kind == "sum" and not step.shape:
             yield compiled.SUM, to, at[0], 0, args[0].entries, 0, 0
         else:
-            raise _Unable
+            raise Unable
 
     def _product(self, step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> Short:
         one, two, out = step.parameter
@@ -224,7 +202,7 @@ class CompiledWalk:
                 return compiled.VECTOR_MATRIX, to, at[0], at[1], *args[0].shape, 0  # type: ignore[return-value]
             case (_,), (_,), ():
                 return compiled.DOT, to, at[0], at[1], args[0].entries, 0, 0
-        raise _Unable
+        raise Unable
 
     def _multiplied(self, step: Step, to: int, at: Sequence[int]) -> Short:
         whole = tuple(range(len(step.shape)))
@@ -232,7 +210,7 @@ class CompiledWalk:
             return compiled.MULTIPLY, to, at[0], at[1], step.entries, 0, 0
         if step.parameter == (whole, ()):
             return compiled.MULTIPLY_NUMBER, to, at[0], at[1], step.entries, 0, 0
-        raise _Unable
+        raise Unable
 
     def _combined(self, step: Step, to: int, at: Sequence[int]) -> Iterator[Short]:
         rows: Any
@@ -244,7 +222,7 @@ class CompiledWalk:
             yield compiled.FILL, to, 0, 0, step.entries, 0, self._number(constant)
         for k, (coefficient, places, deltas) in enumerate(rows):
             if deltas or places not in (whole, ()):
-                raise _Unable
+                raise Unable
             adds = compiled.ADD if places == whole else compiled.ADD_NUMBER
             op = compiled.SCALE if fresh and k == 0 else adds
             yield op, to, at[k], 0, step.entries, 0, self._number(coefficient)
@@ -256,12 +234,8 @@ class CompiledWalk:
         if op == "ipow" and parameter[0]:
             return compiled.POWER, to, at[0], 0, step.entries, abs(parameter[0]).bit_length() - 1, parameter[0]
         if parameter or len(at) != 1 or CODES.get(op, 0) <= CODES["rpow"]:
-            raise _Unable
+            raise Unable
         return compiled.APPLY, to, at[0], 0, step.entries, 0, CODES[op]
-
-    def _number(self, value: Any) -> int:
-        self._numbers.append(float(value))
-        return len(self._numbers) - 1
 
     def _block(self, name: str, after: list[Line]) -> int:
         """Where a block stands, after instructions that put it together if it has several pieces."""
@@ -270,14 +244,14 @@ class CompiledWalk:
         steps, size = self.program.workshop.plan.steps, prod(block.shape)
         if len(parts) == 1 and not parts[0].deltas and steps[parts[0].step].entries == size:
             return self._at[numbers[parts[0].step]]
-        to = self._room(size)
+        to = self.room(size)
         after.append((compiled.FILL, to, 0, 0, size, 0, self._number(0.0), 0))
         for slices, shape, pieces in block.pieces:
             first = slices[0].start if slices else 0
             for part in pieces:
                 entries = steps[part.step].entries
                 if part.deltas or entries not in (1, prod(shape)):
-                    raise _Unable
+                    raise Unable
                 op = compiled.ADD if entries == prod(shape) else compiled.ADD_NUMBER
                 after.append((op, to + first, self._at[numbers[part.step]], 0, prod(shape), 0, self._number(1.0), 0))
         return to
@@ -299,11 +273,7 @@ class WalkMemory:
     """
 
     def __init__(self, walk: CompiledWalk) -> None:
-        raw = np.zeros(walk.size + compiled.LINE)
-        start = (-raw.ctypes.data // raw.itemsize) % compiled.LINE
-        memory = self._memory = raw[start : start + walk.size]
-        for where, value in walk.constants():
-            memory[where : where + value.size] = np.ravel(value)
+        memory = self._memory = walk.memory()
 
         def view(first: int, size: int) -> Floats:
             return memory[first : first + size]

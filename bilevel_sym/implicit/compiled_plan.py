@@ -18,7 +18,7 @@ from bilevel_sym.arrays.plan import Step
 from bilevel_sym.implicit.array_program import ArrayBlock, ArrayProgram
 from bilevel_sym.typing import Floats
 
-__all__ = ["WITH_V", "Translation", "Unable"]
+__all__ = ["WITH_V", "Rooms", "Translation", "Unable"]
 
 MAX_NUMBERS = 400_000  # in the memory of a program
 LOOPS = 4
@@ -30,7 +30,53 @@ class Unable(Exception):
     """There is no instruction for a step, or the program is too large: NumPy does it."""
 
 
-class Translation:
+class Rooms:
+    """Where the values of a program stand in one array of numbers: its inputs and data; there is room for more.
+
+    - ``program``: whose values they are; ``Unable`` where data are sparse.
+    - ``most``: numbers that there may be.
+    """
+
+    def __init__(self, program: ArrayProgram, most: int) -> None:
+        if not all(isinstance(value, np.ndarray | np.generic) for value in program.constants.values()):
+            raise Unable
+        self.program, self.size, self._most = program, 0, most
+        self._numbers, self._at = list[float](), dict[int, int]()
+        self.inputs = [self.room(layout.size) for layout in program.workshop.inputs[:2]]
+        for start, leaves in zip(self.inputs, program.leaves, strict=False):
+            self._at |= {place: start + part.start for place, part, _ in leaves}
+        for k in program.constants:
+            self._at[program.numbers[k]] = self.room(program.workshop.plan.steps[k].entries)
+
+    def room(self, entries: int) -> int:
+        """Where so many numbers may stand."""
+        start, self.size = self.size, self.size + -(-entries // LINE) * LINE
+        if self.size > self._most:
+            raise Unable
+        return start
+
+    def memory(self) -> Floats:
+        """Room for all values, data in their places."""
+        raw = np.zeros(self.size + LINE)
+        start = (-raw.ctypes.data // raw.itemsize) % LINE
+        memory = raw[start : start + self.size]
+        for k, value in self.program.constants.items():
+            where = self._at[self.program.numbers[k]]
+            memory[where : where + value.size] = np.ravel(value)
+        return memory
+
+    @property
+    def numbers(self) -> Floats:
+        """Coefficients."""
+        return np.array([*self._numbers, 0.0])
+
+    def _number(self, value: float) -> int:
+        """The place of a coefficient."""
+        self._numbers.append(float(value))
+        return len(self._numbers) - 1
+
+
+class Translation(Rooms):
     """The instructions of a program at one point, its memory, and where the blocks stand in it.
 
     - ``program``: what to compute.
@@ -39,19 +85,11 @@ class Translation:
     """
 
     def __init__(self, program: ArrayProgram, most: float, own: Iterable[str] = ()) -> None:
-        if not all(isinstance(value, np.ndarray | np.generic) for value in program.constants.values()):
-            raise Unable
-        self._program, self._steps = program, program.workshop.plan.steps
-        self._numbers, self._size, self._left = list[float](), 0, most
+        super().__init__(program, MAX_NUMBERS)
+        self._steps, self._left = program.workshop.plan.steps, most
         self._code: tuple[list[int], list[int]] = [], []
         self._step_at = {place: k for k, place in program.numbers.items()}
-        self._at: dict[int, int] = {}
-        self.inputs = [self.room(layout.size) for layout in program.workshop.inputs[:2]]
-        for start, leaves in zip(self.inputs, program.leaves, strict=False):
-            self._at |= {place: start + part.start for place, part, _ in leaves}
         self._one = self.room(1)
-        for k in program.constants:
-            self._at[program.numbers[k]] = self.room(self._steps[k].entries)
         for stage in (0, 1):
             self._translate(stage)
         self.blocks = {
@@ -64,28 +102,11 @@ class Translation:
         one, two = (np.array(lines, dtype=np.int64) for lines in self._code)
         return one, two
 
-    @property
-    def numbers(self) -> Floats:
-        """Coefficients."""
-        return np.array([*self._numbers, 0.0])
-
     def memory(self) -> Floats:
-        """Room for all values, data in their places."""
-        raw = np.zeros(self._size + LINE)
-        start = (-raw.ctypes.data // raw.itemsize) % LINE
-        memory = raw[start : start + self._size]
+        """Room for all values, data in their places, and a one."""
+        memory = super().memory()
         memory[self._one] = 1.0
-        for k, value in self._program.constants.items():
-            where = self._at[self._program.numbers[k]]
-            memory[where : where + value.size] = np.ravel(value)
         return memory
-
-    def room(self, entries: int) -> int:
-        """Where so many numbers may stand."""
-        start, self._size = self._size, self._size + -(-entries // LINE) * LINE
-        if self._size > MAX_NUMBERS:
-            raise Unable
-        return start
 
     def spend(self, work: int) -> None:
         """Count multiplications."""
@@ -96,7 +117,7 @@ class Translation:
     # ---- instructions -----------------------------------------------------------------------------------------------
 
     def _translate(self, stage: int) -> None:
-        for _, args, out, _ in self._program.instructions[stage]:
+        for _, args, out, _ in self.program.instructions[stage]:
             step = self._steps[self._step_at[out]]
             own = [self._steps[self._step_at[place]] for place in args]
             if step.sparse or any(arg.sparse for arg in own):
@@ -166,10 +187,6 @@ class Translation:
         self.spend(prod(sizes))
         line = [op, to, a, b, number, *sizes, *[1] * (LOOPS - len(sizes)), *strides]
         code += [*line, *[0] * (compiled.WIDTH - len(line))]
-
-    def _number(self, value: float) -> int:
-        self._numbers.append(float(value))
-        return len(self._numbers) - 1
 
     def _fill(self, code: list[int], to: int, entries: int, value: float) -> None:
         self._add(code, compiled.FILL, to, number=self._number(value), sizes=(entries,))
@@ -305,7 +322,7 @@ class Translation:
 
     def _block(self, block: ArrayBlock, code: list[int], own: bool) -> int:
         """Where a block stands, after instructions that put it together if it has several pieces."""
-        numbers = self._program.numbers
+        numbers = self.program.numbers
         if len(block.pieces) == 1 and not own:
             parts = block.pieces[0][2]
             if len(parts) == 1 and not parts[0].deltas:

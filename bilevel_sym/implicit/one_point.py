@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from bilevel_sym.arithmetic.compiled.elementwise import strict
+from bilevel_sym.arithmetic.compiled.elementwise import inlined, strict
 from bilevel_sym.arithmetic.compiled.plans import copied, factored, largest_size, matrix_product, perform, solved
 from bilevel_sym.arithmetic.compiled.rows import dot
 from bilevel_sym.arithmetic.compiled.vectors import at, fma, store
@@ -51,6 +51,18 @@ def value(code, numbers, memory, place):
     return at(memory, place)
 
 
+@inlined
+def _adjoint(first, second, numbers, memory, f_y, g_yy, v, n):
+    """The blocks, v, and those that take it; the factor of g_yy stays in its place. False where there is none."""
+    perform(first, numbers, memory)
+    if not factored(memory, g_yy, n):
+        return False
+    copied(memory, v, f_y, n, 1.0)
+    solved(memory, g_yy, n, v)
+    perform(second, numbers, memory)
+    return True
+
+
 @strict
 def gradient(first, second, numbers, memory, ends, out):
     """Phi and grad Phi at (x, y) in memory; False where g_yy is not positive definite.
@@ -61,12 +73,8 @@ def gradient(first, second, numbers, memory, ends, out):
     - ``out``: Phi, then grad Phi.
     """
     f, f_x, f_y, g_yy, v, g_xy_v, d, n = ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]
-    perform(first, numbers, memory)
-    if not factored(memory, g_yy, n):
+    if not _adjoint(first, second, numbers, memory, f_y, g_yy, v, n):
         return False
-    copied(memory, v, f_y, n, 1.0)
-    solved(memory, g_yy, n, v)
-    perform(second, numbers, memory)
     store(out, 0, at(memory, f))
     for i in range(d):
         store(out, 1 + i, at(memory, f_x + i) - at(memory, g_xy_v + i))
@@ -86,12 +94,8 @@ def expand(first, second, numbers, memory, ends, out):
     f, f_x, f_y, g_xy, g_yy, v = ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
     L_xx, L_xy, L_yy = ends[6], ends[7], ends[8]
     moved, turned, half, cross, d, n = ends[9], ends[10], ends[11], ends[12], ends[13], ends[14]
-    perform(first, numbers, memory)
-    if not factored(memory, g_yy, n):
+    if not _adjoint(first, second, numbers, memory, f_y, g_yy, v, n):
         return False
-    copied(memory, v, f_y, n, 1.0)
-    solved(memory, g_yy, n, v)
-    perform(second, numbers, memory)
     store(out, 0, at(memory, f))
     for i in range(d):
         store(out, 1 + i, at(memory, f_x + i) - dot(memory, g_xy + i * n, v, n))

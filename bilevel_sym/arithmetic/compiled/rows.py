@@ -92,7 +92,7 @@ def dot(memory, a, b, n):
 
 @inlined
 def _sum(memory, a, n):
-    """The sum of a vector, in the order of ``_dot``."""
+    """The sum of a vector, in the order of ``dot``."""
     whole = n - n % 8
     rest = 0.0
     for j in range(whole, n):
@@ -107,7 +107,7 @@ def _sum(memory, a, n):
 
 @inlined
 def _four_dots(memory, to, a, b, n):
-    """The products of four rows with a vector, each as ``_dot`` has it."""
+    """The products of four rows with a vector, each as ``dot`` has it."""
     whole = n - n % 8
     a1, a2, a3 = a + n, a + 2 * n, a + 3 * n
     other = load8(memory, b)
