@@ -4,7 +4,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,24 @@ def _is_in_ci(item: pytest.Item, mark: pytest.Mark, every: int = 1, **kept: Any)
     call = item.callspec  # type: ignore[attr-defined]
     by_value = all(call.params[key] in values for key, values in kept.items())
     return (not mark.args or call.id in mark.args) and by_value and sum({*call.indices.values()}) % every == 0
+
+
+def _misspelt(calls: list[Any], mark: pytest.Mark) -> list[str]:
+    """What ``in_ci`` names and is no parameter: it would make others long without a word."""
+    there = {key: [call.params.get(key) for call in calls] for key in mark.kwargs if key != "every"}
+    values = [f"{key}={value!r}" for key, found in there.items() for value in mark.kwargs[key] if value not in found]
+    return [repr(word) for word in mark.args if word not in [call.id for call in calls]] + values
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(name: str) -> Generator[None, object, object]:
+    """All parameters of a test are here, whichever of them are chosen later."""
+    made = yield
+    items = made if isinstance(made, list) else []
+    for mark in items[0].iter_markers("in_ci") if items else ():
+        if wrong := _misspelt([item.callspec for item in items if hasattr(item, "callspec")], mark):
+            raise pytest.Collector.CollectError(f"in_ci: {name} has no parameter {', '.join(wrong)}")
+    return made
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

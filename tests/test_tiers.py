@@ -63,13 +63,43 @@ def test_long_and_wide():
     ],
 )
 def test_what_is_long_is_left_out_aloud(pytester: pytest.Pytester, words: str, passed: int, left_out: int) -> None:
+    result = _run(pytester, TESTS, words)
+    result.assert_outcomes(passed=passed)
+    said = [line for line in result.outlines if "left out" in line]
+    assert said == [f"left out: {left_out} long tests; `python -m pytest -m long` runs them"] * bool(left_out)
+
+
+MISSPELT = """
+import pytest
+
+@pytest.mark.in_ci({words})
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_it(name):
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ('"one", "twoo"', "'twoo'"),
+        ('name=("one", "twoo", "three")', "name='twoo', name='three'"),
+        ("nmae=['one']", "nmae='one'"),
+    ],
+)
+def test_a_misspelt_parameter_is_an_error(pytester: pytest.Pytester, words: str, said: str) -> None:
+    result = _run(pytester, MISSPELT.format(words=words), "-q test_them.py::test_it[two]")
+    result.assert_outcomes(errors=1)
+    assert f"in_ci: test_it has no parameter {said}" in result.outlines
+
+
+def _run(pytester: pytest.Pytester, tests: str, words: str) -> pytest.RunResult:
     pytester.makeconftest((HERE / "conftest.py").read_text(encoding="utf-8"))
     options = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
     pytester.makeini(
         "[pytest]\naddopts = --strict-markers\nmarkers =\n  " + "\n  ".join(options["ini_options"]["markers"])
     )
-    pytester.makepyfile(test_them=TESTS)
-    result = pytester.runpytest_subprocess(*shlex.split(words))
-    result.assert_outcomes(passed=passed)
-    said = [line for line in result.outlines if "left out" in line]
-    assert said == [f"left out: {left_out} long tests; `python -m pytest -m long` runs them"] * bool(left_out)
+    pytester.makepyfile(test_them=tests)
+    return pytester.runpytest_subprocess(*shlex.split(words))
