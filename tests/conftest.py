@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+# the cores are shared out among the workers already: threads of OpenBLAS that wait for one another there burn what they wait for,
+# and a test of one second took eleven. `-n 0` leaves them as they come; `.ci/processors two-threads` runs all with two
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is first imported, which is later than this
+
 # symbolic work is uneven: a deadline would report SymPy's garbage collection, not our bugs; and to explain a failure
 # takes a hundred examples more, which ``find`` spends on every success
 _COMMON = {

@@ -37,7 +37,7 @@ def load() -> Any:
 
 reference = load()
 ENTRIES: list[str] = [dotted for page in reference.PAGES for dotted in page.entries]
-TEXTS: dict[str, str] = reference.texts()
+FILES = [f"{page.file}.md" for page in reference.PAGES]
 
 
 def public_names() -> set[str]:
@@ -87,7 +87,7 @@ def test_the_pages_are_up_to_date() -> None:
 
 
 def test_a_change_makes_a_page_outdated(tmp_path: Path) -> None:
-    for name, text in TEXTS.items():
+    for name, text in reference.texts().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert reference.outdated(tmp_path) == []
     (tmp_path / "solve.md").write_text("changed", encoding="utf-8")
@@ -118,7 +118,7 @@ def test_every_member_is_described(dotted: str) -> None:
 
 
 def test_no_page_depends_on_the_machine() -> None:
-    for name, text in TEXTS.items():
+    for name, text in reference.texts().items():
         for trace in (
             " at 0x",
             "<class",
@@ -132,10 +132,10 @@ def test_no_page_depends_on_the_machine() -> None:
             assert trace not in text, f"{name}: {trace}"
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", ["README.md", *FILES])
 def test_its_links_lead_somewhere_and_its_blocks_are_closed(name: str) -> None:
-    assert broken_links(TEXTS[name], API / name) == []
-    for block in fenced(TEXTS[name], name):
+    assert broken_links(reference.texts()[name], API / name) == []
+    for block in fenced(reference.texts()[name], name):
         assert block.language in ("python", "pycon")
         assert block.text.strip()
 
@@ -151,12 +151,12 @@ def unexplained(stated: str, told: str) -> set[str]:
     return {word for word in types if not re.search(rf"\b{word}(?: =|:)", told)}
 
 
-@pytest.mark.parametrize("name", [name for name in TEXTS if name != "README.md"])
+@pytest.mark.parametrize("name", FILES)
 def test_every_type_in_a_signature_is_explained(name: str) -> None:
-    for block in fenced(TEXTS[name], name):
+    for block in fenced(reference.texts()[name], name):
         if block.language == "python":
             assert not unexplained(block.text.partition("\n#")[0], block.text), f"{block}: {block.text}"
-    for stated, told in re.findall(r"^- `([^`]+)`: (.*)$", TEXTS[name], re.M):  # members that have a line
+    for stated, told in re.findall(r"^- `([^`]+)`: (.*)$", reference.texts()[name], re.M):  # members that have a line
         assert not unexplained(stated, told), f"{stated}: {told}"
 
 
@@ -182,12 +182,12 @@ def test_a_member_has_a_line_where_a_line_says_it_and_a_heading_otherwise() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in TEXTS if name != "README.md"])
+@pytest.mark.parametrize("name", FILES)
 def test_every_example_can_be_pasted(name: str) -> None:
     """The examples of one entry, with the imports that were added, run in an empty interpreter."""
     pytest.importorskip("hypothesis")
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-    for section in re.split(r"^#{2,3} ", TEXTS[name], flags=re.M)[1:]:
+    for section in re.split(r"^#{2,3} ", reference.texts()[name], flags=re.M)[1:]:
         examples = [block.text for block in fenced(section, name) if block.language == "pycon"]
         title = section.partition("\n")[0]
         test = doctest.DocTestParser().get_doctest("\n\n".join(examples), {"__name__": "__main__"}, title, name, 0)

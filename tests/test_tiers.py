@@ -1,7 +1,8 @@
-"""Three tiers: fast, slow, and long, which CI leaves out and says so; inner sessions of pytest with our own conftest.py."""
+"""Three tiers: fast, slow, and long, which CI leaves out and says so; threads of workers; inner sessions with our own conftest.py."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import tomllib
 from pathlib import Path
@@ -93,6 +94,29 @@ def test_a_misspelt_parameter_is_an_error(pytester: pytest.Pytester, words: str,
     result = _run(pytester, MISSPELT.format(words=words), "-q test_them.py::test_it[two]")
     result.assert_outcomes(errors=1)
     assert f"in_ci: test_it has no parameter {said}" in result.outlines
+
+
+THREADS = """
+import os
+
+def test_threads():
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == {threads!r}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "before", "threads"), [("-n 1", None, "1"), ("-n 1", "2", "2"), ("-n 0", None, None)]
+)
+def test_a_worker_has_one_thread_unless_told_otherwise(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, words: str, before: str | None, threads: str | None
+) -> None:
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", before)
+    _run(pytester, THREADS.format(threads=threads), words).assert_outcomes(passed=1)
 
 
 def _run(pytester: pytest.Pytester, tests: str, words: str) -> pytest.RunResult:

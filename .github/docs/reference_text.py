@@ -32,6 +32,7 @@ def _tree(module: str) -> ast.Module:
     return ast.parse(inspect.getsource(module_of(module)))
 
 
+@functools.cache
 def defined(module: str, name: str) -> tuple[str, ast.expr | ast.ClassDef, str] | None:
     """Where a name of a module is made: that module, its value or class, and the text that stands below."""
     body = _tree(module).body
