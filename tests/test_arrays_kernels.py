@@ -231,6 +231,7 @@ def test_conjugate_gradients_end_where_the_residual_does() -> None:
     for budget in (np.inf, 10.0):
         found = conjugate_gradients.Systems(budget).solve(at, right, 1e-15)
         assert np.linalg.norm(H @ found - right) < 1e-9 * np.linalg.norm(right)
+        assert not conjugate_gradients.Systems(budget).solve(at, 0 * right, 1e-15).any()  # a feature that is always 0
     with pytest.raises(conjugate_gradients.NotConvex):
         conjugate_gradients.Systems(np.inf).solve(
             conjugate_gradients.System(right, lambda v: -v, lambda: lambda v: -v), right, 1e-15

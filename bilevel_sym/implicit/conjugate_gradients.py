@@ -105,6 +105,8 @@ class Systems:
         many products as there are variables, and more, wants the factor, if there may be one.
         """
         z = np.zeros_like(right)
+        if not right.any():  # a feature that is always zero moves nothing
+            return z
         residual, least, since, best = right.copy(), np.inf, 0, z
         direction, square = np.zeros_like(right), 1.0
         whole = float(np.sqrt(right @ right))
