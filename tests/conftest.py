@@ -112,9 +112,8 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _jax_as_it_was() -> Iterator[None]:
-    """JAX's precision is a setting of the process: no test leaves it changed for the next."""
-    before = sys.modules["jax"].config.jax_enable_x64 if "jax" in sys.modules else False
+def _jax_as_it_comes() -> Iterator[None]:
+    """JAX's precision is a setting of the process: no test leaves it changed for the next, nor a fixture of a module."""
     yield
     if "jax" in sys.modules:
-        sys.modules["jax"].config.update("jax_enable_x64", before)
+        sys.modules["jax"].config.update("jax_enable_x64", False)

@@ -279,7 +279,7 @@ def test_symmetric_to_the_last_bit(name: str, backend: Backend) -> None:
 # ---- JAX -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def jax() -> Any:
     module = pytest.importorskip("jax")
     module.config.update("jax_enable_x64", True)
