@@ -10,9 +10,9 @@ multiply block by block: every lane then has the same bits wherever it stands, w
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import fmpq
@@ -20,7 +20,7 @@ from flint import fmpq
 from bilevel_sym.arithmetic.scalars import BALLS, constant_values
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.program import Program, Row, Step
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import Bools, Floats, Indices
 
 __all__ = [
     "BLOCK_LANES",
@@ -30,7 +30,6 @@ __all__ = [
     "Encode",
     "batch_invariant_calls",
     "dense",
-    "dense_or_sparse",
     "nearest",
     "whole_blocks",
 ]
@@ -244,26 +243,22 @@ HEAVY = 8  # a column is common if one row in so many reads it
 DENSE_FILL = 16  # or, beyond that, where at least one entry in so many is not zero
 
 
-def dense_or_sparse(rows: Sequence[Row]) -> bool:
-    """Whether one matrix product is cheaper than adding term by term: BLAS forgives many zeros."""
-    columns = {place for row in rows for place, _ in row}
-    entries = sum(len(row) for row in rows)
-    return len(rows) * len(columns) <= max(DENSE_ALWAYS, DENSE_FILL * entries)
-
-
 def _linear(first: int, rows: Sequence[Row], product: Product) -> Call:
-    if dense_or_sparse(rows):
-        return _matrix_product(first, rows, product)
+    table = _Table.of(rows)
+    readers = np.bincount(table.places)
+    # one matrix product is cheaper than adding term by term while it is not too empty: BLAS forgives many zeros
+    if len(rows) * np.count_nonzero(readers) <= max(DENSE_ALWAYS, DENSE_FILL * len(table.places)):
+        return _matrix_product(first, table, product)
     # columns that many rows read make a matrix; of what remains, long rows make another, short ones go term by term
-    readers = Counter(place for row in rows for place, _ in row)
-    heavy = {place for place, count in readers.items() if HEAVY * count >= len(rows)}
-    rest = [tuple(term for term in row if term[0] not in heavy) for row in rows]
-    order = sorted(range(len(rows)), key=lambda k: -len(rest[k]))
-    long = sum(len(rest[k]) > SHORT for k in order)
-    common = _product_of([tuple(term for term in rows[k] if term[0] in heavy) for k in order], product)
-    others = _product_of([rest[k] for k in order[:long]], product)
-    terms = _terms([rest[k] for k in order[long:]])
-    to = np.array(order, dtype=np.intp) + first
+    heavy = (HEAVY * readers >= len(rows))[table.places]
+    rest = table.part(~heavy)
+    lengths = np.bincount(rest.rows, minlength=len(rows))
+    order = np.argsort(-lengths, kind="stable")
+    long = int(np.count_nonzero(lengths > SHORT))
+    common = _product_of(table.part(heavy).arranged(order), product)
+    others = _product_of(rest.arranged(order[:long]), product)
+    terms = _terms(rest.arranged(order[long:]))
+    to = order + first
 
     def call(work: Floats) -> None:
         result = common(work)
@@ -278,31 +273,59 @@ def _linear(first: int, rows: Sequence[Row], product: Product) -> Call:
 
 def dense(rows: Sequence[Row], rounded: Callable[[fmpq], float] = nearest) -> tuple[list[int], Floats]:
     """The places that take part, and the matrix of coefficients, each rounded to a float."""
-    columns = sorted({place for row in rows for place, _ in row})
-    position = {place: k for k, place in enumerate(columns)}
-    matrix = np.zeros((len(rows), len(columns)))
-    for i, row in enumerate(rows):
-        matrix[i, [position[place] for place, _ in row]] = [rounded(c) for _, c in row]
-    return columns, matrix
+    return _Table.of(rows, rounded).matrix()
 
 
-def _product_of(rows: Sequence[Row], product: Product) -> Callable[[Floats], Floats]:
-    columns, matrix = dense(rows)
+class _Table(NamedTuple):
+    """Rows, term by term: the number of the row, the place that it reads, the coefficient."""
+
+    height: int
+    rows: Indices
+    places: Indices
+    coefficients: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], rounded: Callable[[fmpq], float] = nearest) -> _Table:
+        number = np.repeat(np.arange(len(rows)), [len(row.places) for row in rows])
+        places = np.array(list(chain.from_iterable(row.places for row in rows)), dtype=np.intp)
+        return cls(len(rows), number, places, np.array([rounded(c) for row in rows for c in row.coefficients]))
+
+    def part(self, keep: Bools) -> _Table:
+        """Those terms alone."""
+        return _Table(self.height, self.rows[keep], self.places[keep], self.coefficients[keep])
+
+    def arranged(self, order: Indices) -> _Table:
+        """Rows in another order, those that it leaves out without terms."""
+        to = np.full(self.height, -1)
+        to[order] = np.arange(len(order))
+        kept = self._replace(rows=to[self.rows], height=len(order))
+        return kept.part(kept.rows >= 0)
+
+    def matrix(self) -> tuple[list[int], Floats]:
+        """The places that take part, and the matrix of coefficients."""
+        columns, position = np.unique(self.places, return_inverse=True)
+        matrix = np.zeros((self.height, len(columns)))
+        matrix[self.rows, position] = self.coefficients
+        return columns.tolist(), matrix
+
+
+def _product_of(table: _Table, product: Product) -> Callable[[Floats], Floats]:
+    columns, matrix = table.matrix()
     if not columns:
-        return lambda work: np.zeros((len(rows), work.shape[1]))
+        return lambda work: np.zeros((table.height, work.shape[1]))
     source, multiply = _index(columns), product(matrix)
 
     def call(work: Floats) -> Floats:
-        result = np.empty((len(rows), work.shape[1]))
+        result = np.empty((table.height, work.shape[1]))
         multiply(work[source], result)
         return result
 
     return call
 
 
-def _matrix_product(first: int, rows: Sequence[Row], product: Product) -> Call:
-    columns, matrix = dense(rows)
-    source, to, multiply = _index(columns), slice(first, first + len(rows)), product(matrix)
+def _matrix_product(first: int, table: _Table, product: Product) -> Call:
+    columns, matrix = table.matrix()
+    source, to, multiply = _index(columns), slice(first, first + table.height), product(matrix)
 
     def call(work: Floats) -> None:
         multiply(work[source], work[to])
@@ -341,11 +364,13 @@ def _blocks_of(table: Floats) -> Floats:
     return table.reshape(rows, lanes // BLOCK_LANES, BLOCK_LANES).transpose(1, 0, 2)
 
 
-def _terms(rows: Sequence[Row]) -> list[tuple[int, Indices, Floats]]:
+def _terms(table: _Table) -> list[tuple[int, Indices, Floats]]:
     """Rows, longest first, by their k-th terms: how many rows have one, what they read, times what."""
+    order = np.argsort(table.rows, kind="stable")
+    lengths = np.bincount(table.rows, minlength=table.height)
+    starts = np.cumsum(lengths) - lengths
     found = []
-    for k in range(max((len(row) for row in rows), default=0)):
-        having = [row[k] for row in rows if len(row) > k]
-        source = np.array([place for place, _ in having], dtype=np.intp)
-        found.append((len(having), source, np.array([[nearest(c)] for _, c in having])))
+    for k in range(lengths.max(initial=0)):
+        having = order[(starts + k)[lengths > k]]
+        found.append((len(having), table.places[having], table.coefficients[having, None]))
     return found

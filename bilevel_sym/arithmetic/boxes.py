@@ -108,14 +108,14 @@ def _call(step: Step, operations: Operations) -> Call:
 
 
 def _linear(to: slice, rows: Sequence[Row]) -> Call:
-    entries, columns = sum(map(len, rows)), len({place for row in rows for place, _ in row})
+    entries, columns = sum(map(len, rows)), len({place for row in rows for place in row.places})
     return _sparse(to, rows) if SPARSE * entries < len(rows) * columns else _dense(to, rows)
 
 
 def _sparse(to: slice, rows: Sequence[Row]) -> Call:
     """Entry by entry; where something is not finite, the dense way, which knows what to do."""
-    source = np.array([place for row in rows for place, _ in row], dtype=np.intp)
-    c_lo, c_hi = np.array([intervals.enclose(int(c.p), int(c.q)) for row in rows for _, c in row]).T
+    source = np.array([place for row in rows for place in row.places], dtype=np.intp)
+    c_lo, c_hi = np.array([intervals.enclose(int(c.p), int(c.q)) for row in rows for c in row.coefficients]).T
     starts = np.cumsum([0, *(len(row) for row in rows[:-1])])
     dense_way = cache(lambda: _dense(to, rows))
 

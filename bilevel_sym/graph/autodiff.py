@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import repeat
+from operator import mul
 
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, total
+from bilevel_sym.graph.nodes import ONE, ONE_FORM, ZERO, ZERO_FORM, Graph, LinearForm, accumulate, total
 from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = ["adjoints", "directional", "gradient", "hessian", "tangents"]
 
 BUNDLE_DIRECTIONS = 3  # directions that are worth a bundle
+CONSTANT = -1  # stands for a node where a constant is one term of a sum
 Tangent = dict[int, LinearForm]  # direction -> derivative along it; directions without influence are absent
+Bundle = tuple[list[int], list[fmpq]]  # directions of the variables, ascending, and the derivative along each
 
 
 def gradient(graph: Graph, output: LinearForm, variables: Sequence[int]) -> list[LinearForm]:
@@ -84,7 +90,7 @@ def _pullback(graph: Graph, node: int, adjoint: LinearForm, wanted: int) -> list
 
 
 def _as_one(graph: Graph, form: LinearForm) -> LinearForm:
-    return form if len(form.terms) + bool(form.constant) <= 1 else LinearForm(fmpq(0), {graph.node_of(form): fmpq(1)})
+    return form if len(form.terms) + bool(form.constant) <= 1 else LinearForm(ZERO, {graph.node_of(form): ONE})
 
 
 def tangents(
@@ -102,7 +108,7 @@ def tangents(
     """
     support = sum(1 << v for v in seeds)
     done: dict[int, Tangent] = {}
-    bundles: dict[int, Tangent] = {}
+    bundles: dict[int, Bundle] = {}
     for node in graph.reachable({n for form in outputs for n in form.terms}, support=support):
         if graph.op[node] == "var":
             done[node] = seeds[node]
@@ -117,45 +123,40 @@ def tangents(
     ]
 
 
-def _bundle(node: int, tangent: Tangent, bundles: dict[int, Tangent]) -> Tangent:
+def _bundle(node: int, tangent: Tangent, bundles: dict[int, Bundle]) -> Tangent:
     """A node that is linear in the variables becomes one direction of its own, in place of many.
 
     What is built on it then moves along that one direction, by the chain rule, until the outputs are reached.
     """
     if len(tangent) < BUNDLE_DIRECTIONS or not all(form.is_constant and k >= 0 for k, form in tangent.items()):
         return tangent
-    bundles[~node] = tangent  # directions of variables count from zero, bundles are negative
+    directions = sorted(tangent)
+    bundles[~node] = directions, [tangent[k].constant for k in directions]  # bundles are negative
     return {~node: ONE_FORM}
 
 
-def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Tangent], last: int | None) -> Tangent:
+def _unbundle(graph: Graph, tangent: Tangent, bundles: Mapping[int, Bundle], last: int | None) -> Tangent:
     """The tangent along the variables themselves (those up to ``last``), with bundles taken apart."""
     bundled = [(k, _as_one(graph, form)) for k, form in tangent.items() if k < 0]
     if not bundled:
         return tangent
-    constants = {k: form.constant for k, form in tangent.items() if k >= 0}
-    sums = {k: dict(form.terms) for k, form in tangent.items() if k >= 0}
-    zero, cancelled = fmpq(0), False
+    sums = defaultdict[int, dict[int, fmpq]](dict)
+    sums.update({k: {CONSTANT: form.constant, **form.terms} for k, form in tangent.items() if k >= 0})
+    met = set[int]().union(*sums.values())
     for k, form in bundled:
-        (node, factor), *_ = form.terms.items() or ((-1, form.constant),)  # one term, or a constant alone
-        plain = factor == 1
-        for direction, weight in bundles[k].items():
-            if last is None or direction <= last:
-                c = weight.constant if plain else weight.constant * factor
-                terms = sums.get(direction)
-                if terms is None:
-                    terms = sums[direction] = {}
-                    constants[direction] = zero
-                if node < 0:
-                    constants[direction] += c
-                elif node not in terms:
-                    terms[node] = c
-                else:
-                    terms[node] = c = terms[node] + c
-                    cancelled |= not c
-    if cancelled:
-        sums = {k: {m: e for m, e in terms.items() if e} for k, terms in sums.items()}
-    return {k: LinearForm(constants[k], terms) for k, terms in sums.items()}
+        (node, factor), *_ = form.terms.items() or ((CONSTANT, form.constant),)  # one term, or a constant alone
+        directions, weights = bundles[k]
+        upto = len(directions) if last is None else bisect_right(directions, last)
+        rows = [sums[direction] for direction in directions[:upto]]
+        products = weights[:upto] if factor == ONE else map(mul, weights[:upto], repeat(factor))
+        if node in met:
+            for terms, c in zip(rows, products, strict=True):
+                accumulate(terms, {node: c})
+        else:  # by far the most frequent case: nothing to add to, nothing to cancel
+            met.add(node)
+            for terms, c in zip(rows, products, strict=True):
+                terms[node] = c
+    return {k: LinearForm(terms.pop(CONSTANT, ZERO), terms) for k, terms in sums.items()}
 
 
 def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangent:
@@ -176,17 +177,20 @@ def _pushforward(graph: Graph, node: int, done: Mapping[int, Tangent]) -> Tangen
 
 
 def _combine(terms: Mapping[int, fmpq], done: Mapping[int, Tangent]) -> Tangent:
-    constants: dict[int, fmpq] = {}
-    sums: dict[int, dict[int, fmpq]] = {}
+    sums: Tangent = {}
+    own: set[int] = set()
     for node, c in terms.items():
         for k, tangent in done.get(node, {}).items():
             moved = tangent.scaled(c)
-            if k in sums:
-                constants[k] += moved.constant
-                accumulate(sums[k], moved.terms)
-            else:
-                constants[k], sums[k] = moved.constant, dict(moved.terms)
-    return {k: LinearForm(constants[k], sums[k]) for k in sums}
+            if k not in sums:
+                sums[k] = moved
+                continue
+            if k not in own:  # a copy of its own, which can grow
+                own.add(k)
+                sums[k] = LinearForm(sums[k].constant, dict(sums[k].terms))
+            sums[k].constant += moved.constant
+            accumulate(sums[k].terms, moved.terms)
+    return sums
 
 
 def directional(graph: Graph, output: LinearForm, direction: Mapping[int, LinearForm]) -> LinearForm:
@@ -235,7 +239,7 @@ def _partials(graph: Graph, node: int) -> list[LinearForm]:
     """The partial derivatives of one node with respect to its arguments."""
     op, args = graph.op[node], graph.args[node]
     # arguments stay closed: a sum that is a node already is not written out again for each multiple of it
-    first, itself = (LinearForm(fmpq(0), {k: fmpq(1)}) for k in (args[0], node))
+    first, itself = (LinearForm(ZERO, {k: ONE}) for k in (args[0], node))
     if op == "mul":
-        return [LinearForm(fmpq(0), {args[1]: fmpq(1)}), first]
+        return [LinearForm(ZERO, {args[1]: ONE}), first]
     return [OPERATIONS[op].rule("derivative")(graph, first, *(graph.parameter[node] or (itself,)))]

@@ -167,7 +167,7 @@ class Draft(Graph):
     def _joined(self, scale: fmpq, powers: Sequence[tuple[int, fmpq]]) -> LinearForm:
         nodes = []
         for node, exponent in powers if scale else ():
-            base = self.form(node) if exponent == 1 else self.power(self.form(node), int(exponent.p), int(exponent.q))
+            base = self.form(node) if exponent is ONE else self.power(self.form(node), int(exponent.p), int(exponent.q))
             c, factor = self._factor(base) if base.terms else (base.constant, -1)
             scale *= c
             nodes += [] if factor < 0 else [factor]

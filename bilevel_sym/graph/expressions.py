@@ -58,8 +58,11 @@ def postorder(expression: sp.Basic) -> Iterator[sp.Basic]:
             yield node
         elif id(node) not in seen:
             seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.args))
+            if args := node.args:
+                stack.append((node, True))
+                stack.extend([(child, False) for child in reversed(args) if id(child) not in seen])
+            else:
+                yield node
 
 
 def tree_size(expression: sp.Basic) -> int:

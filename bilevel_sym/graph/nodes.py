@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from operator import itemgetter, or_
+from typing import Any
 
 from flint import fmpq
 
@@ -16,6 +18,7 @@ from bilevel_sym.graph.expressions import MAX_POWER
 from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = [
+    "ONE",
     "ONE_FORM",
     "ZERO",
     "ZERO_FORM",
@@ -24,11 +27,14 @@ __all__ = [
     "Parameter",
     "accumulate",
     "constant",
+    "gathered",
     "hashable",
     "total",
 ]
 
 ZERO, ONE = fmpq(0), fmpq(1)
+
+_MERGING = frozenset(("select", "sigmoid", "ipow"))  # operations whose results may become one with another factor
 
 Parameter = tuple[int, ...]  # the exponent of "ipow" (k,) and "rpow" (p, q); empty for the rest
 
@@ -55,14 +61,12 @@ class LinearForm:
 
     def scaled(self, factor: fmpq) -> LinearForm:
         """The form times a rational number."""
-        if factor == ONE:
+        if factor is ONE or factor == ONE:  # most are the very objects ZERO and ONE, and arithmetic costs more
             return self
         if not factor:
             return ZERO_FORM
-        if len(self.terms) == 1 and not self.constant:
-            ((node, c),) = self.terms.items()
-            return LinearForm(ZERO, {node: factor if c == ONE else c * factor})
-        return LinearForm(self.constant * factor, {node: c * factor for node, c in self.terms.items()})
+        base = ZERO if self.constant is ZERO else self.constant * factor
+        return LinearForm(base, {node: factor if c is ONE else c * factor for node, c in self.terms.items()})
 
     def __add__(self, other: LinearForm) -> LinearForm:
         return total((self, other))
@@ -171,25 +175,22 @@ class Graph:
         return found
 
     def _append(self, op: str, args: tuple[int, ...], parameter: Parameter = ()) -> int:
-        support = 0
-        for arg in args:
-            support |= self.support[arg]
         self.op.append(op)
         self.args.append(args)
         self.parameter.append(parameter)
-        self.support.append(support)
+        self.support.append(reduce(or_, gathered(self.support, args), 0))
         return len(self.op) - 1
 
     def node_of(self, form: LinearForm) -> int:
         """The node that stands for a whole form: itself if it is one, else a "lin" node."""
         if len(form.terms) == 1 and not form.constant:
             ((node, c),) = form.terms.items()
-            if c == 1:
+            if c == ONE:
                 return node
-        if form.constant == 1 and len(form.terms) == 1 and (stable := self._complement(form)) is not None:
+        if len(form.terms) == 1 and form.constant == ONE and (stable := self._complement(form)) is not None:
             return self.node_of(stable)
         args = tuple(sorted(form.terms))
-        coefficients = tuple(form.terms[node] for node in args)
+        coefficients = gathered(form.terms, args)
         # Hashing a rational costs more than all the rest: hash the floats of a few, compare exactly.
         few = coefficients[:: max(1, len(coefficients) // 3)]
         key = (args, hashable(form.constant), *map(hashable, few))
@@ -249,12 +250,13 @@ class Graph:
 
         ``guarded``: a factor select(c, u, 0) keeps the other factor inside, where it may be infinite.
         """
-        if a.is_constant:
+        if not a.terms:
             return b.scaled(a.constant)
-        if b.is_constant:
+        if not b.terms:
             return a.scaled(b.constant)
         (scale_a, i), (scale_b, j) = self._factor(a), self._factor(b)
-        return self._product(i, j, guarded).scaled(scale_a * scale_b)
+        product = self._product(i, j, guarded)
+        return product if scale_a is scale_b is ONE else product.scaled(scale_a * scale_b)
 
     def product(self, forms: Iterable[LinearForm]) -> LinearForm:
         """The product of all; exponentials meet their sigmoids before anything else stands between them."""
@@ -273,6 +275,8 @@ class Graph:
         return self._single(self._node("log", (self.node_of(LinearForm(-ONE, {})),)))
 
     def _product(self, i: int, j: int, guarded: bool) -> LinearForm:
+        if i != j and self.op[i] not in _MERGING and self.op[j] not in _MERGING:
+            return self._single(self._node("mul", (i, j) if i < j else (j, i)))
         for one, other in ((i, j), (j, i)):
             if guarded and self.op[one] == "select" and (moved := self._into_select(one, other)) is not None:
                 return moved
@@ -299,7 +303,7 @@ class Graph:
 
     def _factor(self, form: LinearForm) -> tuple[fmpq, int]:
         """A rational times a node. Sums are normalised by sign and powers of two only: else rationals would grow."""
-        if len(form.terms) == 1 and not form.constant:
+        if len(form.terms) == 1 and (form.constant is ZERO or not form.constant):
             ((node, c),) = form.terms.items()
             return c, node
         lead = form.constant or form.terms[min(form.terms)]
@@ -312,9 +316,9 @@ class Graph:
 
     def _softplus_argument(self, form: LinearForm) -> LinearForm | None:
         """z where the form is 1 + exp(z), which overflows where softplus and sigmoid do not."""
-        if form.constant == 1 and len(form.terms) == 1:
+        if len(form.terms) == 1 and form.constant == ONE:
             ((node, c),) = form.terms.items()
-            if c == 1 and self.op[node] == "exp":
+            if c == ONE and self.op[node] == "exp":
                 return self.form(self.args[node][0])
         return None
 
@@ -385,13 +389,21 @@ class Graph:
     def reachable(self, roots: Iterable[int], *, support: int = -1) -> list[int]:
         """Every node below the roots that depends on a variable of ``support`` (-1: all nodes), ascending."""
         seen: set[int] = set()
-        stack = [root for root in roots if support == -1 or self.support[root] & support]
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                stack.extend(a for a in self.args[node] if support == -1 or self.support[a] & support)
+        below = set(roots)
+        while below:  # a whole level at once: nodes that many read are looked at once, not once a reader
+            fresh = below if support == -1 else {node for node in below if self.support[node] & support}
+            seen |= fresh
+            below = set[int]().union(*map(self.args.__getitem__, fresh)) - seen
         return sorted(seen)
+
+
+def gathered(table: Any, keys: tuple[int, ...]) -> tuple[Any, ...]:
+    """What a table holds at each of the keys: several times as fast as a loop.
+
+    >>> gathered([5, 6, 7], (2, 0)), gathered({3: 1}, (3,)), gathered([], ())
+    ((7, 5), (1,), ())
+    """
+    return itemgetter(*keys)(table) if len(keys) > 1 else tuple([table[key] for key in keys])
 
 
 def hashable(value: fmpq) -> object:

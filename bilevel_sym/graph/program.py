@@ -8,7 +8,7 @@ linear combination with a constant is linear.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,11 +16,34 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.graph.nodes import Graph, LinearForm, Parameter
+from bilevel_sym.graph.nodes import Graph, LinearForm, Parameter, gathered
 
 __all__ = ["Output", "Program", "Row", "Step", "build"]
 
-Row = tuple[tuple[int, fmpq], ...]  # (place, coefficient): one linear combination
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One linear combination: the places that it reads, and the coefficient of each. It runs over its terms.
+
+    >>> row = Row.of([(1, fmpq(2)), (4, fmpq(1, 2))])
+    >>> row.places, len(row), list(row)
+    ((1, 4), 2, [(1, 2), (4, 1/2)])
+    """
+
+    places: tuple[int, ...]
+    coefficients: tuple[fmpq, ...]
+
+    @classmethod
+    def of(cls, terms: Iterable[tuple[int, fmpq]]) -> Row:
+        """The row of these terms."""
+        places, coefficients = zip(*terms, strict=True)
+        return cls(places, coefficients)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[tuple[int, fmpq]]:
+        return zip(self.places, self.coefficients, strict=True)
 
 
 @dataclass(frozen=True)
@@ -112,44 +135,45 @@ def build(
 def _stages(graph: Graph, nodes: Sequence[int], inputs: Sequence[Sequence[int]]) -> dict[int, int]:
     """The stage of each node: -1 for constants."""
     masks = [sum(1 << v for v in group) for group in inputs]
-    known: dict[int, int] = {0: -1}
-    return {
-        node: known.setdefault(
-            graph.support[node], max((k for k, mask in enumerate(masks) if graph.support[node] & mask), default=-1)
-        )
-        for node in nodes
-    }
+    supports = set(map(graph.support.__getitem__, nodes))  # few: most nodes of a dense problem depend on everything
+    known = {bits: max((k for k, mask in enumerate(masks) if bits & mask), default=-1) for bits in supports}
+    return {node: known[graph.support[node]] for node in nodes}
 
 
 def _schedule(graph: Graph, nodes: Sequence[int], place: dict[int, int], size: int) -> tuple[list[Step], int]:
     """Steps for the nodes of one stage, level by level; ``place`` learns where each result goes."""
-    level: dict[int, int] = {}
+    level = [0] * len(graph)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for node in nodes:
         if graph.op[node] != "var":
-            level[node] = 1 + max([level.get(arg, 0) for arg in graph.args[node]], default=0)
+            level[node] = 1 + max(gathered(level, graph.args[node]), default=0)
             groups.setdefault((level[node], graph.op[node], graph.parameter[node]), []).append(node)
     steps = []
     for (_, op, parameter), members in sorted(groups.items(), key=lambda item: item[0][0]):
+        reads = {node: gathered(place, graph.args[node]) for node in members}
         # neighbours in, neighbours out: results that are read together later lie together
-        members.sort(key=lambda node: [place[arg] for arg in graph.args[node]])
-        steps.append(_step(graph, op, parameter, members, place, size))
-        for k, node in enumerate(members):
-            place[node] = size + k
+        members.sort(key=reads.__getitem__)
+        steps.append(_step(graph, op, parameter, members, reads, size))
+        place.update(zip(members, range(size, size + len(members)), strict=True))
         size += len(members)
     return steps, size
 
 
 def _step(
-    graph: Graph, op: str, parameter: Parameter, members: Sequence[int], place: Mapping[int, int], first: int
+    graph: Graph,
+    op: str,
+    parameter: Parameter,
+    members: Sequence[int],
+    reads: Mapping[int, tuple[int, ...]],
+    first: int,
 ) -> Step:
     if op == "lin":
-        return Step(op, first, len(members), rows=tuple(_row(graph, node, place) for node in members))
-    columns = zip(*([place[arg] for arg in graph.args[node]] for node in members), strict=True)
-    return Step(op, first, len(members), parameter, tuple(tuple(column) for column in columns))
+        return Step(op, first, len(members), rows=tuple(_row(*graph.linear[node], reads[node]) for node in members))
+    columns = zip(*map(reads.__getitem__, members), strict=True)
+    return Step(op, first, len(members), parameter, tuple(columns))
 
 
-def _row(graph: Graph, node: int, place: Mapping[int, int]) -> Row:
-    constant, coefficients = graph.linear[node]
-    terms = tuple(zip([place[arg] for arg in graph.args[node]], coefficients, strict=True))
-    return ((0, constant), *terms) if constant or not terms else terms
+def _row(constant: fmpq, coefficients: tuple[fmpq, ...], places: tuple[int, ...]) -> Row:
+    if constant or not places:
+        return Row((0, *places), (constant, *coefficients))
+    return Row(places, coefficients)

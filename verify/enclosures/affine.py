@@ -309,15 +309,16 @@ class AffineSession:
 
 def _linear(to: slice, rows: Sequence[Row]) -> Call:
     """C X for the middle and all slopes at once, |C| rest for the rest."""
-    entries, columns = sum(map(len, rows)), len({place for row in rows for place, _ in row})
+    entries, columns = sum(map(len, rows)), len({place for row in rows for place in row.places})
     rounding = (max(map(len, rows)) + 8) * _AFFINE_ERROR
     if SPARSE * entries >= len(rows) * columns:
         return _dense(to, rows, rounding)
     # the longest rows first: the k-th terms of all rows that have one are added to a leading part of the table
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    terms = [[rows[i][k] for i in order if len(rows[i]) > k] for k in range(len(rows[order[0]]))]
-    sources = [np.array([place for place, _ in term], dtype=np.intp) for term in terms]
-    factors = [np.array([nearest(c) for _, c in term])[:, None] for term in terms]
+    longest_first = [rows[i] for i in order]
+    terms = [[row for row in longest_first if len(row) > k] for k in range(len(longest_first[0]))]
+    sources = [np.array([row.places[k] for row in having], dtype=np.intp) for k, having in enumerate(terms)]
+    factors = [np.array([nearest(row.coefficients[k]) for row in having])[:, None] for k, having in enumerate(terms)]
     back = np.argsort(order)
 
     def call(session: AffineSession) -> None:

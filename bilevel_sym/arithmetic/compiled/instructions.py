@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,7 +70,7 @@ class Encoded:
 class Group:
     """Like instructions that do not read one another: destinations, and what each reads.
 
-    A "lin" group has rows of (place, coefficient), a "sum" group (products, row) with products ((place, place),
+    A "lin" group has rows, a "sum" group (products, row) with products ((place, place),
     coefficient); the others have a tuple of places an entry.
     """
 
@@ -116,7 +118,7 @@ class _Writer:
         self._one_point = one_point
         self._table: list[Instruction] = []
         self._places: list[int] = []
-        self._coefficients: list[float] = []
+        self._coefficients = array("d")
 
     @property
     def code(self) -> Code:
@@ -124,7 +126,7 @@ class _Writer:
             np.array(self._table, dtype=np.int64).reshape(-1, 6),
             np.array(self._places, dtype=np.int64),
             # the last rows of a matrix are read together with what follows them
-            np.array([*self._coefficients, *[0.0] * 32], dtype=np.float64),
+            np.array([*self._coefficients, *[0.0] * 32]),
         )
 
     def add(
@@ -135,8 +137,8 @@ class _Writer:
         wide = min(8, len(entries)) // 4 * 4 if self._one_point and _in_blocks(op, p, q) else 0
         if wide == 0:
             self._table.append((op, len(entries), start, p, q, offset))
-            self._places.extend(place for entry in entries for place in entry)
-            self._coefficients.extend(c for row in weights for c in row)
+            self._places.extend(chain.from_iterable(entries))
+            self._coefficients.extend(chain.from_iterable(weights))
             return
         firsts = [*range(0, len(entries) - wide, wide), len(entries) - wide]
         code = op + (elementwise.EIGHTS if wide == 8 else elementwise.FOURS)
@@ -149,7 +151,7 @@ class _Writer:
             lists.extend(() if in_a_row else column)
         self._places.extend(lists)
         for k in firsts:
-            self._coefficients.extend(c for column in zip(*weights[k : k + wide], strict=True) for c in column)
+            self._coefficients.extend(chain.from_iterable(zip(*weights[k : k + wide], strict=True)))
 
     def add_matrix(self, columns: Sequence[int], to: Sequence[int], matrix: Floats) -> None:
         """Combinations of the same places."""
@@ -159,7 +161,7 @@ class _Writer:
         place, offset = len(self._places), len(self._coefficients)
         self._table.append((elementwise.DENSE, len(to), place, len(columns), filled, offset))
         self._places.extend((*columns, *to))
-        self._coefficients.extend(turned.ravel().tolist())
+        self._coefficients.extend(turned.ravel())
 
 
 def _in_blocks(op: int, p: int, q: int) -> bool:
@@ -177,8 +179,8 @@ def _encode_rows(rows: Mapping[int, Row], writer: _Writer) -> None:
         writer.add_matrix(columns, members, matrix)
     for terms, group in groupby(sorted(others, key=lambda to: (len(rows[to]), to)), key=lambda to: len(rows[to])):
         members = list(group)
-        entries = [(to, *(place for place, _ in rows[to])) for to in members]
-        writer.add(elementwise.LIN, terms, 0, entries, [[nearest(c) for _, c in rows[to]] for to in members])
+        entries = [(to, *rows[to].places) for to in members]
+        writer.add(elementwise.LIN, terms, 0, entries, [[nearest(c) for c in rows[to].coefficients] for to in members])
 
 
 def _encode_sums(sums: Mapping[int, Sum], writer: _Writer) -> None:
@@ -192,7 +194,7 @@ def _encode_sums(sums: Mapping[int, Sum], writer: _Writer) -> None:
         entries, weights = [], []
         for to in group:
             products, row = sums[to]
-            entries.append((to, *(place for pair, _ in products for place in pair), *(place for place, _ in row)))
+            entries.append((to, *(place for pair, _ in products for place in pair), *row.places))
             weights.append([nearest(c) for _, c in (row if plain else (*products, *row))])
         writer.add(elementwise.PLAIN if plain else elementwise.SUM, terms, factors, entries, weights)
 
@@ -200,14 +202,18 @@ def _encode_sums(sums: Mapping[int, Sum], writer: _Writer) -> None:
 def _alike(rows: Mapping[int, Row]) -> tuple[list[list[int]], list[int]]:
     """Groups of rows that read nearly the same places, worth a matrix product; and the other rows."""
     groups: list[tuple[set[int], list[int]]] = []
+    reading = defaultdict[int, list[tuple[set[int], list[int]]]](list)  # the groups that read a place
     alone: list[int] = []
     for to, row in sorted(rows.items(), key=lambda item: -len(item[1])):  # the longest first: the others fit in
-        reads = {place for place, _ in row}
-        home = next((g for g in groups if reads <= g[0] and len(reads) >= NEARLY * len(g[0])), None)
+        reads = set(row.places)
+        # few groups read what was computed last
+        home = next((g for g in reading[max(reads)] if reads <= g[0] and len(reads) >= NEARLY * len(g[0])), None)
         if home is not None:
             home[1].append(to)
         elif len(reads) >= LONG_ROW:
             groups.append((reads, [to]))
+            for place in reads:
+                reading[place].append(groups[-1])
         else:
             alone.append(to)
     alone += [members[0] for _, members in groups if len(members) == 1]

@@ -91,8 +91,10 @@ class Arithmetic:
 
     def literal(self, text: str) -> Value:
         """A decimal number, exactly."""
-        small = len(text) < 16 and text.isdigit()
-        return _constant(fmpq(int(text))) if small else self.number(decimal_rational(text))
+        if len(text) < 16 and text.isdigit():
+            whole = int(text)
+            return Value(LinearForm(fmpq(whole), {}), float(whole))
+        return self.number(decimal_rational(text))
 
     def number(self, number: sp.Rational) -> Value:
         """An exact number."""
@@ -120,7 +122,7 @@ class Arithmetic:
 
     def negate(self, a: Value) -> Value:
         """-a."""
-        return a._replace(form=-a.form, number=None if a.number is None else -a.number)
+        return Value(-a.form, None if a.number is None else -a.number, *a[2:])
 
     def multiply(self, a: Value, b: Value) -> Value:
         """a*b."""
@@ -142,12 +144,12 @@ class Arithmetic:
             return _constant(form.constant)
         _check_rationals((form.constant, *form.terms.values()))
         number = None if a.number is None else check_range(a.number * (int(factor.p) / int(factor.q)))
-        return a._replace(form=form, number=number, size=a.size + 2)
+        return Value(form, number, a.plain, a.size + 2, *a[4:])
 
     def divide(self, a: Value, b: Value) -> Value:
         """a/b, as SymPy does it: times the inverse."""
         if b.form.is_constant:
-            if b.form.constant == 0:
+            if b.form.constant == ZERO:
                 raise Refusal("division by zero")
             return self._scaled(a, 1 / b.form.constant)
         self._check_height(b)

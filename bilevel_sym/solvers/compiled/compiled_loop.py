@@ -250,10 +250,10 @@ class _Node:
     @property
     def sources(self) -> Iterator[int]:
         if self.op == "lin":
-            return (place for place, _ in self.reads)
+            return iter(self.reads.places)
         if self.op == "sum":
             products, row = self.reads
-            return chain((place for pair, _ in products for place in pair), (place for place, _ in row))
+            return chain((place for pair, _ in products for place in pair), row.places)
         return iter(self.reads)
 
 
@@ -312,7 +312,7 @@ class _Plan:
             place = self._known[row] = self._fresh
             self._fresh += 1
             self._nodes[place] = _Node("lin", (), row)
-            self._stage[place] = max(self._stage[k] for k, _ in row)
+            self._stage[place] = max(self._stage[k] for k in row.places)
         return self._known[row]
 
     def _moved(self, slope: int, y: int, tau: float) -> int:
@@ -324,7 +324,7 @@ class _Plan:
         total = row.pop(y, fmpq(0)) + 1
         place, self._fresh = self._fresh, self._fresh + 1
         # y last: the smaller terms are added up before they meet it
-        self._nodes[place] = _Node("lin", (), (*row.items(), (y, total)))
+        self._nodes[place] = _Node("lin", (), Row.of((*row.items(), (y, total))))
         self._stage[place] = Y
         return place
 
@@ -369,8 +369,8 @@ class _Plan:
             if list(others.values()) == [fmpq(1)]:
                 products.extend(((k, place), c) for k, c in others.items())
             else:
-                products.append(((self._new(tuple(others.items())), place), fmpq(1)))
-        terms = self._hoisted(row, stage) if often else tuple(row.items())
+                products.append(((self._new(Row.of(others.items())), place), fmpq(1)))
+        terms = self._hoisted(row, stage) if often else Row(tuple(row), tuple(row.values()))
         return _Node("sum", (), (tuple(products), terms)) if products else _Node("lin", (), terms)
 
     def _pair(self, place: int, stage: int) -> tuple[int, int] | None:
@@ -387,18 +387,18 @@ class _Plan:
 
     def _hoisted(self, row: Mapping[int, fmpq], stage: int) -> Row:
         """The row, with a place of its own for what is known earlier, if that is more than one term."""
-        early = tuple((place, c) for place, c in row.items() if self._stage[place] < stage)
+        early = [(place, c) for place, c in row.items() if self._stage[place] < stage]
         if len(early) < 2:
-            return tuple(row.items())
+            return Row(tuple(row), tuple(row.values()))
         late = ((place, c) for place, c in row.items() if self._stage[place] == stage)
-        return ((self._new(early), fmpq(1)), *late)
+        return Row.of(((self._new(Row.of(early)), fmpq(1)), *late))
 
     def _shared(self, phase: dict[int, _Node]) -> dict[int, _Node]:
         """Long sums over places that others read too become a part of a matrix product, and a short sum of the rest."""
         rows = {place: node.reads if node.op == "lin" else node.reads[1]
                 for place, node in phase.items() if node.op in ("lin", "sum")}  # fmt: skip
         long = {place: row for place, row in rows.items() if len(row) >= LONG_ROW}
-        readers = Counter(k for row in long.values() for k, _ in row)
+        readers = Counter(k for row in long.values() for k in row.places)
         result: dict[int, _Node] = {}
         for place, node in phase.items():
             common = tuple(term for term in long.get(place, ()) if readers[term[0]] >= PRODUCT_READERS)
@@ -407,9 +407,9 @@ class _Plan:
             if len(common) < LONG_ROW or not (rest or products):
                 result[place] = node
                 continue
-            part = self._new(common)
+            part = self._new(Row.of(common))
             result[part] = self._nodes[part]
-            row = ((part, fmpq(1)), *rest)
+            row = Row.of(((part, fmpq(1)), *rest))
             result[place] = _Node("sum", (), (products, row)) if products else _Node("lin", (), row)
         return result
 
@@ -444,7 +444,7 @@ def _placed(group: Group, at: Mapping[int, int]) -> Group:
     """The group with other places."""
 
     def row(terms: Row) -> Row:
-        return tuple((at[k], c) for k, c in terms)
+        return Row(tuple(at[k] for k in terms.places), terms.coefficients)
 
     if group.op == "lin":
         reads: tuple[Any, ...] = tuple(map(row, group.reads))

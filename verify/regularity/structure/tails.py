@@ -75,7 +75,7 @@ def _performed(step: Step, k: int, known: dict[int, Scaled], start: float) -> Sc
 
 def _sum(row: Row, known: dict[int, Scaled], start: float) -> Scaled:
     """With the largest exponent of all; |z|**-q is between 0 and start**-q there."""
-    most = max((known[place].power for place, _ in row), default=Fraction(0))
+    most = max((known[place].power for place in row.places), default=Fraction(0))
     low = high = 0.0
     for place, number in row:
         power, *ends = known[place]
