@@ -36,7 +36,7 @@ VERIFY_TAKES = {
     # to certify: formulas as programs, and the arithmetics that run them with proved errors
     "arithmetic.arrays", "arithmetic.balls", "arithmetic.boxes", "arithmetic.intervals", "arithmetic.linear_algebra",
     "arithmetic.pieces.patterns", "arithmetic.scalars", "arithmetic.ties", "arrays.algebra", "arrays.calculus",
-    "arrays.tensor", "certify.krawczyk",
+    "arrays.order", "arrays.tensor", "certify.krawczyk",
     "certify.saved_certificate", "graph.autodiff", "graph.exact", "graph.expressions", "graph.nodes",
     "graph.operations", "graph.operations.record", "graph.precision", "graph.program", "graph.rewriting",
     "implicit.engine", "implicit.model", "implicit.second_order", "problem.scope",

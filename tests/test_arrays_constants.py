@@ -21,10 +21,12 @@ from bilevel_sym.arrays.algebra import contract
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument, TooLarge
 from bilevel_sym.graph.nodes import Graph, LinearForm, constant
+from bilevel_sym.typing import Floats
 from verify.enclosures.interval_matrix import Matrices
 from verify.regularity.certified import CertifiedConstants, Reading, constants
 from verify.regularity.structure import bounds, loss_ranges, measured
 from verify.regularity.structure.loss_ranges import LossFunction
+from verify.regularity.structure.repeated import Repeated
 from verify.regularity.structure.rows import Rows
 from verify.regularity.structure.tensors import Evaluation, exact
 
@@ -63,6 +65,23 @@ def softmax(scale: float = 1.0) -> BilevelProblem:
     )
 
 
+def lopsided() -> BilevelProblem:
+    """A softmax whose first class is penalised least."""
+    return BilevelProblem(
+        "sum(W**2)", "mean(logsumexp(A @ W, axis=1)) + sum(S*W**2)", "x", "W[n, q]",
+        data={"A": data(3, 2)["A"], "S": np.array([[0.1, 2.0], [0.1, 2.0]])}, box={"x": (-1, 1), "W": (-1, 1)},
+    )  # fmt: skip
+
+
+def cleaned_classes() -> BilevelProblem:
+    """A weight for each row of a softmax; its loss stands in parentheses."""
+    loss = "logsumexp(A @ W, axis=1) - sum(Y*(A @ W), axis=1)"
+    return BilevelProblem(
+        f"mean({loss})", f"mean(sigmoid(w)*({loss})) + sum(W**2)/5", "w[2]", "W[n, q]",
+        data={"A": data(2, 2)["A"], "Y": np.eye(2)}, box={"w": (-1, 2), "W": (-1, 1)},
+    )  # fmt: skip
+
+
 def quadratic() -> BilevelProblem:
     arrays = {"K": [[3.0, 1.0], [1.0, 2.0]], "C": [[1.0, 0.5]], "t": [1.0, -2.0]}
     return BilevelProblem(
@@ -79,6 +98,7 @@ SMALL = {
     "cleaning": cleaning,
     "robust": robust,
     "softmax": softmax,
+    "cleaned classes": cleaned_classes,
     "quadratic": quadratic,
 }
 
@@ -99,7 +119,7 @@ def disagreements(problem: BilevelProblem, reading: Reading = "block") -> list[s
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci(name=("logistic", "softmax", "quadratic"))
+@pytest.mark.in_ci(name=("logistic", "softmax", "cleaned classes", "quadratic"))
 @pytest.mark.parametrize("reading", ["block", "joint"])
 @pytest.mark.parametrize("name", SMALL)
 def test_both_routes_agree(name: str, reading: Reading) -> None:
@@ -116,6 +136,32 @@ def test_brackets_are_narrow_where_structure_is_plain() -> None:
     assert all(found.brackets[name].ratio < 1 + 1e-9 for name in ("mu", "ell"))
     assert found.valid.rho == found.valid.nu == 0
     assert found.valid.mu == pytest.approx((5 - 5**0.5) / 2, rel=1e-12)
+
+
+CLASSES = {
+    "columns": ("A @ W", "W[n, 3]"),
+    "rows": ("A @ W.T", "W[3, n]"),
+    "an intercept": ("A @ W + outer(ones, t)", "W[n, 3], t[3]"),
+    "other variables": ("A @ W", "W[n, 3], t[2]"),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_rows_that_repeat_are_those_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a curvature of its own for every entry, so that the copies differ."""
+    z, y = CLASSES[name]
+    penalty = "sum(S*W**2)" if "t" not in y else "sum(S*W**2) + t @ t"
+    arrays = {"A": data(6, 4)["A"], "S": np.linspace(0.5, 2.0, 12).reshape((3, 4) if name == "rows" else (4, 3))}
+    arrays |= {"ones": np.ones(6)} if "ones" in z else {}
+    box = {"x": (-1, 1)} | {part.strip().partition("[")[0]: (-1, 1) for part in y.split("],")}
+    g = f"sum(logsumexp({z}, axis=1)) + exp(x)*({penalty})"
+    found = constants(BilevelProblem("sum(W**2)", g, "x", y, data=arrays, box=box))
+    monkeypatch.setattr(measured, "copied_rows", lambda *_: None)
+    expected = constants(BilevelProblem("sum(W**2)", g, "x", y, data=arrays, box=box, name="written out"))
+    for constant_name in ("mu", "ell"):
+        one, two = (c.brackets[constant_name] for c in (found, expected))
+        assert [one.lower, one.upper] == pytest.approx([two.lower, two.upper], rel=1e-9)
+    assert found.valid.nu < expected.valid.nu / 2  # the norm of a block, not the square root of a sum over classes
 
 
 # ---- sampling at n = 30 -------------------------------------------------------------------------------------------
@@ -370,6 +416,16 @@ def lost_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rows, "gram", lambda self, weights, *, up: right(self, weights * (np.arange(self.count) % 2), up=up))
 
 
+def one_copy(patch: pytest.MonkeyPatch) -> None:
+    """Of the classes of a softmax only the first is looked at."""
+    right = Repeated.with_diagonal
+
+    def first(self: Repeated, ends: Floats) -> tuple[Matrices, Floats]:
+        return right(Repeated(self.matrix, self.variables[:, :1]), ends)[0], ends[:0]
+
+    patch.setattr(Repeated, "with_diagonal", first)
+
+
 def half_a_softmax(patch: pytest.MonkeyPatch) -> None:
     """Derivatives of log sum exp are half of what they are."""
     right = measured.soft_bounds
@@ -396,8 +452,9 @@ def short_tail(patch: pytest.MonkeyPatch) -> None:
         (lost_rows, SMALL["logistic"], "block"),
         (half_a_softmax, lambda: softmax(6), "block"),  # of which the penalty is the smaller part
         (no_way_but_one, cleaning, "joint"),
+        (one_copy, lopsided, "block"),
     ],
-    ids=["half a loss", "small norm", "lost rows", "half a softmax", "no way but one"],
+    ids=["half a loss", "small norm", "lost rows", "half a softmax", "no way but one", "one copy"],
 )
 def test_planted_defects_are_seen(
     plant: Any, problem: Callable[[], BilevelProblem], reading: Reading, monkeypatch: pytest.MonkeyPatch

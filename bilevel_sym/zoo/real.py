@@ -65,6 +65,7 @@ def digits(*, rows: int = 1797) -> Example:
             box={"x": (-2, 2), "W": (-3, 3)}, name="digits",
         ),
         reference=f"{PEDREGOSA}; data: Alpaydin and Kaynak 1998 (CC BY 4.0).",
+        constants=_over_box(rows == 1797, mu=0.135335, ell=332.509, rho=70.0988, nu=81.1508, M=4.33760),
         notes=_at_zero(rows == 1797, "2.12198722987", "0", "0.0000468897710145", "0.00328582679976"),
     )  # fmt: skip
 

@@ -27,12 +27,14 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
 from verify.regularity.structure.measured import SOFT, MeasuredPart, Slot
 from verify.regularity.structure.recognition import Formula
+from verify.regularity.structure.repeated import Repeated
 from verify.regularity.structure.rows import Layout, Rows
 from verify.regularity.structure.tensors import exact
 
 __all__ = ["BlockBounds", "Region"]
 
 LARGEST_CROSS = 4_000_000  # entries of a mixed block that is formed
+BESIDE_DIAGONAL = 1e-290  # sums of what rounding is told to leave where it leaves nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,15 +210,28 @@ class _Curvature:
         self.size, self.slack = size, 0.0
         self.ends: list[Floats] = [np.zeros(size), np.zeros(size)]  # of the diagonal
         self.matrices: list[Matrices | None] = [None, None]
+        self.repeated: list[Repeated | None] = [None, None]
         self.open = [False, False]
 
     def add_matrix(self, matrix: Matrices) -> None:
+        diagonal = _diagonal_ends(matrix)
         for side in (0, 1):
-            self._add(side, matrix)
+            if diagonal is None:
+                self._add(side, matrix)
+            else:
+                self.ends[side] = _added(self.ends[side], diagonal[side], side)
 
     def _add(self, side: int, matrix: Matrices) -> None:
         own = self.matrices[side]
         self.matrices[side] = matrix if own is None else own + matrix
+
+    def _repeat(self, side: int, found: Repeated) -> None:
+        own = self.repeated[side]
+        both = found if own is None else own.plus(found)
+        if both is None:
+            self._add(side, found.expanded(self.size))
+        else:
+            self.repeated[side] = both
 
     def add_pure(self, rows: Rows, weights: Pair) -> None:
         """A^T diag(w) A for all weights between two ends."""
@@ -225,9 +240,13 @@ class _Curvature:
             if not np.isfinite(own).all():
                 self.open[side] = True
                 continue
+            if not own.any():
+                continue
             found = rows.gram(own, up=bool(side))
             if isinstance(found, Matrices):
                 self._add(side, found)
+            elif isinstance(found, Repeated):
+                self._repeat(side, found)
             else:
                 self.ends[side] = _added(self.ends[side], found[side], side)
 
@@ -238,11 +257,34 @@ class _Curvature:
         return (math.nextafter(least, -math.inf) if self.slack else least), most
 
     def _extreme(self, side: int) -> float:
-        matrix, ends = self.matrices[side], self.ends[side]
-        if matrix is None:
+        matrix, ends, repeated = self.matrices[side], self.ends[side], self.repeated[side]
+        if matrix is not None:
+            whole = matrix if repeated is None else matrix + repeated.expanded(self.size)
+            return _outermost(whole + Matrices.around(np.diag(ends)[None]), side)
+        if repeated is None:
             return float(ends.max() if side else ends.min())
-        whole = (matrix + Matrices.around(np.diag(ends)[None])).symmetric_part()
-        return float((whole.largest_eigenvalue_upper() if side else whole.smallest_eigenvalue_lower())[0])
+        lanes, beside = repeated.with_diagonal(ends)
+        return float((max if side else min)([_outermost(lanes, side), *beside.tolist()]))
+
+
+def _outermost(matrices: Matrices, side: int) -> float:
+    """A bound of the eigenvalues of all lanes, from below or from above."""
+    whole = matrices.symmetric_part()
+    return float(whole.largest_eigenvalue_upper().max() if side else whole.smallest_eigenvalue_lower().min())
+
+
+def _diagonal_ends(matrix: Matrices) -> Pair | None:
+    """The ends of a diagonal between which a matrix lies that has nothing beside it but what rounding is told to leave.
+
+    A symmetric matrix whose rows sum to at most s in absolute values lies between -s and s (Gershgorin).
+    """
+    beside = matrix.magnitude[0].copy()
+    np.fill_diagonal(beside, 0.0)
+    most = float(beside.sum(axis=1).max(initial=0.0))
+    if most > BESIDE_DIAGONAL:
+        return None
+    low, high = (np.diagonal(end[0]) for end in (matrix.lower, matrix.upper))
+    return np.nextafter(low - BESIDE_DIAGONAL, -np.inf), np.nextafter(high + BESIDE_DIAGONAL, np.inf)
 
 
 def _added(one: Floats, two: Floats, side: int) -> Floats:
@@ -270,6 +312,8 @@ def _times(matrix: Matrices, lower: Floats, upper: Floats) -> Pair:
 
 def _hoelder(rows: Sequence[Rows], sizes: Floats) -> float:
     """A bound of sum_i sizes_i prod_s |a_si . u_s| over unit vectors, for two factors or more."""
+    if not sizes.any():
+        return 0.0
     best = math.inf
     tried: set[tuple[int, ...]] = set()
     for p, q in combinations(range(len(rows)), 2):

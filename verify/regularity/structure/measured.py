@@ -12,6 +12,7 @@ import numpy as np
 from bilevel_sym.arithmetic.intervals import PROVED, Pair, enclose
 from bilevel_sym.typing import Floats
 from verify.enclosures.interval_matrix import Matrices
+from verify.regularity.structure.copied import copied_rows
 from verify.regularity.structure.recognition import Atom, Part
 from verify.regularity.structure.rows import Layout, Rows, row_of_places, rows_of, stacked
 from verify.regularity.structure.tensors import exact
@@ -82,7 +83,12 @@ class MeasuredPart:
     @cached_property
     def _soft_rank(self) -> int:
         assert self.part.soft is not None
-        return self.part.soft.atoms[0].tensor.rank - self.part.soft.summed[0]
+        return self.part.soft.atoms[0].tensor.rank - self._summed
+
+    @property
+    def _summed(self) -> int:
+        assert self.part.soft is not None
+        return self.part.soft.summed[0]
 
     @cached_property
     def _soft_atoms(self) -> list[tuple[Atom, int]]:
@@ -98,12 +104,17 @@ class MeasuredPart:
         return Rows(self.count, size, at, block, Matrices.around(np.zeros((1, length, size))))
 
     def _rows(self, atom: Atom, role: str, block: int | None = None) -> Rows | None:
-        if role != "z":
-            return rows_of(atom.tensor, role, self.layout, self.shape, atom.places, block)
-        found = [rows for one in "xy" if (rows := self._rows(atom, one, block)) is not None]
-        if len(found) < 2:
-            return found[0] if found else None
-        return _side_by_side(found[0], found[1])
+        if role == "z":
+            roles = [one for one in "xy" if any(leaf.role == one for leaf in atom.tensor.leaves)]
+            if len(roles) == 2:
+                one, two = (rows_of(atom.tensor, r, self.layout, self.shape, atom.places, block) for r in roles)
+                assert one is not None
+                assert two is not None
+                return _side_by_side(one, two)
+            role = roles[0] if roles else "y"
+        own = atom.tensor, role, self.layout, self.shape, atom.places
+        copied = copied_rows(*own, self._summed) if block is not None and len(self._soft_atoms) == 1 else None
+        return copied if copied is not None else rows_of(*own, block)
 
     # ---- weights --------------------------------------------------------------------------------------------------
 
@@ -182,8 +193,7 @@ class MeasuredPart:
             for role in "xy":
                 rows = self._rows(atom, role, block)
                 if rows is not None:
-                    plain = Rows(len(low) * block, rows.size, None, 1, rows.matrix)
-                    one, two = plain.over(self.lower[role], self.upper[role])
+                    one, two = rows.over_each(self.lower[role], self.upper[role])
                     low, high = _down(low + one.reshape(low.shape)), _up(high + two.reshape(high.shape))
             lows.append(low.max(axis=1) if at is None else low.max(axis=1)[at])
             highs.append(high.max(axis=1) if at is None else high.max(axis=1)[at])

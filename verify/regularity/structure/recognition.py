@@ -9,7 +9,7 @@ entries of one affine form. What is none of this is refused by its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -115,9 +115,32 @@ def recognised(formula: Tensor, sizes: dict[str, int]) -> Formula:
     >>> len(found.quadratic.terms), len(found.parts), found.parts[0].dims
     (1, 1, ('m',))
     """
-    plain = [term for term in formula.terms if _is_low(term)]
-    others = [term for term in formula.terms if not _is_low(term)]
+    terms = [term for given in formula.terms for term in _multiplied_out(given)]
+    plain = [term for term in terms if _is_low(term)]
+    others = [term for term in terms if not _is_low(term)]
     return Formula(Tensor((), tuple(plain)), tuple(_Reading(sizes).part(term) for term in others))
+
+
+def _multiplied_out(term: Term) -> Iterator[Term]:
+    """A weight times a sum of losses, w_i (logsumexp(z_i) - z_i . t_i), as terms: each is a part of its own."""
+    for k, (head, indices) in enumerate(term.factors):
+        if isinstance(head, Apply) and head.op == GROUP and any(map(_is_part, head.bodies[0].terms)):
+            others, (body,) = (*term.factors[:k], *term.factors[k + 1 :]), head.bodies
+            for inner in body.terms:
+                labels = (*indices, *range(len(term.dummies), len(term.dummies) + len(inner.dummies)))
+                own = (Factor(factor.head, tuple(labels[i] for i in factor.indices)) for factor in inner.factors)
+                number, sizes = term.coefficient * inner.coefficient, (*term.sizes, *inner.sizes)
+                yield from _multiplied_out(Term(number, sizes, (*others, *own), (*term.dummies, *inner.dummies)))
+            return
+    yield term
+
+
+def _is_part(term: Term) -> bool:
+    """Whether a term inside a product must stand alone: a logarithm of a sum, or a sum of what is not affine."""
+    degree = _term_degree(term)
+    return any(isinstance(f.head, LogSumExp) for f in term.factors) or (
+        bool(term.dummies) and (degree is None or degree > 1)
+    )
 
 
 def _is_low(term: Term) -> bool:

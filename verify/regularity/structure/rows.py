@@ -19,9 +19,10 @@ from bilevel_sym.arrays.calculus import gradient
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
+from verify.regularity.structure.repeated import Repeated
 from verify.regularity.structure.tensors import Balls, Evaluation, exact
 
-__all__ = ["Layout", "Rows", "added_up", "row_of_places", "rows_of", "stacked"]
+__all__ = ["Layout", "Rows", "added_up", "exact_ends", "row_of_places", "rows_of", "stacked"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +110,8 @@ class Rows:
         """Upper bounds of the sums over the places that share a row."""
         return values if self.at is None else added_up(values, self.at, len(self._own_norms))
 
-    def gram(self, weights: Floats, *, up: bool) -> Matrices | Pair:
-        """R^T diag(weights) R, for places that may share a row: a matrix, or the two ends of a diagonal.
+    def gram(self, weights: Floats, *, up: bool) -> Matrices | Pair | Repeated:
+        """R^T diag(weights) R, for places that may share a row: a matrix, one for each copy, or two ends of a diagonal.
 
         Weights are rounded towards plus or minus infinity where they are added up.
         """
@@ -152,13 +153,19 @@ class Rows:
             low, high = PROVED["mul"](self.entries.ends, (lower[self.columns], upper[self.columns]))
         else:
             none = np.zeros(self.matrix.middle.shape[1])
-            ends = _exact_ends(self.matrix)
+            ends = exact_ends(self.matrix)
             one, two = linear(*ends, none, none, lower[:, None], upper[:, None])
             low, high = one[:, 0], two[:, 0]
         return (low, high) if self.at is None else (low[self.at], high[self.at])
 
+    def over_each(self, lower: Floats, upper: Floats) -> Pair:
+        """R z, one number for each row of every block, whichever places read it."""
+        assert self.matrix is not None
+        return Rows(self.matrix.middle.shape[1], self.size, None, 1, self.matrix).over(lower, upper)
 
-def _exact_ends(matrix: Matrices) -> Pair:
+
+def exact_ends(matrix: Matrices) -> Pair:
+    """The two ends of the entries of one lane, without a margin where they are exact."""
     lower, upper = (np.where(matrix.radius > 0, end, matrix.middle) for end in (matrix.lower, matrix.upper))
     return lower[0], upper[0]
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.arithmetic.intervals import PROVED, Pair, enclose
+from bilevel_sym.arrays.order import Product, Tree, places_in
 from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Head, Leaf, LogSumExp, Tensor, Term
 from bilevel_sym.errors import InvalidProblem, TooLarge
 from bilevel_sym.typing import FLOAT64_TINY, Floats
@@ -227,23 +228,31 @@ Step = tuple[int, int, list[int], list[int], list[int]]
 def _plan(
     indices: tuple[tuple[int, ...], ...], shapes: tuple[tuple[int, ...], ...], out: tuple[int, ...]
 ) -> list[Step]:
-    """Pairs to multiply, the smallest product first: places, their indices, and those that are left."""
+    """Pairs to multiply, in the cheapest order: places, their indices, and those that are left."""
     sizes = {i: n for own, shape in zip(indices, shapes, strict=True) for i, n in zip(own, shape, strict=True)}
-    held, steps = list(indices), list[Step]()
-    while len(held) > 1:
-        pairs = [(k, j) for k in range(len(held)) for j in range(k + 1, len(held))]
-        lefts = {pair: _left(held, pair, out) for pair in pairs}
-        k, j = min(pairs, key=lambda pair: (math.prod(sizes[i] for i in {*held[pair[0]], *held[pair[1]]}), pair))
-        left = lefts[k, j] if len(held) > 2 else list(out)
-        steps.append((k, j, list(held[k]), list(held[j]), left))
-        held = [own for i, own in enumerate(held) if i not in (k, j)] + [tuple(left)]
+    whole, held = (
+        Product(indices, sizes, (False,) * len(indices), len(out)),
+        [frozenset([k]) for k in range(len(indices))],
+    )
+    steps = list[Step]()
+
+    def axes(places: frozenset[int]) -> list[int]:
+        own = indices[min(places)] if len(places) == 1 else sorted(whole.left(places))
+        return list(own)
+
+    def made(tree: Tree) -> None:
+        if isinstance(tree, int):
+            return
+        for part in tree:
+            made(part)
+        k, j = sorted(held.index(places_in(part)) for part in tree)
+        both = held[k] | held[j]
+        left = axes(both) if len(held) > 2 else list(out)
+        steps.append((k, j, axes(held[k]), axes(held[j]), left))
+        held[:] = [own for i, own in enumerate(held) if i not in (k, j)] + [both]
+
+    made(whole.cheapest())
     return steps
-
-
-def _left(held: Sequence[tuple[int, ...]], pair: tuple[int, int], out: Sequence[int]) -> list[int]:
-    """The indices of a product that something else still needs."""
-    needed = {i for place, own in enumerate(held) if place not in pair for i in own} | set(out)
-    return [i for i in dict.fromkeys((*held[pair[0]], *held[pair[1]])) if i in needed]
 
 
 def _pair(ends: tuple[float, float]) -> Pair:
