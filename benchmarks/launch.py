@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Failed", "pin", "run"]
+__all__ = ["Failed", "limit", "pin", "run"]
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -35,6 +37,14 @@ def pin() -> str:
     return f"pinned to core {core}, one thread each"
 
 
+def limit(seconds: int) -> None:
+    """Let this process take so much processor time and no more, where the system can see to it."""
+    with suppress(ImportError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
 def run(module: str, *arguments: str, patience: float = PATIENCE) -> dict[str, Any]:
     """Run ``python -m benchmarks.<module> arguments`` with one thread, and read the JSON on its last line."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
@@ -46,6 +56,8 @@ def run(module: str, *arguments: str, patience: float = PATIENCE) -> dict[str, A
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"{' '.join(arguments)}: no result after {patience:g} s") from None
+    if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
+        raise Failed(f"{' '.join(arguments)}: no result within the processor time that it may take")
     if done.returncode != 0:
         *_, last = ["no message", *done.stderr.strip().splitlines()]
         raise Failed(f"{' '.join(arguments)}: exit code {done.returncode}, {last}")

@@ -194,7 +194,7 @@ def test_the_estimate_opens_the_door_and_the_exact_values_decide() -> None:
     """A lower level that lags makes the estimate small where grad Phi is not: no end there."""
     p = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
     s = solve(p, Descent(AID(1, 1, 1e-6), 1e-6), [1.0], v0=[-1e-6], steps=3, stop=LocalMinimum(1.5))
-    assert s.status is Status.OUT_OF_STEPS
+    assert s.status is Status.INACCURATE  # and the run says so
 
 
 def test_with_exact_estimates_the_end_is_the_definitions() -> None:

@@ -22,6 +22,7 @@ from bilevel_sym import (
     Exact,
     GDmax,
     INeon,
+    LocalMinimum,
     MinimaxProblem,
     Neumann,
     Perturbed,
@@ -230,6 +231,7 @@ def test_text_for_people() -> None:
         Status.LOWER_LEVEL_FAILURE,
         Status.DIVERGED,
         Status.KINK,
+        Status.INACCURATE,
     ]
 
 
@@ -309,3 +311,38 @@ def test_what_leaves_the_compiled_loop_says_so(algorithm: Any, why: str) -> None
     assert stats.compile_seconds >= 0
     plain = solve(problem, algorithm, [1.0], steps=3, backend="tape").stats
     assert (plain.engine, plain.loop, plain.why) == ("numpy", "plain", "the engine is numpy")
+
+
+# y* = x and Phi = x^2/2 + x
+CURVED = BilevelProblem("y**2/2 + y", "(y - x)**2/2", "x", "y", box={"x": (-2, 2), "y": (-2, 2)})
+
+
+def test_a_run_that_rests_on_a_poor_estimate_says_so() -> None:
+    poor = AID(D=1, N=1, tau=1e-9)  # y stays where it begins: at -1 the estimate is y + 1 = 0 wherever x is
+    ended = solve(CURVED, Descent(poor, eta=0.1), [1.0], y0=[-1.0], steps=5, stop=LocalMinimum(1e-3))
+    assert ended.status is Status.INACCURATE
+    assert not ended.ok
+    np.testing.assert_allclose(ended.grad_phi, ended.x + 1, rtol=1e-12)
+    assert abs(float(ended.grad_phi_hat[0])) < 1e-6
+    assert "ended where |grad Phi| = 2, though the estimate says" in ended.describe()
+    assert "give AID more inner steps" in ended.describe()
+    free = solve(CURVED, Descent(poor, eta=0.1), [[1.0], [0.5]], y0=[[-1.0], [-1.0]], steps=5)
+    assert free.status == (Status.OUT_OF_STEPS,) * 2  # nobody asked whether it is a minimum
+    assert "2 trajectories ended where |grad Phi| = 2, though" in free.describe()
+
+
+def test_a_run_that_rests_on_a_good_estimate_says_nothing_more() -> None:
+    good = AID(D=60, N=1, tau=0.5)
+    for run_ended in (
+        solve(CURVED, Descent(good, eta=0.1), [1.0], steps=3),
+        solve(CURVED, Descent(good, eta=0.5), [1.0], steps=200),  # at the minimum, where both are rounding
+        solve(CURVED, Descent(Exact(), eta=0.1), [1.0], steps=3),
+    ):
+        assert len(run_ended.describe().splitlines()) == 1
+    arrived = solve(CURVED, Descent(good, eta=0.5), [1.0], stop=LocalMinimum(1e-3))
+    assert arrived.status is Status.LOCAL_MINIMUM
+
+
+def test_a_run_that_left_the_box_says_so() -> None:
+    left = solve(CURVED, Descent(Exact(), eta=0.1), [[5.0], [1.0]], steps=2)
+    assert "1 trajectory ended outside of the problem's box" in left.describe()

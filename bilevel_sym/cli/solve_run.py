@@ -138,7 +138,7 @@ class SolveRun:
                 f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
                 f"{verdict} for eps = {self.eps:g}"
             )
-        yield from Advice(self.problem, self.algorithm, self._suitable(), self.eps).lines(solution, x, here)
+        yield from Advice(self.problem, self.algorithm, self._suitable(), self.eps).lines(solution, here)
 
 
 # ---- records and files ------------------------------------------------------------------------------------

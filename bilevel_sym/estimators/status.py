@@ -27,6 +27,7 @@ class Status(enum.IntEnum):
     INTERRUPTED = 8
     NO_CURVATURE = 9
     KINK = 10
+    INACCURATE = 11
 
     @property
     def message(self) -> str:
@@ -36,7 +37,7 @@ class Status(enum.IntEnum):
     @property
     def ok(self) -> bool:
         """Whether the trajectory ended as it was meant to, not by a failure."""
-        return self >= Status.OUT_OF_STEPS and self is not Status.KINK
+        return self >= Status.OUT_OF_STEPS and self not in (Status.KINK, Status.INACCURATE)
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", " ")
@@ -52,6 +53,7 @@ _MESSAGES = {
     Status.LOCAL_MINIMUM: "reached an eps-local minimum (checked)",
     Status.NO_CURVATURE: "ended where iNEON found no negative curvature, but the exact check fails",
     Status.KINK: "ended on a kink or a jump of f or g, where Phi has no gradient: the estimate is of one side",
+    Status.INACCURATE: "ran out of steps where the estimate is below eps, but grad Phi is not: try more inner steps",
     Status.STOPPED: "stopped by the caller's rule",
     Status.INTERRUPTED: "interrupted; what there was is kept",
 }

@@ -12,7 +12,6 @@ from bilevel_sym.estimators.status import Status
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers.local_minimum import Curvature
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.typing import Floats
 
 __all__ = ["Advice"]
 
@@ -29,7 +28,7 @@ class Advice:
     >>> problem = zoo.get("saddle", d=2).problem
     >>> stuck = solve(problem, Descent(Exact(), 0.1), [0.0, 0.0], steps=5)
     >>> advice = Advice(problem, "descent", "perturbed-aid", eps=1e-3)
-    >>> for line in advice.lines(stuck, stuck.x, curvature_at(stuck.kernels, stuck.x)):
+    >>> for line in advice.lines(stuck, curvature_at(stuck.kernels, stuck.x)):
     ...     print(line)
     note: this is a strict saddle point, or a maximum: the gradient vanishes, and Phi curves downwards
     try: --algorithm perturbed-aid, which leaves such points; descent stays
@@ -40,10 +39,8 @@ class Advice:
     suitable: str
     eps: float
 
-    def lines(self, solution: Solution, x: Floats, here: Curvature | None) -> Iterator[str]:
-        """Notes on the point x, where the curvature is ``here`` if it could be computed; then what to try."""
-        if self._outside(x):
-            yield "note: this point lies outside of the problem's box"
+    def lines(self, solution: Solution, here: Curvature | None) -> Iterator[str]:
+        """Notes on a point, where the curvature is ``here`` if it could be computed; then what to try."""
         by_newton = isinstance(getattr(solution.schedule, "estimator", None), Exact)
         if self.asked is None and by_newton:
             yield "note: the lower level is solved by Newton's method: gradient steps would be too many, or failed"
@@ -53,16 +50,10 @@ class Advice:
         elif Status.OUT_OF_STEPS in solution.statuses:
             yield from self._out_of_steps(here)
 
-    def _outside(self, x: Floats) -> bool:
-        ends = {} if self.problem.box is None else dict(self.problem.box.items())
-        return any(
-            not ends[s.name][0] <= v <= ends[s.name][1]
-            for s, v in zip(self.problem.x_entries, x, strict=True)
-            if s.name in ends
-        )
-
     def _after_failure(self, failed: list[Status], *, newton_tried: bool) -> str:
         other = "" if newton_tried else "--algorithm perturbed-exact, as tau fits only the region sampled; or "
+        if set(failed) == {Status.INACCURATE}:
+            return "try: --estimator exact, or a larger --eps"
         if set(failed) <= set(NOT_CONVEX):
             return f"try: {other}another --x0, or a smaller --eta: g must be strongly convex in y wherever x goes"
         return f"try: {other}a smaller --eta; if that diverges too, Phi may fall without bound: has f a minimum?"

@@ -27,7 +27,7 @@ from bilevel_sym.solvers.local_minimum import LocalMinimum
 from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.solvers.recording import Recorder
-from bilevel_sym.solvers.solution import Solution, Stats
+from bilevel_sym.solvers.solution import Solution, Stats, exact_gradients
 from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
@@ -162,6 +162,8 @@ def solve(
             except KeyboardInterrupt:
                 keeper.save()
                 recorder.close(np.flatnonzero(recorder.status == Status.RUNNING), Status.INTERRUPTED)
+    if isinstance(rule, _Checked):
+        rule.see_through(recorder)
     return recorder.solution(shape, seeds, algorithm, stats)
 
 
@@ -316,3 +318,11 @@ class _Checked:
             self._next[member] = k + self._wait[member]
             self._wait[member] = min(2 * self._wait[member], MAX_CHECK_INTERVAL)
         return codes
+
+    def see_through(self, recorder: Recorder) -> None:
+        """Of trajectories that ran out of steps, tell those that only believe to stand at a stationary point."""
+        short = norms(recorder.grad.T) <= STATIONARY_SHARE * self._rule.eps
+        for member in np.flatnonzero(short & (recorder.status == Status.OUT_OF_STEPS)):
+            true = exact_gradients(self._kernels, recorder.x[[member]], recorder.y[[member]])[0]
+            if float(np.linalg.norm(true)) > self._rule.eps:
+                recorder.close(np.array([member]), Status.INACCURATE)

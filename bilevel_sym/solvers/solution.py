@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import chain
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.kernels import Counts, Kernels
@@ -25,9 +26,11 @@ from bilevel_sym.typing import Bools, Floats, Indices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COUNTERS", "Best", "Solution", "Stats", "Trajectory"]
+__all__ = ["COUNTERS", "Best", "Solution", "Stats", "Trajectory", "exact_gradients"]
 
 COUNTERS = ("G_f", "G_g", "JV_g", "HV_g")
+UNCHECKED = (Status.OUT_OF_STEPS, Status.STOPPED, Status.INACCURATE)  # ends that rest on the estimate alone
+NEGLIGIBLE_GRADIENT = 1e-6  # below which, without an eps, nothing is said of a gradient
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,25 @@ class Trajectory:
 
 def _exact_values(kernels: Kernels, x: Floats, y: Floats) -> Floats:
     """Phi at each row, with y as the start of Newton's method; NaN for members that fail."""
-    phi = np.full(len(x), np.nan)
+    return _member_by_member(kernels.phi, x, y, np.full(len(x), np.nan))
 
+
+def exact_gradients(kernels: Kernels, x: Floats, y: Floats) -> Floats:
+    """grad Phi at each row, with y as the start of Newton's method; NaN for members that fail.
+
+    >>> from bilevel_sym import BilevelProblem
+    >>> exact_gradients(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels, np.ones((1, 1)), np.zeros((1, 1)))
+    array([[2.]])
+    """
+    return _member_by_member(kernels.grad_phi, x, y, np.full(x.shape, np.nan))
+
+
+def _member_by_member(quantity: Callable[..., Floats], x: Floats, y: Floats, found: Floats) -> Floats:
     def attempt(active: Indices) -> None:
-        phi[active] = kernels.phi(x[active], y0=y[active])
+        found[active] = quantity(x[active], y0=y[active])
 
     in_halves(np.arange(len(x)), attempt, BilevelError)
-    return phi
+    return found
 
 
 @dataclass(frozen=True)
@@ -172,9 +187,17 @@ class Solution:
     @cached_property
     def phi(self) -> Floats:
         """The exact value of Phi at the last points; NaN where the lower level cannot be solved."""
-        d, n = self.x.shape[-1], self.y.shape[-1]
+        return _exact_values(self.kernels, *self._ends).reshape(self.x.shape[:-1])[()]
+
+    @cached_property
+    def grad_phi(self) -> Floats:
+        """The exact gradient of Phi at the last points, beside ``grad_phi_hat``; NaN where that cannot be had."""
+        return exact_gradients(self.kernels, *self._ends).reshape(self.x.shape)
+
+    @property
+    def _ends(self) -> tuple[Floats, Floats]:
         y = np.where(np.isfinite(self.y), self.y, 0.0)
-        return _exact_values(self.kernels, self.x.reshape(-1, d), y.reshape(-1, n)).reshape(self.x.shape[:-1])[()]
+        return self.x.reshape(-1, self.x.shape[-1]), y.reshape(-1, y.shape[-1])
 
     def __repr__(self) -> str:
         if isinstance(self.status, Status):
@@ -187,6 +210,9 @@ class Solution:
     def describe(self) -> str:
         """What happened, for people: one line for each way in which trajectories ended.
 
+        A further one says where the estimate is less than half of grad Phi, which is looked at for that: a run of few
+        inner steps may rest where Phi still falls. Another says where a run has left the problem's box.
+
         >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
         >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
         >>> print(solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).describe())
@@ -197,9 +223,37 @@ class Solution:
             active = [k for k, s in enumerate(self.statuses) if s is status]
             steps = np.atleast_1d(self.steps)[active]
             span = f"{steps.min()}" if steps.min() == steps.max() else f"{steps.min()} to {steps.max()}"
-            who = "1 trajectory" if len(active) == 1 else f"{len(active)} trajectories"
-            lines.append(f"{who} {status.message} ({span} steps)")
-        return "\n".join(lines)
+            lines.append(f"{_trajectories(len(active))} {status.message} ({span} steps)")
+        return "\n".join([*lines, *self._deceived(), *self._outside()])
+
+    def _deceived(self) -> Iterator[str]:
+        """Where the estimate tells of a point that is far more stationary than it is."""
+        estimator = getattr(self.schedule, "estimator", None)
+        if estimator is None or isinstance(estimator, Exact):
+            return
+        looked = [k for k, status in enumerate(self.statuses) if status in UNCHECKED]
+        if not looked:
+            return
+        rows = self.grad_phi_hat.reshape(-1, self.x.shape[-1])
+        told, true = _norms(rows[looked]), _norms(self.grad_phi.reshape(rows.shape)[looked])
+        least = getattr(self.schedule, "eps", None) or NEGLIGIBLE_GRADIENT
+        wrong = np.flatnonzero((true > 2 * told) & (true > least))
+        if len(wrong):
+            worst = wrong[np.argmax(true[wrong])]
+            yield (
+                f"{_trajectories(len(wrong))} ended where |grad Phi| = {true[worst]:.3g}, though the estimate says "
+                f"{told[worst]:.3g}: give {type(estimator).__name__} more inner steps, or take Exact()"
+            )
+
+    def _outside(self) -> Iterator[str]:
+        ends = self.kernels.problem.ends("x")
+        if ends is None:
+            return
+        low, high = (np.array([float(pair[k]) for pair in ends]) for k in (0, 1))
+        x = self._ends[0][[k for k, status in enumerate(self.statuses) if status.ok]]
+        count = int(((x < low) | (x > high)).any(axis=1).sum())
+        if count:
+            yield f"{_trajectories(count)} ended outside of the problem's box, where steps and constants were chosen"
 
     # ---- export -----------------------------------------------------------------------------------------
 
@@ -268,6 +322,10 @@ class Solution:
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{as_html(line)}</td></tr>" for line in self.describe().splitlines())
         return f"<table>{rows}</table>"
+
+
+def _trajectories(count: int) -> str:
+    return "1 trajectory" if count == 1 else f"{count} trajectories"
 
 
 def _numbers(values: Floats, limit: int = 6) -> str:

@@ -53,7 +53,7 @@ class Settings:
 
     cases: tuple[tuple[str, float, int], ...] = (
         ("breast_cancer", 1e-3, 400), ("diabetes", 1e-3, 400), ("feature_scales", 1e-3, 400),
-        ("few_shot,tasks=10", 1e-3, 400), ("robust_diabetes", 5e-2, 800), ("digits,rows=100", 2e-3, 200),
+        ("few_shot,tasks=10", 1e-3, 400), ("robust_diabetes", 5e-2, 800), ("digits", 1e-2, 200),
         ("digit_cleaning,rows=60", 2e-3, 200),
     )  # fmt: skip
     inner: int = 200
