@@ -153,7 +153,7 @@ event.register("numba:compile", Listener())
 
 import numpy as np
 
-from bilevel_sym import AID, Descent, GDmax, Perturbed, solve, zoo
+from bilevel_sym import AID, Descent, GDmax, Perturbed, StocBiO, StochasticProblem, solve, zoo
 
 rng = np.random.default_rng(0)
 for name in ("scalar", "logistic", "minimax_nash"):
@@ -167,6 +167,12 @@ for name in ("scalar", "logistic", "minimax_nash"):
         for count in (1, 3, 40):
             for record in ("all", "last"):
                 solve(problem, algorithm, x0=0.1 * rng.normal(size=(count, problem.d)), steps=30, record=record)
+rows = {"e": rng.normal(size=(8, 3)), "d": rng.normal(size=8)}
+problem = StochasticProblem("y @ y + x @ y", "(e @ y - d)**2/2 + y @ y/2 - x @ y", "x[n]", "y[n]", "", "e[n] d", {}, rows)
+for size in (3, 20):
+    for replacement in (True, False)[: 1 + (size < 8)]:
+        few = dict(D=2, Q=2, S=3, alpha=0.01, beta=0.01, eta_neumann=0.01, batch_f=1, replacement=replacement)
+        solve(problem, StocBiO(batch_g=size, **few), np.zeros((2, 3)), steps=2)
 print(compiled)
 """
 

@@ -55,8 +55,8 @@ class CompiledWalk(Rooms):
         self.ends = self._ends(tables, moving)
         self._cuts = np.cumsum([len(lines) for lines in code[:-1]])
         self._lines = np.array([line for lines in code for line in lines], dtype=np.int64).reshape(-1, 8)
-        flat = [table.reshape(-1) for table in tables.values()]
-        self._tables = [*flat, *[np.zeros(1)] * (MAX_TABLES - len(flat))]
+        flat = [compiled.to_read(table) for table in tables.values()]
+        self._tables = [*flat, *[compiled.to_read(np.zeros(1))] * (MAX_TABLES - len(flat))]
         self._coefficients = self.numbers
 
     @classmethod
@@ -82,7 +82,7 @@ class CompiledWalk(Rooms):
 
     def run(self, memory: Floats, picked: Indices, step: float) -> None:
         """Go through batches, (batches, R), whose inputs and weights stand in memory."""
-        rows = np.ascontiguousarray(picked, dtype=np.int64).reshape(-1)
+        rows = compiled.to_read(np.ascontiguousarray(picked, dtype=np.int64))
         if not compiled.walk(
             self._lines, self._cuts, self._coefficients, memory, *self._tables, self._lookups, rows, self.ends, step
         ):

@@ -81,7 +81,8 @@ def compile_all() -> None:
     for formulas in (one_point.gradient, one_point.expand):
         formulas(empty, empty, numbers, table, ends, np.zeros(1))
     cuts, sizes = np.zeros(3, dtype=np.int64), np.array([0, 0, -1, 0, 0, 1, 1])
-    batches.walk(code, cuts, numbers, numbers, table, table, table, none, empty, sizes, 1.0)
+    data, picked = batches.to_read(table), batches.to_read(empty)
+    batches.walk(code, cuts, numbers, numbers, data, data, data, none, picked, sizes, 1.0)
 
 
 def cache_folder() -> Path | None:

@@ -8,6 +8,8 @@ and sums are written out in vectors with fused multiply-adds, so that their bits
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -17,7 +19,7 @@ from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, load32, stor
 
 __all__ = [
     "ADD", "ADD_NUMBER", "APPLY", "DOT", "FILL", "LINE", "MATRIX_VECTOR", "MULTIPLY", "MULTIPLY_NUMBER", "POWER",
-    "SCALE", "SUM", "VECTOR_MATRIX", "apply", "dot", "matrix_vector", "vector_matrix", "walk",
+    "SCALE", "SUM", "VECTOR_MATRIX", "apply", "dot", "matrix_vector", "to_read", "vector_matrix", "walk",
 ]  # fmt: skip
 
 (
@@ -221,6 +223,13 @@ def _all_within(picked, rows):
     return low >= 0 and high < rows
 
 
+def to_read(array: Any) -> Any:
+    """All entries of an array, not to be written: numba compiles ``walk`` for each mixture of arrays that may be."""
+    flat = array.reshape(-1)
+    flat.flags.writeable = False
+    return flat
+
+
 @strict
 def walk(code, cuts, numbers, memory, first, second, third, lookups, picked, ends, step):
     """One batch after the other: its rows, what depends on them, and point -= step * slope; then total += point.
@@ -231,10 +240,10 @@ def walk(code, cuts, numbers, memory, first, second, third, lookups, picked, end
     - ``cuts``: where the second, third and fourth of these begin.
     - ``numbers``: coefficients.
     - ``memory``: all values.
-    - ``first``, ``second``, ``third``: the arrays of all rows, laid end to end.
+    - ``first``, ``second``, ``third``: the arrays of all rows, laid end to end; see ``to_read``.
     - ``lookups``: (which of them, numbers in a row, where the rows go), one line each; the fourth is in memory, from
       where the last number says, and its rows are those of a batch as they come.
-    - ``picked``: the rows of each batch, laid end to end.
+    - ``picked``: the rows of each batch, laid end to end; see ``to_read``.
     - ``ends``: where the point, the slope and the total stand, the last -1 for none; their length, 0 where nothing
       moves; how many rows there are, how many a batch has, and how many go together.
     - ``step``: the step size.
