@@ -34,7 +34,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "constants": ("bilevel_sym/theories/huang_saddle/constants.py", "bilevel_sym/implicit/second_order.py"),
         "bounds": (
-            "verify/papers/huang_saddle/measures/rates.py",
+            "verify/papers/huang_saddle/measures/runs.py",
             "verify/papers/huang_saddle/measures/stochastic/stocbio_bounds.py",
         ),
     }

@@ -35,7 +35,7 @@ import numpy as np
 from bilevel_sym import ITD, verify, zoo
 from bilevel_sym.plotting import COLOURS, legend_below, plot_differences
 from verify import gallery
-from verify.gallery.showcases import coupled, isotropic, saddle
+from verify.gallery.defect import coupled, isotropic, saddle
 from verify.testkit.problem_cases import generated_cases, zoo_cases
 
 plt.rcParams.update({"font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False})

@@ -21,7 +21,7 @@ BILEVEL = ("implicit", "problem", "symbolic", "interop", "kernels", "certify", "
 ROOMS: tuple[str, ...] = ("errors", "typing", "system", "plugins")
 ROOMS += EXPRESSIONS + BILEVEL + ("theories", "zoo", "plotting", "experiments", "cli", "__main__")
 VERIFY_ROOMS = (
-    "bracket", "verdict", "statistics", "enclosures", "regularity", "certificates", "points", "study", "places",
+    "verdict", "statistics", "enclosures", "regularity", "certificates", "points", "study",
     "erratum", "registry", "theory", "reporting", "runner", "strategies", "testkit", "papers", "plotting", "gallery",
 )  # fmt: skip
 

@@ -42,9 +42,9 @@ VERIFY_TAKES = {
     "implicit.engine", "implicit.model", "implicit.second_order", "problem.scope",
     # to check the parts of an algorithm one by one, which users meet as a whole
     "estimators.batches", "estimators.linear_system", "estimators.oracle", "solvers.local_minimum", "solvers.noise",
-    "symbolic.blocks", "symbolic.formulas", "zoo.tube_shape",
+    "symbolic.blocks", "symbolic.formulas", "zoo.tube",
     # to speak with users as ``bilevel_sym`` does: kinds of arrays, budgets, bytes, progress, text, tables, pictures; what papers share
-    "plotting.style", "plotting.values", "system.budget", "system.extensions", "system.frames", "system.memory",
+    "plotting.style", "plotting.arguments", "system.budget", "system.extensions", "system.frames", "system.memory",
     "system.plain_text", "system.progress", "theories", "typing",
     # a paper's claims, from its own folder
     "theories.huang_saddle.schedules", "theories.huang_saddle.schedules.aid",
@@ -94,7 +94,7 @@ UPSIDE_DOWN = {
     ),
     "claims of one paper in another": (
         "verify/papers/other/planted.py",
-        "from verify.papers.huang_saddle.measures import rates\n",
+        "from verify.papers.huang_saddle.measures import runs\n",
     ),
     "a paper that takes another's schedules": (
         "verify/papers/other/planted.py",
@@ -171,11 +171,11 @@ UPSIDE_DOWN = {
     ),
     "an enclosure that knows a paper": (
         "verify/enclosures/planted.py",
-        "from verify.papers.huang_saddle.measures import rates\n",
+        "from verify.papers.huang_saddle.measures import runs\n",
     ),
     "a picture that knows a paper": (
         "verify/plotting/planted.py",
-        "from verify.papers.huang_saddle.measures import rates\n",
+        "from verify.papers.huang_saddle.measures import runs\n",
     ),
     "a defect that knows a paper": ("verify/gallery/planted.py", "from bilevel_sym import schedules\n"),
     "a zoo that knows a paper": (

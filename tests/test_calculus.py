@@ -11,7 +11,7 @@ from hypothesis import given
 
 from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
 from bilevel_sym.graph.operations import IN_TEXT
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 from bilevel_sym.symbolic.simplify import expanded_terms, simplified
 
 a, b = sp.symbols("a b", real=True)

@@ -29,7 +29,7 @@ from bilevel_sym.certify.certificate import PointCertificate
 from bilevel_sym.errors import CertificateFailure, InvalidArgument, InvalidProblem
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.precision import mpmath_precision
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 
 x, y = sp.symbols("x y", real=True)
 Q = sp.Rational

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from bilevel_sym import BilevelProblem, MinimaxProblem, paper, zoo
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle.constants import Constants
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import derivatives, lipschitz_hessian
 from verify.papers.huang_saddle.measures import derivative_checks, norm_calculus
 from verify.papers.huang_saddle.measures.norm_calculus import derived, follows
@@ -28,7 +27,7 @@ from verify.papers.huang_saddle.measures.responses import Responses, responses
 from verify.points.derivatives_at import Derivatives
 from verify.registry import Claim
 from verify.study import Study, study_of
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 MODULES = derivatives, lipschitz_hessian
 CLAIMS = [item for module in MODULES for item in vars(module).values() if isinstance(item, Claim)]

@@ -19,14 +19,13 @@ from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import escape, neon
 from verify.papers.huang_saddle.claims.escape import descended
 from verify.papers.huang_saddle.measures import saddles
 from verify.papers.huang_saddle.measures.saddles import Saddle, easiest_saddle
 from verify.registry import Claim
 from verify.study import Study, study_of
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 CLAIMS = {
     item.label: item

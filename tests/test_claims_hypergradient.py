@@ -17,16 +17,15 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.hypergradient import Estimate, Estimator, _implicit_part
 from bilevel_sym.problem.box import Box
 from bilevel_sym.theories import Variant
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import descent, hypergradient_error, warm_start
-from verify.papers.huang_saddle.measures import rates, regions, runs
-from verify.papers.huang_saddle.measures.rates import rate_v, rate_y
+from verify.papers.huang_saddle.measures import regions, runs
 from verify.papers.huang_saddle.measures.regions import Region
+from verify.papers.huang_saddle.measures.runs import rate_v, rate_y
 from verify.papers.huang_saddle.measures.second_writing import plain
 from verify.papers.huang_saddle.measures.second_writing.plain import Long, norm
 from verify.registry import Claim
 from verify.study import Study, study_of
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 MODULES = (hypergradient_error, warm_start, descent)
 CLAIMS = {
@@ -185,12 +184,11 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def _rates(y: Callable[[float], float] | None = None, v: Any = None) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        for module in (hypergradient_error, warm_start, runs):
-            if y is not None:
-                change = y
-                patch.setattr(module, "rate_y", lambda c, variant, f=change: f(rate_y(c, variant)), raising=False)
-            if v is not None:
-                patch.setattr(module, "rate_v", v, raising=False)
+        if y is not None:
+            change = y
+            patch.setattr(runs, "rate_y", lambda c, variant: change(rate_y(c, variant)))
+        if v is not None:
+            patch.setattr(runs, "rate_v", v)
 
     return plant
 
@@ -236,7 +234,7 @@ def test_d_plus_one_steps_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None
         def __pow__(self, steps: Any, mod: Any = None) -> float:  # rate**D becomes rate**(D + 1)
             return float(float(self) ** (steps + 1))
 
-    monkeypatch.setattr(hypergradient_error, "rate_y", lambda c, variant: Later(exact(c, variant)))
+    monkeypatch.setattr(runs, "rate_y", lambda c, variant: Later(exact(c, variant)))
     assert verdicts("eq:gdrate", zoo.get("quadratic").problem, "sharp") == {Verdict.VIOLATED}
 
 
@@ -336,7 +334,7 @@ def test_a_smoothness_passed_off_as_certified_is_found_out(monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_gamma_1_without_the_steps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_start, "gammas", lambda run, c, eta, variant: (run.off_y + run.off_v)[:, 0])
+    monkeypatch.setattr(runs, "gammas", lambda run, c, eta, variant: (run.off_y + run.off_v)[:, 0])
     assert verdicts("eq:equvseq", zoo.get("saddle").problem) == {Verdict.VIOLATED}
 
 
@@ -503,6 +501,6 @@ def test_labels_are_those_of_the_paper() -> None:
 
 @pytest.mark.slow
 def test_the_examples_run() -> None:
-    for module in (*MODULES, rates, runs, regions, plain):
+    for module in (*MODULES, runs, regions, plain):
         outcome = doctest.testmod(module)
         assert outcome.failed == 0

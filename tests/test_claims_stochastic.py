@@ -21,7 +21,6 @@ from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.constants import Constants
 from bilevel_sym.theories.huang_saddle.schedules.batches import term_delta
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import batch_errors, stocbio, stochastic
 from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic import batch_moments
@@ -43,7 +42,7 @@ from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
 )
 from verify.registry import Claim
 from verify.study import study_of
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 MODULES = (stochastic, batch_errors, stocbio)
 CLAIMS = {item.label: item for module in MODULES for item in vars(module).values() if isinstance(item, Claim)}

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from bilevel_sym import AID, BilevelProblem, Constants, MinimaxConstants, MinimaxProblem, schedules, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from verify.bracket import Bracket
 from verify.papers.huang_saddle import claims as statements
 from verify.papers.huang_saddle.claims import corollaries, definitions, theorems
 from verify.papers.huang_saddle.measures import growth, visiting
@@ -35,7 +34,7 @@ from verify.papers.huang_saddle.measures.conditions import (
 )
 from verify.registry import Claim
 from verify.study import Study, study_of
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 ALL = {
     item.label: item

@@ -12,7 +12,7 @@ import sympy as sp
 
 from bilevel_sym import BilevelProblem, Box, zoo
 from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.zoo.tube_shape import TAU
+from bilevel_sym.zoo.tube import TAU
 from verify.papers.huang_saddle.claims import definitions, tube
 from verify.papers.huang_saddle.measures import tube as tube_measures
 from verify.papers.huang_saddle.measures.tube import HIGH, LOW, MIDDLE, Tube, branch, curvature, tube_of

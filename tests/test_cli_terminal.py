@@ -234,7 +234,7 @@ def test_a_process_that_ignores_interrupts_goes_on_doing_so() -> None:
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "from bilevel_sym.cli import main\n"
-        "from bilevel_sym.cli.interrupts import Interrupts\n"
+        "from bilevel_sym.cli.screen import Interrupts\n"
         "with Interrupts(until_the_end=True):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "print('alive')\n"
@@ -247,7 +247,7 @@ def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
     code = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from bilevel_sym.cli.interrupts import Interrupts\n"
+        "from bilevel_sym.cli.screen import Interrupts\n"
         "class Last:\n"
         "    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"

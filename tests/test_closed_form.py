@@ -21,10 +21,9 @@ from bilevel_sym.symbolic import closed_form
 from bilevel_sym.symbolic.algebra import linear
 from bilevel_sym.symbolic.algebra.domain import MIDPOINT_BITS, Domain, enclosure, exact_ball
 from bilevel_sym.symbolic.algebra.field import TooLarge, normal_form
-from bilevel_sym.symbolic.algebra.linear import negative_direction, solve_linear
+from bilevel_sym.symbolic.algebra.linear import negative_direction, solve_linear, vanishes
 from bilevel_sym.symbolic.algebra.scalar import Root, real_root, roots
-from bilevel_sym.symbolic.algebra.vanishing import vanishes
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
 
 x, y, a, b = sp.symbols("x y a b", real=True)

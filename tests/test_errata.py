@@ -15,7 +15,7 @@ from bilevel_sym import Constants, paper
 from bilevel_sym.cli import main
 from bilevel_sym.solvers import Perturbed
 from bilevel_sym.symbolic import formulas
-from bilevel_sym.zoo.tube_shape import TubeShape
+from bilevel_sym.zoo.tube import TubeShape
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import SUBJECTS, batches, derivatives, errata, errata_table, inner_loops
 from verify.papers.huang_saddle.errata.right import Finding, found_right

@@ -90,7 +90,7 @@ def test_both_methods_start_from_the_same_points() -> None:
 
 def test_the_minimum_and_the_drop_are_exact() -> None:
     panel = figure1.compute(figure1.Settings(dimensions=(2,), curvatures=(1.5,), steps=1, seeds=1)).panels[0]
-    shape = zoo.tube_shape.TubeShape(sp.Rational(3, 2), sp.Integer(1))
+    shape = zoo.tube.TubeShape(sp.Rational(3, 2), sp.Integer(1))
     assert panel.nu == pytest.approx(float(shape.nu), rel=1e-14)
     assert panel.phi_min == pytest.approx(-2 * float(shape.nu), rel=1e-14)
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from bilevel_sym import BilevelProblem, evaluate, zoo
 from bilevel_sym.errors import InvalidArgument
 from verify import gallery
+from verify.gallery.defect import coupled, isotropic, saddle
 from verify.gallery.plain import (
     conjugate_gradients,
     dense_solve,
@@ -25,7 +26,6 @@ from verify.gallery.plain import (
     newton,
     start,
 )
-from verify.gallery.showcases import coupled, isotropic, saddle
 from verify.papers.huang_saddle.trajectory.check import check_trajectory
 from verify.testkit.checks import check_hessian, check_hypergradient, check_lower_solution
 from verify.testkit.diagnosis import Cause

@@ -29,7 +29,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.kernels import kernels as kernels_module
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 from bilevel_sym.typing import Floats
 
 Q = sp.Rational

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, LocalMinimum, Status, compile_kernels, evaluate, solve, zoo
 from bilevel_sym.arithmetic.pieces.seams import Seams
 from bilevel_sym.errors import BilevelError, KernelError
+from bilevel_sym.kernels.arguments import Kinks
 from bilevel_sym.kernels.choice import Backend
-from bilevel_sym.kernels.kinks import Kinks
 
 BACKENDS: tuple[Backend, ...] = ("tape", "compiled", "lambdify")
 BENT = BilevelProblem("abs(y)", "(y - x)**2/2", "x", "y")  # Phi = |x|

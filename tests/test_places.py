@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import verify
 from bilevel_sym import BilevelProblem, zoo
 from verify.enclosures.y_enclosure import coverage
-from verify.places import INSIDE, WHOLE_X, placed
+from verify.registry import INSIDE, WHOLE_X, placed
 from verify.study import study_of
 from verify.verdict import judged
 

@@ -13,8 +13,8 @@ import verify
 from bilevel_sym import AID, BilevelProblem, Box, Descent, Exact, Perturbed, Solution, evaluate, solve, zoo
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.plotting import plot_landscape, plot_trajectories
+from bilevel_sym.plotting.arguments import on_grid, where_defined
 from bilevel_sym.plotting.landscape import KINDS
-from bilevel_sym.plotting.values import on_grid, where_defined
 
 pytest.importorskip("matplotlib")
 from matplotlib.colors import to_hex

@@ -10,7 +10,7 @@ import pytest
 
 from bilevel_sym import BilevelProblem, Box, Descent, GDmax, MinimaxProblem, solve, zoo
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.estimates import plot_estimates
+from bilevel_sym.plotting.eigenvalues import plot_estimates
 from bilevel_sym.plotting.game import plot_game, plot_moves
 
 NASH = zoo.get("minimax_nash")

@@ -28,14 +28,14 @@ from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels import kernels as kernels_module
-from bilevel_sym.plotting.values import on_grid
+from bilevel_sym.plotting.arguments import on_grid
 from bilevel_sym.solvers import noise
 from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.solvers.noise import uniform_in_ball
 from bilevel_sym.symbolic import formulas
 from bilevel_sym.symbolic.formulas import Equation
 from verify import check_hypergradient, gallery
-from verify.gallery.showcases import coupled
+from verify.gallery.defect import coupled
 from verify.papers.huang_saddle.trajectory import bounds
 from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import References

@@ -21,15 +21,14 @@ from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.solvers import ineon, noise, perturbed, stocbio
 from bilevel_sym.solvers.algorithm import Move
 from bilevel_sym.solvers.local_minimum import LocalMinimum
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims import hypergradient_error
-from verify.papers.huang_saddle.measures import rates
+from verify.papers.huang_saddle.measures import runs
 from verify.papers.huang_saddle.measures.second_writing.plain import engines
 from verify.points import stationary
 from verify.points.derivatives_at import Derivatives
 from verify.registry import NotApplicable
 from verify.regularity import phi_smoothness
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -228,7 +227,7 @@ def test_a_fault_in_compiled_code_alone_is_noticed(monkeypatch: Patch) -> None:
 
 # ---- bounds that are too large ---------------------------------------------------------------------------------------
 
-COEFFICIENTS, RATE = hypergradient_error._coefficients, rates.rate_y
+COEFFICIENTS, RATE = hypergradient_error._coefficients, runs.rate_y
 
 
 @pytest.mark.slow
@@ -246,7 +245,7 @@ def test_a_bound_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Pa
 @pytest.mark.slow
 def test_a_rate_a_thousand_times_too_large_is_not_called_tested(monkeypatch: Patch) -> None:
     assert results("saddle", "eq:gdrate")[0].verdict is Verdict.HOLDS
-    monkeypatch.setattr(hypergradient_error, "rate_y", lambda *args: 1e3 * RATE(*args))
+    monkeypatch.setattr(runs, "rate_y", lambda *args: 1e3 * RATE(*args))
     assert results("saddle", "eq:gdrate")[0].verdict is Verdict.INCONCLUSIVE
 
 

@@ -43,20 +43,19 @@ from bilevel_sym.solvers.compiled import run as compiled
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules import aid, escape, inner, stochastic
 from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, gradient_terms, hessian_terms
-from verify.bracket import Bracket
 from verify.papers.huang_saddle import claims as statements
 from verify.papers.huang_saddle.claims import escape as escape_claims
 from verify.papers.huang_saddle.claims import neon, tube
-from verify.papers.huang_saddle.measures import derivative_checks, minimax_points, rates, visiting
+from verify.papers.huang_saddle.measures import derivative_checks, minimax_points, runs, visiting
 from verify.papers.huang_saddle.measures.stochastic import samples, stocbio_bounds
 from verify.points import balls
 from verify.regularity import certified as regularity
 from verify.statistics import runs_needed
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
-RATE_V, VARIANCE = rates.rate_v, vars(samples.Samples)["variance_formula"].func
+RATE_V, VARIANCE = runs.rate_v, vars(samples.Samples)["variance_formula"].func
 
 
 def only_kappa(c: Any) -> Any:
@@ -444,8 +443,8 @@ THEOREMS = [
 ESTIMATES = [
     Case("q^(2 N)", saddle, "eq:cgrate", "", lambda p: everywhere(p, RATE_V, lambda k, N, variant: RATE_V(k, 2 * N, variant))),
     Case("CG without its last step", saddle, "eq:cgrate", "", fewer("N")),
-    Case("(1 - mu/ell)^(3 D/2)", scalar, "eq:gdrate", "", result_of(rates.rate_y, lambda q: q**3)),
-    Case("(1 - mu/ell)^(1.2 D)", scalar, "eq:gdrate", "", result_of(rates.rate_y, lambda q: q**1.2), variant="sharp"),
+    Case("(1 - mu/ell)^(3 D/2)", scalar, "eq:gdrate", "", result_of(runs.rate_y, lambda q: q**3)),
+    Case("(1 - mu/ell)^(1.2 D)", scalar, "eq:gdrate", "", result_of(runs.rate_y, lambda q: q**1.2), variant="sharp"),
     Case("descent without its last step", easy, "lem:grad-err-aid", "one iteration", fewer("D")),
     Case("AID without its last CG step", easy, "lem:grad-err-aid", "one iteration", fewer("N")),
     Case("AID with the wrong sign", easy, "lem:grad-err-aid", "one iteration",

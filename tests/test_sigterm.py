@@ -21,7 +21,7 @@ from test_cli import run
 
 import verify
 from bilevel_sym import BilevelProblem, Descent, Exact, Status, solve, zoo
-from bilevel_sym.cli.interrupts import Interrupts
+from bilevel_sym.cli.screen import Interrupts
 
 ROOT = Path(__file__).resolve().parent.parent
 TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y", box={"x": (-1, 1), "y": (-1, 1)})

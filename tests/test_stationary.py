@@ -18,7 +18,6 @@ from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.certify import krawczyk
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
-from verify.bracket import Bracket
 from verify.points.balls import _Stationarity, eigenvalue_balls, refine
 from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.exact import exact_point, inertia, simplest
@@ -27,6 +26,7 @@ from verify.points.stationary import clusters, search, stationary_points
 from verify.regularity.phi_smoothness import smoothness
 from verify.reporting import Report
 from verify.runner import run
+from verify.verdict import Bracket
 
 EASY = [
     "scalar", "saddle,d=1", "saddle", "implicit_cubic", "lphi_witness", "quadratic", "quadratic,d=3,n=2,seed=4",

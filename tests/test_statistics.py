@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilevel_sym.errors import InvalidArgument
-from verify.bracket import Bracket
 from verify.statistics import (
     SequentialTest,
     Side,
@@ -22,6 +21,7 @@ from verify.statistics import (
     p_value,
     runs_needed,
 )
+from verify.verdict import Bracket
 
 
 def at_most(count: int, runs: int, p: Fraction) -> Fraction:

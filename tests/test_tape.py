@@ -27,7 +27,7 @@ from bilevel_sym.graph.nodes import Graph
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.program import Program, Step, build
 from bilevel_sym.implicit.model import Model
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 from bilevel_sym.typing import Floats
 
 Rationals = Sequence[sp.Rational]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from bilevel_sym import BilevelProblem, zoo
 from bilevel_sym.arithmetic.ties import EQUAL, coarse, first_largest, first_smallest, in_order
 from verify import check_local_minimum
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.runs import compared
 from verify.study import study_of
+from verify.verdict import Bracket
 
 ROOT = Path(__file__).resolve().parent.parent
 ULP = 2.0**-52

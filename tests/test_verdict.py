@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 
 from bilevel_sym.errors import InvalidArgument
-from verify.bracket import Bracket
 from verify.reporting import Report
-from verify.verdict import CheckResult, Evidence, Verdict, by_definition, inconclusive, judged, not_applicable
+from verify.verdict import Bracket, CheckResult, Evidence, Verdict, by_definition, inconclusive, judged, not_applicable
 
 NUMBERS = st.floats(0, 1e12) | st.sampled_from([0.0, 1e-300, 1.0, 1e-7])
 EVIDENCE: list[Evidence] = ["proved", "certified", "statistical", "sampled"]

@@ -14,12 +14,11 @@ import verify
 from bilevel_sym import AID, ITD, BilevelProblem, Constants, Descent, Exact, GDmax, evaluate, solve, zoo
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.trajectory.bounds import error_bounds
 from verify.papers.huang_saddle.trajectory.record import record_of
 from verify.papers.huang_saddle.trajectory.truth import truth_of
 from verify.plotting import plot_error, plot_looseness, plot_tightness
-from verify.verdict import CheckResult, inconclusive, judged, not_applicable
+from verify.verdict import Bracket, CheckResult, inconclusive, judged, not_applicable
 
 pytest.importorskip("matplotlib")
 from matplotlib.colors import to_hex

@@ -27,8 +27,7 @@ from bilevel_sym import zoo
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
 from bilevel_sym.zoo.data import spread
-from bilevel_sym.zoo.entry import Entry
-from bilevel_sym.zoo.example import Example
+from bilevel_sym.zoo.entry import Entry, Example
 
 NAMES = zoo.names()
 EXAMPLES = {

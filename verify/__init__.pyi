@@ -1,5 +1,4 @@
 from . import gallery, plotting, strategies
-from .bracket import Bracket
 from .certificates.proof import Rechecked, recheck
 from .erratum import Erratum
 from .papers.huang_saddle.trajectory.check import check_trajectory
@@ -16,7 +15,7 @@ from .testkit.checks import check_hessian, check_hypergradient, check_lower_solu
 from .testkit.local_minimum import check_local_minimum
 from .testkit.result import CandidateCheck, assert_ok
 from .theory import Theory, errata, theories
-from .verdict import CheckResult, Verdict, judged
+from .verdict import Bracket, CheckResult, Verdict, judged
 
 __all__ = [
     "Bounds",

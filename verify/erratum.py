@@ -84,8 +84,9 @@ class Erratum:
 
 def erratum(
     *labels: str,
-    printed: tuple[str, Formula],
-    corrected: tuple[str, Formula],
+    printed: str,
+    corrected: str,
+    forms: tuple[Formula, Formula],
     witness: str,
     why: str,
     severity: Severity = "wrong",
@@ -96,13 +97,14 @@ def erratum(
     """Make a test of a form an erratum; a theory collects them by their type.
 
     - ``labels``: the statements that are wrong in print.
-    - ``printed``, ``corrected``: each form in words and as a function; the test is passed the function.
+    - ``printed``, ``corrected``: each form in words.
+    - ``forms``: the two as functions, the printed one first; the test is passed one of them.
     - ``witness``, ``why``: on what the printed form fails, and the reason.
     - ``severity``, ``evidence``: how bad it is, and what the test rests on.
     - ``modelled``: the print has words for which a function of ours stands.
     - ``statements``: where labels are looked up; by default in all papers.
 
-    >>> @erratum("lem:descent", printed=("x + x", lambda x: x + x), corrected=("x x", lambda x: x * x),
+    >>> @erratum("lem:descent", printed="x + x", corrected="x x", forms=(lambda x: x + x, lambda x: x * x),
     ...          witness="x = 3", why="a square is meant")
     ... def square(form):
     ...     return form(3) == 9
@@ -115,15 +117,15 @@ def erratum(
     def make(holds: Callable[[Formula], bool]) -> Erratum:
         return Erratum(
             labels=labels,
-            printed=printed[0],
-            corrected=corrected[0],
+            printed=printed,
+            corrected=corrected,
             witness=witness,
             why=why,
             severity=severity,
             evidence=evidence,
             holds=holds,
-            printed_form=printed[1],
-            corrected_form=corrected[1],
+            printed_form=forms[0],
+            corrected_form=forms[1],
             modelled=modelled,
         )
 

@@ -8,16 +8,14 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bilevel_sym.system.budget import EFFORTS
 from bilevel_sym.system.plain_text import as_html, as_markdown
 from bilevel_sym.theories import Variant
+from bilevel_sym.typing import Axes
 from verify.theory import cite, title
 from verify.verdict import CheckResult, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Report"]
 

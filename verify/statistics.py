@@ -17,8 +17,7 @@ from flint import arb, fmpq
 
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
-from verify.bracket import Bracket
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 __all__ = [
     "Outcome",

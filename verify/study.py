@@ -19,15 +19,7 @@ from bilevel_sym.system.memory import DEFAULT, Memory, bytes_of
 from bilevel_sym.theories import Reading, Variant
 from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.cover import requested_box
-from verify.regularity.structure.large import (
-    by_entry,
-    completed_box,
-    encloses,
-    entry_ends,
-    guarded,
-    in_scalars,
-    is_large,
-)
+from verify.regularity.structure import large
 
 if TYPE_CHECKING:
     from verify.enclosures.y_enclosure import Coverage
@@ -76,12 +68,12 @@ class Study:
     @cached_property
     def exact(self) -> BilevelProblem:
         """The deterministic problem; one of many arrays' entries refuses to be written out in scalars."""
-        return guarded(self.problem.mean) if self.is_large else self.problem.mean
+        return large.guarded(self.problem.mean) if self.is_large else self.problem.mean
 
     @property
     def is_large(self) -> bool:
         """Whether it is an array problem with too many variables for a search over a box."""
-        return is_large(self.problem)
+        return large.is_large(self.problem)
 
     @property
     def kernels(self) -> Kernels:
@@ -133,7 +125,7 @@ class Study:
 
     def covers(self, x: Floats) -> Bools:
         """At which x, (count, d), y*(x) lies in the box too; elsewhere the constants of the box say nothing of Phi."""
-        ends = entry_ends(self.box, self.exact.y)
+        ends = large.entry_ends(self.box, self.exact.y)
         if ends is None:
             return np.ones(len(x), dtype=np.bool_)
         y = self.kernels.one_sided.y_star(x)
@@ -158,7 +150,7 @@ class Study:
         0.0
         """
         if self.is_large:
-            return 0.0 if encloses(self.problem.mean, self.box) else 1.0
+            return 0.0 if large.encloses(self.problem.mean, self.box) else 1.0
         return 1.0 if self._coverage is None else self._coverage.open_share
 
     @cached_property
@@ -173,7 +165,7 @@ class Study:
     @cached_property
     def x_ends(self) -> tuple[Floats, Floats]:
         """The lower and upper ends of x."""
-        ends = entry_ends(self.box, self.exact.x)
+        ends = large.entry_ends(self.box, self.exact.x)
         assert ends is not None
         return ends
 
@@ -255,16 +247,16 @@ def study_of(
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a study wants a problem, but was given a {type(problem).__name__}")
     room = bytes_of(memory)
-    if problem.is_array and not is_large(problem):
-        problem, box = in_scalars(problem, box)
+    if problem.is_array and not large.is_large(problem):
+        problem, box = large.in_scalars(problem, box)
     exact = problem.mean
     chosen = requested_box(problem, box, "constants belong")
     if len(chosen) == len(exact.x):
         from verify.enclosures.y_enclosure import with_y_star
 
         with suppress(BilevelError):  # then y stays free, and what needs a bound on it says so
-            chosen = completed_box(exact, chosen) if exact.is_array else with_y_star(exact, chosen)
-    chosen = by_entry(exact, chosen) if exact.is_array else chosen
+            chosen = large.completed_box(exact, chosen) if exact.is_array else with_y_star(exact, chosen)
+    chosen = large.by_entry(exact, chosen) if exact.is_array else chosen
     _ = exact.kernels  # compiled, where they are not yet, before the clock starts
     return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds), room)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # nothing else here: until this is loaded, Ctrl-C is the interpreter's
-from bilevel_sym.cli.interrupts import INTERRUPTED, TERMINATED, Interrupts, leave
+from bilevel_sym.cli.screen import INTERRUPTED, TERMINATED, Interrupts, leave
 
 __all__ = ["main"]
 

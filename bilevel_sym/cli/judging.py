@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.cli.command import PROBLEM, Command, add_format, effort, load_problem, memory, one_of, positive, whole
-from bilevel_sym.cli.interrupts import INTERRUPTED
 from bilevel_sym.cli.records import erratum_record
-from bilevel_sym.cli.screen import Screen, tell, tell_interrupted
+from bilevel_sym.cli.screen import INTERRUPTED, Screen, tell, tell_interrupted
 
 if TYPE_CHECKING:
     from verify.erratum import Erratum

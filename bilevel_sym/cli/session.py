@@ -14,10 +14,9 @@ from typing import NoReturn
 
 from bilevel_sym import __version__
 from bilevel_sym.cli.command import Command
-from bilevel_sym.cli.interrupts import INTERRUPTED, Interrupts
 from bilevel_sym.cli.judging import ERRATA, RECHECK, VERIFY
 from bilevel_sym.cli.making import COMPILE, REPRODUCE
-from bilevel_sym.cli.screen import Screen, tell, tell_interrupted
+from bilevel_sym.cli.screen import INTERRUPTED, Interrupts, Screen, tell, tell_interrupted
 from bilevel_sym.cli.showing import CERTIFY, DERIVE, ZOO
 from bilevel_sym.cli.solve import SOLVE
 from bilevel_sym.errors import BilevelError

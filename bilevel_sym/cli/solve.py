@@ -13,19 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import bilevel_sym
-from bilevel_sym.cli.command import (
-    PROBLEM,
-    Command,
-    add_format,
-    as_point,
-    load_problem,
-    one_of,
-    point_of,
-    positive,
-    whole,
-)
-from bilevel_sym.cli.interrupts import INTERRUPTED
-from bilevel_sym.cli.screen import Screen, tell_interrupted
+from bilevel_sym.cli import command
+from bilevel_sym.cli.screen import INTERRUPTED, Screen, tell_interrupted
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.extensions import Registry
 
@@ -185,7 +174,7 @@ def with_estimator(algorithm: Any, name: str, problem: BilevelProblem, options: 
     return replace(algorithm, estimator=made)
 
 
-NOTES = f"""{PROBLEM}
+NOTES = f"""{command.PROBLEM}
 ALGORITHM, if none is given, is what suits the kind of problem:
 perturbed-aid, perturbed-gdmax or stocbio-ineon. All of them:
 {described(ALGORITHMS)}
@@ -201,33 +190,37 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--algorithm", metavar="ALGORITHM", type=_named(ALGORITHMS), help="see below")
     add("--estimator", metavar="ESTIMATOR", type=_named(ESTIMATORS), help="of the hypergradient; see below")
     add("--x0", metavar="POINT", help='the start, such as "x1=0.1,x2=0" (default: the centre of the box, or 0)')
-    add("--seed", metavar="N", type=whole(0), default=0, help="of the random numbers (default 0)")
-    add("--seeds", metavar="S", type=whole(1), default=1, help="how many trajectories (default 1)")
-    add("--steps", metavar="K", type=whole(0), default=1000, help="at most so many (default 1000)")
-    add("--eps", metavar="E", type=positive, default=1e-3, help="accuracy of a local minimum (default 1e-3)")
-    add("--eta", metavar="H", type=positive, help="the step on x (default: from sampled curvature)")
+    add("--seed", metavar="N", type=command.whole(0), default=0, help="of the random numbers (default 0)")
+    add("--seeds", metavar="S", type=command.whole(1), default=1, help="how many trajectories (default 1)")
+    add("--steps", metavar="K", type=command.whole(0), default=1000, help="at most so many (default 1000)")
+    add("--eps", metavar="E", type=command.positive, default=1e-3, help="accuracy of a local minimum (default 1e-3)")
+    add("--eta", metavar="H", type=command.positive, help="the step on x (default: from sampled curvature)")
     add("--out", metavar="FILE", help="write the trajectories: .csv, .json or .png")
     add("--checkpoint", metavar="FILE", help="keep the run in this file; the same command goes on from it, bit by bit")
     add(
-        "--checkpoint-every", metavar="K", type=whole(1), default=1000, help="steps between two writings (default 1000)"
+        "--checkpoint-every",
+        metavar="K",
+        type=command.whole(1),
+        default=1000,
+        help="steps between two writings (default 1000)",
     )
-    add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/solution/1)")
+    command.add_format(parser, ("text", "json"), "text (default) or json (bilevel-sym/solution/1)")
 
 
 def _named(registry: Registry) -> Callable[[str], str]:
     """A name of the registry; the metadata of installed packages is read when one is given."""
-    return lambda text: one_of(*registry.names())(text)
+    return lambda text: command.one_of(*registry.names())(text)
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
-    start = None if options.x0 is None else as_point(options.x0, "--x0")
+    start = None if options.x0 is None else command.as_point(options.x0, "--x0")
     from bilevel_sym.cli.solve_run import SolveRun, check_output, is_interrupted, solution_record, write_solution
 
     check_output(options.out, options.checkpoint)
     with screen.meter("reading"):
-        problem = load_problem(options.problem)
+        problem = command.load_problem(options.problem)
     if start is not None:
-        start = point_of(start, problem, "--x0")
+        start = command.point_of(start, problem, "--x0")
     job = SolveRun(
         problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
         options.checkpoint, options.checkpoint_every, options.estimator,
@@ -249,7 +242,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     return 0 if any(status.ok for status in solution.statuses) else 1
 
 
-SOLVE = Command(
+SOLVE = command.Command(
     name="solve",
     summary="minimise Phi, escaping saddle points; steps are chosen unless given",
     examples=(

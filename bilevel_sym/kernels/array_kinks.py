@@ -15,8 +15,7 @@ from bilevel_sym.arrays.edges import edges_of
 from bilevel_sym.arrays.tensor import known_sizes
 from bilevel_sym.errors import KernelError, TooLarge
 from bilevel_sym.implicit.array_program import Values, Workshop
-from bilevel_sym.kernels.arguments import Shape, of_the_batch
-from bilevel_sym.kernels.kinks import HINT, Kinks
+from bilevel_sym.kernels.arguments import HINT, Kinks, Shape, of_the_batch
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 

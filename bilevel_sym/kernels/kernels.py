@@ -16,12 +16,11 @@ from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.graph.assumptions import assumed_sign, rebuild
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
-from bilevel_sym.kernels.arguments import Shape, joined, member_of, of_the_batch
+from bilevel_sym.kernels.arguments import LOWER, Kinks, Shape, joined, member_of, of_the_batch
 from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
-from bilevel_sym.kernels.kinks import LOWER, Kinks
 from bilevel_sym.problem.problem import BilevelProblem, SameProgram
 from bilevel_sym.typing import Bools, Floats
 

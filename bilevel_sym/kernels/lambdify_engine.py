@@ -23,8 +23,7 @@ from bilevel_sym.graph.expressions import rewritten, substitute, symbols_in
 from bilevel_sym.graph.operations import IN_TEXT
 from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.implicit.session_engine import SessionEngine
-from bilevel_sym.symbolic.blocks import Blocks
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import Blocks, derivative
 from bilevel_sym.typing import Floats
 
 __all__ = ["LambdifyEngine"]

@@ -3,8 +3,7 @@
 Functions take the axes to draw on, or none for new ones, and return them.
 """
 
-from bilevel_sym.plotting.eigenvalues import plot_eigenvalues
-from bilevel_sym.plotting.estimates import plot_differences, plot_estimates
+from bilevel_sym.plotting.eigenvalues import plot_differences, plot_eigenvalues, plot_estimates
 from bilevel_sym.plotting.game import plot_game, plot_moves
 from bilevel_sym.plotting.landscape import plot_landscape, plot_trajectories
 from bilevel_sym.plotting.response import plot_response, plot_terms

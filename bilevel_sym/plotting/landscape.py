@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, one_by_one, recorded
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, on_grid, one_by_one, recorded, where_defined
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below, next_colour
-from bilevel_sym.plotting.values import on_grid, where_defined
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.plain_text import as_title
-from bilevel_sym.typing import Bools, Floats, Indices
+from bilevel_sym.typing import Axes, Bools, Floats, Indices
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
     from bilevel_sym.solvers.solution import Solution

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers, where_defined
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
-from bilevel_sym.plotting.values import where_defined
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Axes, Floats
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from bilevel_sym.kernels import Kernels

@@ -10,11 +10,9 @@ import numpy as np
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.arguments import recorded
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
-from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
+from bilevel_sym.typing import FLOAT64_EPS, Axes, Bools, Floats
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from bilevel_sym.solvers.solution import Solution
 
 __all__ = ["Spread", "plot_solution", "plot_spread", "spread"]

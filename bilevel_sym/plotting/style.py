@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Axes, Figure, Floats
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.contour import ContourSet
-    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,7 @@ from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.kernels import Counts, Kernels
 from bilevel_sym.system.plain_text import as_html
 from bilevel_sym.system.writing import csv_lines, write
-from bilevel_sym.typing import Bools, Floats, Indices
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from bilevel_sym.typing import Axes, Bools, Floats, Indices
 
 __all__ = ["COUNTERS", "Best", "Solution", "Stats", "Trajectory", "exact_gradients"]
 

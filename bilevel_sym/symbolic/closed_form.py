@@ -16,10 +16,9 @@ from bilevel_sym.problem.box import Box
 from bilevel_sym.symbolic.algebra.branches import check_convex, choose
 from bilevel_sym.symbolic.algebra.domain import Domain
 from bilevel_sym.symbolic.algebra.field import Field, TooLarge, normal_form, shortest
-from bilevel_sym.symbolic.algebra.linear import solve_linear
+from bilevel_sym.symbolic.algebra.linear import solve_linear, vanishes
 from bilevel_sym.symbolic.algebra.scalar import Root, Unsolved, containing, roots
-from bilevel_sym.symbolic.algebra.vanishing import vanishes
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 
 __all__ = ["ClosedForm", "solve_lower_level"]
 

@@ -18,8 +18,7 @@ from bilevel_sym.graph.expressions import substitute, symbols_in
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.symbolic import display, formulas
-from bilevel_sym.symbolic.blocks import Blocks
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import Blocks, derivative
 from bilevel_sym.symbolic.closed_form import ClosedForm, solve_lower_level
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, Array, Entries, Equation, Matrix, Variant, textbook_equations
 from bilevel_sym.symbolic.simplify import simplified

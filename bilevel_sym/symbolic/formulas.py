@@ -21,8 +21,7 @@ from typing import Any, Literal, TypeAlias
 import sympy as sp
 
 from bilevel_sym.implicit.second_order import Algebra, hessian_of
-from bilevel_sym.symbolic.blocks import Blocks
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import Blocks, derivative
 
 __all__ = [
     "MAX_EXPLICIT_N",

@@ -17,16 +17,8 @@ from bilevel_sym.graph.expressions import symbols_in, tree_size
 from bilevel_sym.graph.operations.record import LANGUAGES
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
+from bilevel_sym.symbolic.source_parts import templates
 from bilevel_sym.symbolic.source_parts.printer import ExpressionPrinter, is_plain, may_overflow
-from bilevel_sym.symbolic.source_parts.templates import (
-    ARRAY,
-    NEWTON,
-    SCALAR_NEWTON,
-    TRACED,
-    check_language,
-    filled,
-    joined,
-)
 
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
@@ -50,7 +42,7 @@ def scalar_source(derivation: Derivation, language: str) -> str:
     >>> "jnp.sin(x_1)" in scalar_source(derive(BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y")), "jax")
     True
     """
-    check_language(language)
+    templates.check_language(language)
     _refuse_unknowns(derivation)
     _refuse_long(derivation)
     names = _renamed({"x": derivation.x, "y": derivation.y, "v": derivation.v})
@@ -63,8 +55,8 @@ def scalar_source(derivation: Derivation, language: str) -> str:
     title = derivation.name if derivation.name and derivation.name.isidentifier() else "a problem"
     library = {"numpy": "NumPy", "jax": "JAX", "torch": "PyTorch"}[language]
     head = f"y*(x), Phi(x) and its derivatives for {title}, at one point x; needs {library} alone."
-    definitions = {**({"array": ARRAY[language]} if language in ARRAY else {}), **emit.definitions}
-    return joined(language, head, definitions, functions)
+    definitions = {**({"array": templates.ARRAY[language]} if language in templates.ARRAY else {}), **emit.definitions}
+    return templates.joined(language, head, definitions, functions)
 
 
 def _stable(derivation: Derivation) -> tuple[sp.Expr, sp.Expr, Callable[[str], Mapping[Place, sp.Expr]]]:
@@ -169,7 +161,7 @@ class _Emitter:
 
     def _array(self, rows: Sequence[str]) -> str:
         body = "".join(f"\n        {row}," for row in rows)
-        call, more = ("array", "") if self.language in ARRAY else (f"{self.library}.array", ", dtype=float")
+        call, more = ("array", "") if self.language in templates.ARRAY else (f"{self.library}.array", ", dtype=float")
         return f"{call}([{body}\n    ]{more})"
 
     def _function(self, name: str, roles: str, value: str) -> str:
@@ -200,9 +192,13 @@ def _lower_level(derivation: Derivation, emit: _Emitter, curvatures: Mapping[Pla
     texts = {name: _bracket([_end(end, emit.library) for end in values]) for name, values in ends.items()}
     texts |= {"MIDDLE": repr(middle), "N": str(len(middle))}
     if emit.language == "numpy":
-        return formula + filled(SCALAR_NEWTON, {**texts, "FIRST": "closed_form(x), " if formula else ""})
-    known = filled(TRACED[emit.language], {**texts, "FIRST": ", closed_form(x)" if formula else ""})
-    return formula + filled(NEWTON[emit.language], {**_TRACED_CALLS, "SOLVED": _solve(emit.library), "SIZES": known})
+        return formula + templates.filled(
+            templates.SCALAR_NEWTON, {**texts, "FIRST": "closed_form(x), " if formula else ""}
+        )
+    known = templates.filled(templates.TRACED[emit.language], {**texts, "FIRST": ", closed_form(x)" if formula else ""})
+    return formula + templates.filled(
+        templates.NEWTON[emit.language], {**_TRACED_CALLS, "SOLVED": _solve(emit.library), "SIZES": known}
+    )
 
 
 _TRACED_CALLS = {

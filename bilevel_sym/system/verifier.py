@@ -27,7 +27,7 @@ def verifier(part: str = "") -> Any:
     """``verify``, or a module of it; raises ``ForeignPackage`` where another package has taken its name.
 
     >>> verifier("bracket").__name__
-    'verify.bracket'
+    'verify.verdict'
     """
     if found := intruder():
         raise found

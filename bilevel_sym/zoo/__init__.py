@@ -17,8 +17,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.extensions import Extension, installed
 from bilevel_sym.zoo import extremal, learning, minimax, quadratic, real, small, stochastic, tube
 from bilevel_sym.zoo.data import Flower, iris
-from bilevel_sym.zoo.entry import Entry
-from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
+from bilevel_sym.zoo.entry import Entry, Example, KnownPoint, exact_constants
 
 __all__ = [
     "Example", "Flower", "KnownPoint", "data_names", "exact_constants", "get", "iris", "names", "parameters", "parse",

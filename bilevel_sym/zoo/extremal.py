@@ -6,8 +6,7 @@ import sympy as sp
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.zoo.entry import entry, require_positive
-from bilevel_sym.zoo.example import Example, exact_constants
+from bilevel_sym.zoo.entry import Example, entry, exact_constants, require_positive
 
 __all__ = ["block_extremal"]
 

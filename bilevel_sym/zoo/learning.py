@@ -9,9 +9,8 @@ import sympy as sp
 from bilevel_sym.graph.operations.logistic import sigmoid, softplus
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.zoo.data import Row, regression_rows, species_rows
-from bilevel_sym.zoo.entry import entry, require_positive, require_range
-from bilevel_sym.zoo.example import Example
-from bilevel_sym.zoo.matrices import linear_form
+from bilevel_sym.zoo.entry import Example, entry, require_positive, require_range
+from bilevel_sym.zoo.quadratic import linear_form
 
 __all__ = [
     "hyper_cleaning", "logistic", "ridge", "ridge_solution", "robust_regression", "squared_error",

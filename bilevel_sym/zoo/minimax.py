@@ -5,8 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from bilevel_sym.problem.problem import MinimaxProblem
-from bilevel_sym.zoo.entry import entry
-from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
+from bilevel_sym.zoo.entry import Example, KnownPoint, entry, exact_constants
 
 __all__ = ["minimax_degenerate", "minimax_nash", "minimax_not_nash", "minimax_wells"]
 

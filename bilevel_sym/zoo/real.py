@@ -12,8 +12,7 @@ import numpy as np
 from bilevel_sym import Constants
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.typing import Floats
-from bilevel_sym.zoo.entry import entry, require_range
-from bilevel_sym.zoo.example import Example
+from bilevel_sym.zoo.entry import Example, entry, require_range
 from bilevel_sym.zoo.tables import alternate, indicator, standard, table
 
 __all__ = ["breast_cancer", "diabetes", "digit_cleaning", "digits", "feature_scales", "few_shot", "robust_diabetes"]

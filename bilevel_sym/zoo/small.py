@@ -6,8 +6,7 @@ import sympy as sp
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.zoo.entry import entry, require_positive, require_range
-from bilevel_sym.zoo.example import Example, KnownPoint, exact_constants
+from bilevel_sym.zoo.entry import Example, KnownPoint, entry, exact_constants, require_positive, require_range
 
 __all__ = ["implicit_cubic", "lphi_witness", "saddle", "scalar"]
 

@@ -8,10 +8,9 @@ import sympy as sp
 
 from bilevel_sym.problem.problem import StochasticProblem
 from bilevel_sym.zoo.data import regression_rows
-from bilevel_sym.zoo.entry import entry, require_positive
-from bilevel_sym.zoo.example import Example, exact_constants
+from bilevel_sym.zoo.entry import Example, entry, exact_constants, require_positive
 from bilevel_sym.zoo.learning import ridge, squared_error
-from bilevel_sym.zoo.matrices import linear_form
+from bilevel_sym.zoo.quadratic import linear_form
 from bilevel_sym.zoo.small import saddle
 
 __all__ = ["stochastic_noise", "stochastic_rows"]

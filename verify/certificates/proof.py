@@ -14,8 +14,8 @@ from flint import arb, fmpq
 from bilevel_sym import BilevelProblem
 from bilevel_sym.certify.saved_certificate import problem_text
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
-from verify.bracket import Bracket
 from verify.certificates import recheck as program
+from verify.verdict import Bracket
 
 __all__ = ["Rechecked", "proved", "recheck"]
 

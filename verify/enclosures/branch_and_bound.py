@@ -19,8 +19,8 @@ from bilevel_sym.system.budget import Budget
 from bilevel_sym.system.memory import parts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Bools, Floats, Indices
-from verify.bracket import Bracket
 from verify.enclosures.cover import LEAF, Cover, middles
+from verify.verdict import Bracket
 
 __all__ = ["PROOF_COST", "SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
 

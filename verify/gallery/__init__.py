@@ -13,7 +13,7 @@ from types import ModuleType
 from verify.gallery import hessians, inverses, lower_levels, numbers, terms, trajectories
 from verify.gallery.defect import Defect, Kind, defect
 from verify.gallery.drawing import descent, plot_descents, plot_gallery
-from verify.gallery.right import right
+from verify.gallery.plain import right
 
 __all__ = ["FAMILIES", "Defect", "Kind", "defect", "defects", "descent", "plot_descents", "plot_gallery", "right"]
 

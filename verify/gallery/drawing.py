@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +13,10 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below, require_matplotlib
-from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Axes, Floats, Indices
 from verify.gallery.defect import Defect, Kind
 from verify.gallery.plain import Candidate, hypergradient
-from verify.gallery.right import right as right_candidates
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from verify.gallery.plain import right as right_candidates
 
 __all__ = ["descent", "plot_descents", "plot_gallery"]
 

@@ -6,16 +6,14 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
-from verify.gallery.defect import defect
+from verify.gallery.defect import defect, isotropic
 from verify.gallery.plain import Candidate, hypergradient, neumann, newton, norm, start, step_size
-from verify.gallery.showcases import isotropic
 
 __all__: list[str] = []
 
 
 @defect(
     "last CG iterate dropped",
-    kind="hypergradient",
     cause="inverse",
     looks="hardly visible on random problems with many eigenvalues; for g_yy = 2 I the implicit term vanishes",
     seen="three published libraries share it",
@@ -41,7 +39,6 @@ def last_cg_iterate_dropped(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "CG step size missing",
-    kind="hypergradient",
     cause="inverse",
     looks="v has the right order of magnitude after a few steps, and the loss goes down",
     seen="a CG step size missing from the residual update: published hypergradient code",
@@ -67,7 +64,6 @@ def cg_step_size_missing(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "CG without a guard",
-    kind="hypergradient",
     cause="not finite",
     looks="fine until the residual is exactly zero: then 0/0, and the run ends in nan",
     seen="warm-started conjugate gradients whose start is already exact",
@@ -93,7 +89,6 @@ def cg_without_a_guard(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "linear solver that rarely fails",
-    kind="hypergradient",
     cause="tolerance",
     looks="right at almost every point; a few points in a thousand have two digits",
     seen="a default linear solver that is inaccurate on 0.4 % of points: published hypergradient code",
@@ -119,7 +114,6 @@ def linear_solver_that_rarely_fails(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "Neumann: first term missing",
-    kind="hypergradient",
     cause="inverse",
     looks="converges as Q grows, but to v - eta f_y",
     seen="a Neumann series with a term too few: published hypergradient code",
@@ -146,7 +140,6 @@ def neumann_first_term_missing(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "Neumann: first term twice",
-    kind="hypergradient",
     cause="inverse",
     looks="converges as Q grows, but to v + eta f_y",
     seen="a Neumann series with a term too many: published hypergradient code",
@@ -169,7 +162,6 @@ def neumann_first_term_twice(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "Neumann: step above 2/ell",
-    kind="hypergradient",
     cause="inverse",
     looks="plausible for two or three terms; with more it explodes, and asking for more accuracy makes it worse",
     seen="the outer step as the Neumann step: the paper's [est-vq]",
@@ -188,7 +180,6 @@ def neumann_step_above_two_over_ell(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "g_yy forgotten",
-    kind="hypergradient",
     cause="inverse",
     looks="the loss goes down where g_yy is near a multiple of the identity",
 )
@@ -206,7 +197,6 @@ def g_yy_forgotten(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "diagonal for the inverse",
-    kind="hypergradient",
     cause="inverse",
     looks="exact for a separable lower level, and good where y hardly interacts",
 )

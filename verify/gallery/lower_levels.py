@@ -14,7 +14,6 @@ SMALL_STEPS = 5
 
 @defect(
     "unconverged lower level",
-    kind="hypergradient",
     cause="y*",
     looks="the loss that it sees, f(x, y_5), goes down and stays down, while Phi turns round and rises",
 )
@@ -31,7 +30,6 @@ def unconverged_lower_level(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "stale warm start",
-    kind="hypergradient",
     cause="y*",
     looks="it works while x moves slowly, and lags behind as soon as it does not; asked twice, it answers twice",
 )
@@ -49,7 +47,6 @@ def stale_warm_start(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "tolerance too loose",
-    kind="hypergradient",
     cause="tolerance",
     looks="four digits everywhere: the loss goes down, until it stops a little too early",
 )

@@ -14,7 +14,6 @@ __all__: list[str] = []
 
 @defect(
     "float32 inside",
-    kind="hypergradient",
     cause="precision",
     looks="float64 comes out, with seven digits at best: the loss goes down until rounding takes over",
 )
@@ -32,7 +31,6 @@ def float32_inside(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "answer for the point before",
-    kind="hypergradient",
     cause="predecessor",
     looks="along a slow trajectory the loss goes down; after a jump the first step goes the old way",
     seen="the stale gradient after a perturbation: the paper's Algorithm 1",
@@ -53,7 +51,6 @@ def answer_for_the_point_before(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "finite differences of values",
-    kind="hypergradient",
     cause="noise",
     looks="half of the digits: enough for the loss to go down, too few for a Hessian",
     seen="a check by finite differences cannot tell a wrong gradient from noise: tesseract-core #740",

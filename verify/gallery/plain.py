@@ -1,24 +1,34 @@
 """Implicit differentiation, written plainly: what is right. Each defect of the gallery is one changed line of this.
 
 y* minimises g(x, .);  v = g_yy^-1 f_y;  grad Phi = f_x - g_xy v;  dy_dx = -g_xy g_yy^-1.
+
+What is right: the candidates that the defects are one line off from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Kernels
+from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
+from verify.gallery.defect import Kind
 from verify.points.derivatives_at import block_values
 
-__all__: list[str] = []
+__all__ = ["right"]
 
 Candidate = Callable[..., Floats]
 LowerLevel = Callable[[Kernels, Floats, Floats], Floats]
 Inverse = Callable[[Floats, Floats], Floats]
+Record = Mapping[str, Any]
+Move = Callable[[Floats, Floats, Floats], Floats]
+"""(x, the gradient there, a perturbation or zero) -> the next x."""
+
+ETA, EPS, R, T_ESCAPE, STEPS = 0.1, 0.05, 0.5, 30, 120
+START = 0.02  # each coordinate of the start: near the saddle at 0, where the gradient is small and not zero
 
 
 def norm(array: Floats) -> float:
@@ -167,3 +177,116 @@ def hessian_terms(problem: BilevelProblem, x: Floats) -> HessianTerms:
     inner = np.einsum("ia,jb,abk->ijk", dy_dx, dy_dx, at["g_yyy"])
     third = at["g_xxy"] + mixed + mixed.swapaxes(0, 1) + inner
     return HessianTerms(at["f_xx"], dy_dx @ at["f_xy"].T, dy_dx @ at["f_yy"] @ dy_dx.T, -third @ v)
+
+
+def perturbed_descent(problem: BilevelProblem, move: Move) -> Record:
+    """Algorithm 1 from near x = 0, with the rule by which a point moves; all that a checker wants to know of the run.
+
+    >>> run = perturbed_descent(saddle(), lambda x, grad, u: x - ETA * (u if u.any() else grad))
+    >>> run["x"].shape, bool(run["perturbed"][0])
+    ((121, 2), True)
+    """
+    gradient, rng = hypergradient(problem), np.random.default_rng(0)
+    x, since = np.full(problem.d, START), T_ESCAPE + 1
+    points, gradients, perturbed = [x], [gradient(x)], []
+    for _ in range(STEPS):
+        escape = norm(gradients[-1]) <= STATIONARY_SHARE * EPS and since > T_ESCAPE
+        since = 1 if escape else since + 1
+        x = move(x, gradients[-1], _in_ball(rng, problem.d) if escape else np.zeros(problem.d))
+        points.append(x)
+        gradients.append(gradient(x))
+        perturbed.append(escape)
+    arrays = {"x": np.array(points), "grad_phi_hat": np.array(gradients), "perturbed": np.array([*perturbed, False])}
+    return {**arrays, "eta": ETA, "eps": EPS, "r": R, "T_escape": T_ESCAPE}
+
+
+def _in_ball(rng: np.random.Generator, d: int) -> Floats:
+    u = rng.standard_normal(d)
+    return np.asarray(R * rng.random() ** (1 / d) * u / norm(u))
+
+
+def right(problem: BilevelProblem, kind: Kind = "hypergradient") -> dict[str, Any]:
+    """Right candidates by name. Some take ``D``, ``N`` or ``Q``, as the programs that they stand for do.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> {name: candidate(np.array([3.0])).round(9).tolist() for name, candidate in right(problem).items()}
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'dense solve': [6.0], 'conjugate gradients': [6.0], 'D and N steps': [6.0], 'Neumann series': [6.0],
+     'unrolled': [6.0], 'warm start': [6.0]}
+    >>> list(right(problem, "hessian"))
+    ['term by term']
+    """
+    if kind == "hessian":
+        return {"term by term": _hessian(problem)}
+    if kind == "lower solution":
+        k, y, tau = problem.kernels, start(problem), step_size(problem)
+        steps: Candidate = lambda x, D=1000: gradient_descent(k, x, y, D, tau)  # noqa: E731
+        return {"Newton": lambda x: newton(k, x, y), "D steps": steps}
+    if kind == "trajectory":
+        return {"perturbed descent": perturbed_descent(problem, lambda x, grad, u: x - ETA * (u if u.any() else grad))}
+    return {
+        "dense solve": hypergradient(problem),
+        "conjugate gradients": hypergradient(problem, inverse=conjugate_gradients),
+        "D and N steps": _steps(problem),
+        "Neumann series": _neumann(problem),
+        "unrolled": _unrolled(problem),
+        "warm start": _warm(problem),
+    }
+
+
+def _steps(problem: BilevelProblem) -> Candidate:
+    """D gradient steps on the lower level, N conjugate-gradient steps: AID."""
+    k, tau = problem.kernels, step_size(problem)
+
+    def candidate(x: Floats, D: int = 1000, N: int = 20) -> Floats:
+        y = gradient_descent(k, x, start(problem), D, tau)
+        v = conjugate_gradients(k.g_yy(x, y), k.f_y(x, y), N)
+        return k.f_x(x, y) - k.g_xy(x, y) @ v
+
+    return candidate
+
+
+def _neumann(problem: BilevelProblem) -> Candidate:
+    k, eta = problem.kernels, step_size(problem)
+
+    def candidate(x: Floats, Q: int = 1000) -> Floats:
+        y = newton(k, x, start(problem))
+        v = neumann(k.g_yy(x, y), k.f_y(x, y), Q, eta)
+        return k.f_x(x, y) - k.g_xy(x, y) @ v
+
+    return candidate
+
+
+def _unrolled(problem: BilevelProblem) -> Candidate:
+    """The derivative of D gradient steps, carried along with them: ITD, forward."""
+    k, tau = problem.kernels, step_size(problem)
+
+    def candidate(x: Floats, D: int = 1000) -> Floats:
+        y, dy_dx = start(problem), np.zeros((problem.d, problem.n))
+        for _ in range(D):
+            dy_dx = dy_dx - tau * (k.g_xy(x, y) + dy_dx @ k.g_yy(x, y))
+            y = y - tau * k.g_y(x, y)
+        return k.f_x(x, y) + dy_dx @ k.f_y(x, y)
+
+    return candidate
+
+
+def _warm(problem: BilevelProblem) -> Candidate:
+    """y is carried from call to call, and solved to the end each time."""
+    y_before = start(problem)
+
+    def candidate(x: Floats) -> Floats:
+        nonlocal y_before
+        k = problem.kernels
+        y_before = y = newton(k, x, y_before)
+        return k.f_x(x, y) - k.g_xy(x, y) @ np.linalg.solve(k.g_yy(x, y), k.f_y(x, y))
+
+    return candidate
+
+
+def _hessian(problem: BilevelProblem) -> Candidate:
+    def candidate(x: Floats) -> Floats:
+        term = hessian_terms(problem, x)
+        return term.direct + term.cross + term.cross.T + term.quadratic + term.third
+
+    return candidate

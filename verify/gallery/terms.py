@@ -14,7 +14,6 @@ __all__: list[str] = []
 
 @defect(
     "implicit term halved",
-    kind="hypergradient",
     cause="cross",
     looks="the loss goes down, and settles where f_x balances half of the implicit term",
     seen="a cross term weighted one half: published hypergradient code",
@@ -33,7 +32,6 @@ def implicit_term_halved(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "implicit term forgotten",
-    kind="hypergradient",
     cause="cross",
     looks="the loss of y held fixed goes down; where f has no direct term nothing moves at all",
     seen="its mark, a zero gradient: TorchOpt #222",
@@ -51,7 +49,6 @@ def implicit_term_forgotten(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "implicit term transposed",
-    kind="hypergradient",
     cause="transpose",
     looks="with d = n the shapes agree, and with a symmetric g_xy so do the numbers",
 )
@@ -69,7 +66,6 @@ def implicit_term_transposed(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "sign of the implicit term",
-    kind="hypergradient",
     cause="sign",
     looks="where the direct term is the larger one, the loss goes down all the same",
 )
@@ -87,7 +83,6 @@ def sign_of_the_implicit_term(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "direct term forgotten",
-    kind="hypergradient",
     cause="direct",
     looks="right wherever f depends on x through y alone, as in most hyperparameter problems",
 )
@@ -105,7 +100,6 @@ def direct_term_forgotten(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "factor two",
-    kind="hypergradient",
     cause="factor",
     looks="the right direction: the loss goes down, and a smaller step size hides everything",
 )
@@ -123,7 +117,6 @@ def factor_two(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "order of arguments",
-    kind="hypergradient",
     cause="arguments",
     looks="no error where d = n; the loss goes down at first and settles elsewhere",
 )
@@ -141,7 +134,6 @@ def order_of_arguments(problem: BilevelProblem) -> Candidate:
 
 @defect(
     "f in the place of g",
-    kind="hypergradient",
     cause="arguments",
     looks="shapes agree, so nothing is raised; the implicit term is small where f hardly mixes x and y",
 )

@@ -6,20 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
+from bilevel_sym.plotting.arguments import on_grid
 from bilevel_sym.plotting.style import filled_contours, ink
-from bilevel_sym.plotting.values import on_grid
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Axes, Floats
 from verify.plotting.tightness import HEAD
 from verify.regularity.phi_smoothness import Smoothness
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_curvature", "plot_looseness"]
 

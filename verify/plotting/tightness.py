@@ -7,18 +7,16 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.style import ink
 from bilevel_sym.system.plain_text import as_title
+from bilevel_sym.typing import Axes
 from verify.reporting import Report
 from verify.theory import cite
 from verify.verdict import CheckResult, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_tightness"]
 

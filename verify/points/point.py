@@ -19,9 +19,9 @@ from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.expressions import rewritten
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.points.balls import POINT_BITS, Root, eigenvalue_balls
 from verify.points.exact import ExactPoint, inertia
+from verify.verdict import Bracket
 
 __all__ = ["StationaryPoint"]
 

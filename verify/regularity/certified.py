@@ -22,11 +22,11 @@ from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadl
 from bilevel_sym.system.memory import Memory, bytes_of
 from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.cover import Cover, requested_box
 from verify.enclosures.memory import require_size
+from verify.verdict import Bracket
 
 __all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
 

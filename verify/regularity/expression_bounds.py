@@ -15,9 +15,9 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.scope import Formula, Scope, Variables
 from bilevel_sym.system.budget import Budget, Effort, scale_of
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.ranges import Ranges, ranges
+from verify.verdict import Bracket
 
 __all__ = ["Bounds", "bounds"]
 

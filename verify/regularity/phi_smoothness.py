@@ -21,7 +21,6 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFail
 from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.cover import Cover, requested_box
@@ -30,6 +29,7 @@ from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import GradNorm, HessNorm, ThirdNorm
 from verify.regularity.certified import DEFAULT_WORK, constants
 from verify.regularity.structure.large import in_scalars
+from verify.verdict import Bracket
 
 __all__ = ["ZERO_DERIVATIVE", "Smoothness", "smoothness"]
 

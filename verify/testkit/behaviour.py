@@ -20,7 +20,7 @@ from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.reference import Quantity, References
 from verify.testkit.roughness import Roughness, Segment, roughness, rounding_of
 from verify.testkit.sample_points import x_ends
-from verify.testkit.suspects.loose_tolerance import LARGEST_BY_TOLERANCE
+from verify.testkit.suspects.lower import LARGEST_BY_TOLERANCE
 
 __all__ = ["Behaviour", "behaviour"]
 

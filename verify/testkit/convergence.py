@@ -13,7 +13,7 @@ from bilevel_sym.typing import Floats
 from verify.testkit.candidate import Candidate
 from verify.testkit.diagnosis import Cause, Diagnosis
 from verify.testkit.reference import Quantity, References
-from verify.testkit.suspects.linear_solvers import conjugate_gradients
+from verify.testkit.suspects.inverse import conjugate_gradients
 from verify.testkit.suspects.lower_iterates import apply
 from verify.testkit.sweep import FEWEST, Convergence, Sweep, largest, least_tolerance, worst_of
 

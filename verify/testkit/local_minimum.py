@@ -16,11 +16,10 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.system.budget import Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
-from verify.bracket import Bracket
 from verify.points.classification import SecondOrder, second_order
 from verify.testkit.candidate import real_array
 from verify.testkit.reference import require_references
-from verify.verdict import CheckResult, Verdict
+from verify.verdict import Bracket, CheckResult, Verdict
 
 __all__ = ["check_local_minimum"]
 

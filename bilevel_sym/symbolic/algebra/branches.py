@@ -12,10 +12,9 @@ from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.graph.precision import precision
 from bilevel_sym.symbolic.algebra.domain import MIDPOINT_BITS, Ball, Domain, Point, enclosure, exact_ball
 from bilevel_sym.symbolic.algebra.field import TooLarge
-from bilevel_sym.symbolic.algebra.linear import negative_direction, not_convex
+from bilevel_sym.symbolic.algebra.linear import negative_direction, not_convex, vanishes
 from bilevel_sym.symbolic.algebra.scalar import Root, Unsolved
-from bilevel_sym.symbolic.algebra.vanishing import vanishes
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.blocks import derivative
 
 __all__ = ["check_convex", "choose"]
 

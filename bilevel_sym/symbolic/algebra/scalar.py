@@ -19,8 +19,8 @@ import sympy as sp
 from bilevel_sym.graph.expressions import postorder, substitute, symbols_in
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.symbolic.algebra.field import Field, TooLarge, normal_form, shortest
-from bilevel_sym.symbolic.algebra.vanishing import elementary, exponentiated
-from bilevel_sym.symbolic.calculus import derivative
+from bilevel_sym.symbolic.algebra.linear import elementary, exponentiated
+from bilevel_sym.symbolic.blocks import derivative
 
 __all__ = ["Root", "Unsolved", "containing", "real_root", "roots"]
 

@@ -16,8 +16,9 @@ __all__ = ["smoothness_constant"]
 
 @erratum(
     "ji2021:lem-smooth",
-    printed=("L_phi has the summand tau M^2/mu", lambda c: c.L_phi(variant="printed")),
-    corrected=("L_phi has the summand tau M/mu", lambda c: c.L_phi()),
+    printed="L_phi has the summand tau M^2/mu",
+    corrected="L_phi has the summand tau M/mu",
+    forms=(lambda c: c.L_phi(variant="printed"), lambda c: c.L_phi()),
     witness="f = y/2, g = y^2/2 + x y + 40 d^3 sin((y - x)/d) near 0, d -> 0: |Phi''| reaches 80, and mu, L -> 1",
     why="v* = g_yy^-1 f_y is at most M/mu, and it stands before the change of g_xy, which is at most tau (1 + kappa). "
     "Both levels times c make every constant and Phi c times as large, and the printed summand c^2 times. The witness "

@@ -8,12 +8,10 @@ from bilevel_sym import AID, ITD
 from bilevel_sym.theories.ji2021.constants import RateConstants
 from bilevel_sym.theories.ji2021.paper import STATEMENTS
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.papers.ji2021.regions import ROUNDINGS, Region, compared, decided, rate_constants, starts
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.registry import INSIDE, claim
 from verify.study import Study
-from verify.verdict import CheckResult, judged
+from verify.verdict import Bracket, CheckResult, judged
 
 __all__ = ["aid_error", "ba_inner_rate", "hypergradient_at_y", "itd_error", "response", "smooth", "smooth_by_c"]
 

@@ -11,8 +11,7 @@ from bilevel_sym.theories.ji2021.paper import STATEMENTS
 from bilevel_sym.theories.ji2021.schedules import RateSchedule, aid_bio, ba, itd_bio
 from bilevel_sym.typing import Floats
 from verify.papers.ji2021.regions import ROUNDINGS, Region, Starts, compared, decided, starts
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive
 

@@ -24,7 +24,6 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError, CertificateFail
 from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.enclosures.cover import Cover
 from verify.regularity.certified import BLOCKS, CertifiedConstants, Proof, constants
 from verify.regularity.structure.bounds import BlockBounds, Region
@@ -32,6 +31,7 @@ from verify.regularity.structure.recognition import Formula, Unrecognised, recog
 from verify.regularity.structure.rows import Layout
 from verify.regularity.structure.tensors import Balls, Evaluation, exact
 from verify.regularity.structure.witnesses import Witness, Witnesses
+from verify.verdict import Bracket
 
 __all__ = ["SCALAR_VARIABLES", "Structure", "array_constants", "structure_of", "structured_proofs"]
 

@@ -16,17 +16,11 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects import solution
 from verify.testkit.suspects.altered_result import changed_suspects, momentum
 from verify.testkit.suspects.inverse import inverse_suspects
-from verify.testkit.suspects.loose_tolerance import stopped_suspects
+from verify.testkit.suspects.lower import stopped_suspects
 from verify.testkit.suspects.lower_iterates import apply, hypergradient_at, hypergradient_of, minimiser_of_f, solved
-from verify.testkit.suspects.solution import (
-    Solutions,
-    mixed_suspects,
-    shifted_suspects,
-    solution_suspects,
-    unrolled_suspects,
-)
 from verify.testkit.suspects.stale_blocks import frozen_suspects
 
 __all__ = ["exchanged_arguments", "exchanged_functions", "gradient_suspects", "gradient_terms"]
@@ -63,16 +57,16 @@ def gradient_suspects(at: References, values: Floats, previous: Floats | None = 
     the implicit term counts half
     """
     evidence = Evidence(values, at.truth("grad_phi"), at.floor("grad_phi"))
-    terms, here = gradient_terms(at), Solutions(at, evidence, partial(hypergradient_at, at.problem, at.x))
+    terms, here = gradient_terms(at), solution.Solutions(at, evidence, partial(hypergradient_at, at.problem, at.x))
     return chain(
         _signs(**terms),
         _terms(**terms),
         _weights(**terms),
         _transposed(at),
         inverse_suspects(at, evidence),
-        solution_suspects(here, previous),
-        unrolled_suspects(at, evidence),
-        mixed_suspects(at, evidence),
+        solution.solution_suspects(here, previous),
+        solution.unrolled_suspects(at, evidence),
+        solution.mixed_suspects(at, evidence),
         _before(at, previous),
         momentum(at, evidence, previous),
         changed_suspects(evidence),
@@ -80,7 +74,7 @@ def gradient_suspects(at: References, values: Floats, previous: Floats | None = 
         exchanged_functions(at),
         stopped_suspects(here, previous),
         frozen_suspects(at, evidence, previous),
-        shifted_suspects(here),
+        solution.shifted_suspects(here),
         _differences(at),
     )
 

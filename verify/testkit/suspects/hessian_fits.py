@@ -14,7 +14,7 @@ from verify.testkit.diagnosis import EXACT_FIT, SPARE, Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.fitting import GRID, Family, closest, fitted, flat, shows, suspect
 from verify.testkit.suspects.hessian_terms import CURVATURE, HessianTerms, hessian_at, hessian_terms, transposed
-from verify.testkit.suspects.linear_solvers import SERIES, Flaw, conjugate_gradients
+from verify.testkit.suspects.inverse import SERIES, Flaw, conjugate_gradients
 
 __all__ = ["conjugate_inverse", "free_weights", "other_v", "other_y", "wrong_inverse"]
 

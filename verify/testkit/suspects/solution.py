@@ -18,18 +18,8 @@ from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import blocks_at
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
+from verify.testkit.suspects import lower_iterates
 from verify.testkit.suspects.fitting import Fitted, Many, fitted, promising, settled
-from verify.testkit.suspects.lower_iterates import (
-    Start,
-    after_newton,
-    after_steps,
-    along_points,
-    hypergradient_of,
-    solutions_before,
-    solved,
-    starts,
-    unrolled,
-)
 
 __all__ = ["Answer", "Solutions", "mixed_suspects", "shifted_suspects", "solution_suspects", "unrolled_suspects"]
 
@@ -82,10 +72,10 @@ def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Susp
     'the lower level is left at its start, y = 0'
     """
     at = here.at
-    for start in starts(at.problem, len(at)):
+    for start in lower_iterates.starts(at.problem, len(at)):
         yield from _near_start(here, start)
     yield from _stale(here, previous)
-    for start in (*starts(at.problem, len(at)), Start("y = 1", np.ones_like(at.y))):
+    for start in (*lower_iterates.starts(at.problem, len(at)), lower_iterates.Start("y = 1", np.ones_like(at.y))):
         yield from _own_steps(here, start)
         yield from _scanned(here, start, NUMBERS, SOLVER)
     yield from _uphill(here)
@@ -103,7 +93,7 @@ def unrolled_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     'it is differentiated through 1 gradient step of size 0.25 from y = 0, which is not converged'
     """
     here = Solutions(at, evidence, lambda y: y)
-    for start in starts(at.problem, len(at)):
+    for start in lower_iterates.starts(at.problem, len(at)):
         what = f"it is differentiated through {{}} from {start.name}, which is not converged"
         yield from _fitted(here, partial(_unrolled, at, start), UNROLLED, what)
 
@@ -114,21 +104,21 @@ def mixed_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     >>> from verify.testkit.reference import references
     >>> problem = BilevelProblem("x*y**2", "y**2 + y**4/4 - x*y", "x", "y")
     >>> at = references(problem, [[0.5], [1.0], [1.5], [2.0], [2.5], [3.0]])
-    >>> y, last = after_steps(problem, at.x, 0 * at.y, np.full(6, 0.1), (7, 8))
+    >>> y, last = lower_iterates.after_steps(problem, at.x, 0 * at.y, np.full(6, 0.1), (7, 8))
     >>> seen = Evidence(_mixture(problem, at.x, last, y), at.truth("grad_phi"), at.floor("grad_phi"))
     >>> next(mixed_suspects(at, seen)).what
     'f is evaluated after 8 gradient steps of size 0.1 from y = 0, and g a step earlier'
     """
     here = Solutions(at, evidence, lambda y: y)
-    for start in starts(at.problem, len(at)):
+    for start in lower_iterates.starts(at.problem, len(at)):
         for late, early in (("f", "g"), ("g", "f")):
             what = f"{late} is evaluated after {{}} from {start.name}, and {early} a step earlier"
             yield from _fitted(here, partial(_mixed, at, start, late == "f"), MIXED, what)
 
 
-def _mixed(at: References, start: Start, f_last: bool, step: Floats, numbers: Sequence[int]) -> Floats:
+def _mixed(at: References, start: lower_iterates.Start, f_last: bool, step: Floats, numbers: Sequence[int]) -> Floats:
     needed = sorted({*numbers, *(number - 1 for number in numbers)})
-    y = dict(zip(needed, after_steps(at.problem, at.x, start.y, step[:, None], needed), strict=True))
+    y = dict(zip(needed, lower_iterates.after_steps(at.problem, at.x, start.y, step[:, None], needed), strict=True))
     pairs = [(y[number], y[number - 1])[:: 1 if f_last else -1] for number in numbers]
     return np.array([_mixture(at.problem, at.x, *pair) for pair in pairs])
 
@@ -137,14 +127,14 @@ def _mixture(problem: BilevelProblem, x: Floats, y_f: Floats, y_g: Floats) -> Fl
     """f_x - g_xy g_yy^-1 f_y with a y for f and another for g."""
     f_x, f_y = blocks_at(problem.kernels, ("f_x", "f_y"), x, y_f)
     g_xy, g_yy = blocks_at(problem.kernels, ("g_xy", "g_yy"), x, y_g)
-    return hypergradient_of(f_x, f_y, g_xy, g_yy)
+    return lower_iterates.hypergradient_of(f_x, f_y, g_xy, g_yy)
 
 
-def _near_start(here: Solutions, start: Start) -> Iterator[Suspect]:
+def _near_start(here: Solutions, start: lower_iterates.Start) -> Iterator[Suspect]:
     at = here.at
     yield here.suspect(start.y, f"the lower level is left at its start, {start.name}")
     for number in (1, 2):
-        y = after_newton(at.problem, at.x, start.y, number)
+        y = lower_iterates.after_newton(at.problem, at.x, start.y, number)
         yield here.suspect(y, f"the lower level is left after {_count(number, 'Newton step')} from {start.name}")
     if not start.y.any():
         wrong = "the lower-level solution enters with the wrong sign, -y*"
@@ -154,32 +144,32 @@ def _near_start(here: Solutions, start: Start) -> Iterator[Suspect]:
 def _stale(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     """y* of the point before; at the first point it may be right, or at a start."""
     at = here.at
-    if (before := solutions_before(at.problem, previous)) is None:
+    if (before := lower_iterates.solutions_before(at.problem, previous)) is None:
         return
     first = np.isnan(before)
     yield here.suspect(np.where(first, at.y, before), "y is y* of the point asked before", WARM)
-    for start in starts(at.problem, len(at)):
+    for start in lower_iterates.starts(at.problem, len(at)):
         what = f"y is y* of the point asked before, and {start.name} at first"
         yield here.suspect(np.where(first, start.y, before), what, WARM)
 
 
-def _own_steps(here: Solutions, start: Start) -> Iterator[Suspect]:
+def _own_steps(here: Solutions, start: lower_iterates.Start) -> Iterator[Suspect]:
     """Gradient steps whose size is made for each point: 1/lambda_max of g_yy there."""
     at, largest = here.at, here.at.eigenvalues[:, -1]
-    iterates = after_steps(at.problem, at.x, start.y, 1 / largest, NUMBERS)
+    iterates = lower_iterates.after_steps(at.problem, at.x, start.y, 1 / largest, NUMBERS)
     for number, answer in zip(NUMBERS, here.answer(iterates), strict=True):
         what = f"the lower level is left after {_count(number)} of size 1/lambda_max from {start.name}"
         yield Suspect("y*", what, SOLVER, answer)
 
 
-def _scanned(here: Solutions, start: Start, numbers: Sequence[int], look: str) -> Iterator[Suspect]:
+def _scanned(here: Solutions, start: lower_iterates.Start, numbers: Sequence[int], look: str) -> Iterator[Suspect]:
     """Gradient steps of one size for all points."""
     what = f"the lower level is left after {{}} from {start.name}"
     yield from _fitted(here, partial(_descended, here, start), numbers, what, look)
 
 
 def _uphill(here: Solutions) -> Iterator[Suspect]:
-    start = next(starts(here.at.problem, len(here.at)))
+    start = next(lower_iterates.starts(here.at.problem, len(here.at)))
     for number, found in _fits(here, partial(_descended, here, start), FEW_STEPS, -here.grid):
         what = (
             f"the lower level is climbed: {_count(number)} of size {-found.parameter:.4g} along +g_y from {start.name}"
@@ -201,10 +191,10 @@ def _penalised(here: Solutions) -> Iterator[Suspect]:
 def _warm(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
     """Few steps from y* of the point before, or from wherever the last call ended."""
     at = here.at
-    if previous is None or (before := solutions_before(at.problem, previous)) is None:
+    if previous is None or (before := lower_iterates.solutions_before(at.problem, previous)) is None:
         return
     y = np.where(np.isnan(before), 0.0, before)
-    yield from _scanned(here, Start("y* of the point asked before", y), FEW_STEPS, WARM)
+    yield from _scanned(here, lower_iterates.Start("y* of the point asked before", y), FEW_STEPS, WARM)
     if len(at) > 1 and np.array_equal(previous[1:], at.x[:-1]):
         what = "y is carried from call to call with only {} at each point"
         yield from _fitted(here, partial(_carried, here, y[0]), CARRIED, what, WARM)
@@ -228,16 +218,18 @@ def _first(runs: Runs, number: Sequence[int], step: Floats) -> Floats:
     return np.asarray(runs(step, number)[0])
 
 
-def _descended(here: Solutions, start: Start, step: Floats, numbers: Sequence[int]) -> Floats:
-    return here.answer(after_steps(here.at.problem, here.at.x, start.y, step[:, None], numbers))
+def _descended(here: Solutions, start: lower_iterates.Start, step: Floats, numbers: Sequence[int]) -> Floats:
+    return here.answer(lower_iterates.after_steps(here.at.problem, here.at.x, start.y, step[:, None], numbers))
 
 
 def _carried(here: Solutions, first: Floats, step: Floats, numbers: Sequence[int]) -> Floats:
-    return here.answer(np.array([along_points(here.at.problem, here.at.x, first, step, number) for number in numbers]))
+    return here.answer(
+        np.array([lower_iterates.along_points(here.at.problem, here.at.x, first, step, number) for number in numbers])
+    )
 
 
-def _unrolled(at: References, start: Start, step: Floats, numbers: Sequence[int]) -> Floats:
-    return unrolled(at.problem, at.x, start.y, step[:, None], numbers)
+def _unrolled(at: References, start: lower_iterates.Start, step: Floats, numbers: Sequence[int]) -> Floats:
+    return lower_iterates.unrolled(at.problem, at.x, start.y, step[:, None], numbers)
 
 
 def _decayed(here: Solutions, weight: Floats) -> Floats:
@@ -248,7 +240,7 @@ def _decayed(here: Solutions, weight: Floats) -> Floats:
     with np.errstate(all="ignore"):
         for _ in range(NEWTON):
             g_y, g_yy = blocks_at(at.problem.kernels, ("g_y", "g_yy"), at.x, y)
-            y = y - solved(g_yy + shift, g_y + weight[:, None, None] * y)
+            y = y - lower_iterates.solved(g_yy + shift, g_y + weight[:, None, None] * y)
     return here.answer(y)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -24,11 +24,7 @@ from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
-from bilevel_sym.typing import Floats
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from bilevel_sym.typing import Axes, Figure, Floats
 
 __all__ = ["Complexity", "Cost", "Family", "Settings", "compute", "draw", "report"]
 

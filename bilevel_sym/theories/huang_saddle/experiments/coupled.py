@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,9 @@ from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
-from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.typing import Axes, Bools, Figure, Floats
 from bilevel_sym.zoo import get
-from bilevel_sym.zoo.example import Example
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from bilevel_sym.zoo.entry import Example
 
 __all__ = ["Coupled", "Outcome", "Rounding", "Settings", "compute", "draw", "report"]
 

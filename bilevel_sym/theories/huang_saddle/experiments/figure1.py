@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,33 +22,11 @@ from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.theories.huang_saddle.experiments import reporting
-from bilevel_sym.theories.huang_saddle.experiments.figure1_results import (
-    METHODS,
-    Figure1,
-    Independence,
-    Method,
-    Panel,
-    Settings,
-    claim_line,
-    findings,
-    independence_line,
-)
-from bilevel_sym.theories.huang_saddle.experiments.staircase import (
-    FACTORS,
-    Sensitivity,
-    climb_down,
-    draw_dwell,
-    draw_varied,
-    vary,
-)
-from bilevel_sym.typing import Bools, Floats
+from bilevel_sym.theories.huang_saddle.experiments import figure1_results, reporting, staircase
+from bilevel_sym.theories.huang_saddle.experiments.figure1_results import Settings, findings
+from bilevel_sym.typing import Axes, Bools, Figure, Floats
 from bilevel_sym.zoo import get
-from bilevel_sym.zoo.example import Example
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from bilevel_sym.zoo.entry import Example
 
 __all__ = [
     "Settings",
@@ -68,7 +46,7 @@ TAU = float(np.e)
 # ---- computing ----------------------------------------------------------------------------------------------
 
 
-def compute(settings: Settings | None = None, *, progress: bool = False) -> Figure1:
+def compute(settings: Settings | None = None, *, progress: bool = False) -> figure1_results.Figure1:
     """Run PBO and BO in every panel, all seeds at once.
 
     >>> small = compute(Settings(dimensions=(2,), curvatures=(1.0,), steps=30, seeds=3))
@@ -84,12 +62,14 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Figu
             panels.append(_panel(settings, d, L))
         independence = inner_steps_matter(settings, *choices[0])
         dimensions, curvatures = settings.dimensions, settings.curvatures
-        middle = _varied(settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(FACTORS))
+        middle = _varied(
+            settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(staircase.FACTORS)
+        )
         deepest = _varied(settings, max(dimensions), max(curvatures), ("r",))
-    return Figure1(settings, tuple(panels), independence, (middle, deepest))
+    return figure1_results.Figure1(settings, tuple(panels), independence, (middle, deepest))
 
 
-def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> Sensitivity:
+def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> staircase.Sensitivity:
     example = get("tube", d=d, L=L, gamma=settings.gamma)
     phi_min = _minimum(example)
 
@@ -97,15 +77,15 @@ def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> Sen
         path = _run(changed, example.problem, "PBO").trajectory
         return path.phi - phi_min, path.perturbed
 
-    return Sensitivity(d, L, -phi_min / d, tuple(vary(settings, names, run, -phi_min / d, d)))
+    return staircase.Sensitivity(d, L, -phi_min / d, tuple(staircase.vary(settings, names, run, -phi_min / d, d)))
 
 
-def _panel(settings: Settings, d: int, L: float) -> Panel:
+def _panel(settings: Settings, d: int, L: float) -> figure1_results.Panel:
     example = get("tube", d=d, L=L, gamma=settings.gamma)
     phi_min = _minimum(example)
     nu = -phi_min / d  # Phi is 0 at the first saddle point, and falls by nu at each of d steps
-    methods = (_method(_run(settings, example.problem, name), phi_min, nu, d) for name in METHODS)
-    return Panel(d, L, phi_min, nu, *methods)
+    methods = (_method(_run(settings, example.problem, name), phi_min, nu, d) for name in figure1_results.METHODS)
+    return figure1_results.Panel(d, L, phi_min, nu, *methods)
 
 
 def _minimum(example: Example) -> float:
@@ -123,12 +103,12 @@ def _run(settings: Settings, problem: BilevelProblem, method: str, inner: tuple[
     return reporting.uninterrupted(solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed))
 
 
-def _method(solution: Solution, phi_min: float, nu: float, d: int) -> Method:
+def _method(solution: Solution, phi_min: float, nu: float, d: int) -> figure1_results.Method:
     path = solution.trajectory
     gap = path.phi - phi_min
-    return Method(
+    return figure1_results.Method(
         gap=spread(gap),
-        stairs=climb_down(gap, nu, d, path.perturbed),
+        stairs=staircase.climb_down(gap, nu, d, path.perturbed),
         arrived=float(np.mean(gap[:, -1] < nu / 2)),
         ahead=float(np.round(np.median(gap[:, -1]) / nu)),
         outside=float(np.mean(~in_printed_domain(path.x))),
@@ -138,7 +118,7 @@ def _method(solution: Solution, phi_min: float, nu: float, d: int) -> Method:
     )
 
 
-def inner_steps_matter(settings: Settings, d: int, L: float) -> Independence:
+def inner_steps_matter(settings: Settings, d: int, L: float) -> figure1_results.Independence:
     """Compare PBO under two choices of D and N, and say by the formulas why they agree.
 
     grad_phi_hat = f_x - g_xy v. Here f is linear in y and g_xy depends on x alone, so y drops out; and g_yy = 1, so
@@ -151,7 +131,7 @@ def inner_steps_matter(settings: Settings, d: int, L: float) -> Independence:
     inner = ((settings.D, settings.N), (settings.D + 4, settings.N + 2))
     first, second = (_run(settings, problem, "PBO", pair).trajectory.x for pair in inner)
     printed = get("tube_printed", d=d, L=L, gamma=settings.gamma).problem
-    return Independence(
+    return figure1_results.Independence(
         d, L, inner,
         moved=float(np.abs(first - second).max()),
         blocks_without_y=_blocks_without_y(problem) and _blocks_without_y(printed),
@@ -184,7 +164,7 @@ def _gradient_change(problem: BilevelProblem, x: Floats) -> float:
 # ---- drawing and writing ----------------------------------------------------------------------------------------
 
 
-def draw(result: Figure1) -> Figure:
+def draw(result: figure1_results.Figure1) -> Figure:
     """Panels by d and L, with a footer that tells the paper's settings from ours."""
     settings = result.settings
     rows, columns = len(settings.dimensions), len(settings.curvatures)
@@ -202,11 +182,13 @@ def draw(result: Figure1) -> Figure:
         "(dotted: the value at each saddle point)",
         fontsize=12,
     )
-    reporting.add_footer(figure, (*settings.provenance().lines(45 * columns), independence_line(result.independence)))
+    reporting.add_footer(
+        figure, (*settings.provenance().lines(45 * columns), figure1_results.independence_line(result.independence))
+    )
     return figure
 
 
-def _draw_panel(ax: Axes, panel: Panel) -> None:
+def _draw_panel(ax: Axes, panel: figure1_results.Panel) -> None:
     iterations = np.arange(len(panel.PBO.gap.median), dtype=np.float64)
     for level in range(1, panel.d + 1):
         ax.axhline(level * panel.nu, color="0.8", linewidth=0.6, linestyle=":", zorder=0)
@@ -217,21 +199,21 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
     ax.set_ylim(bottom=-0.02 * panel.d * panel.nu)
 
 
-def draw_settings(result: Figure1) -> Figure:
+def draw_settings(result: figure1_results.Figure1) -> Figure:
     """What r, eps and T do in one panel, one at a time; and how long runs stay at each saddle point there."""
     varied, settings = result.varied[0], result.settings
     (panel,) = [p for p in result.panels if (p.d, p.L) == (varied.d, varied.L)]
     figure = reporting.new_figure(3.6 * 4 + 0.4, 4.6)
     axes = figure.subplots(1, 4)
-    for ax, name in zip(axes, FACTORS, strict=False):
-        draw_varied(ax, varied, name, getattr(settings, name), panel.BO.gap.median)
+    for ax, name in zip(axes, staircase.FACTORS, strict=False):
+        staircase.draw_varied(ax, varied, name, getattr(settings, name), panel.BO.gap.median)
     axes[0].set_ylabel(r"$\Phi(x_k) - \min\,\Phi$")
-    draw_dwell(axes[3], {"PBO": panel.PBO.stairs, "BO": panel.BO.stairs}, panel.title)
+    staircase.draw_dwell(axes[3], {"PBO": panel.PBO.stairs, "BO": panel.BO.stairs}, panel.title)
     figure.suptitle(
         f"What the settings that the paper does not give change: medians over {settings.seeds} seeds, one at a time",
         fontsize=12,
     )
-    reporting.add_footer(figure, (claim_line(result),))
+    reporting.add_footer(figure, (figure1_results.claim_line(result),))
     return figure
 
 
@@ -250,20 +232,20 @@ def report(out: Path, *, progress: bool = False, settings: Settings | None = Non
     )  # fmt: skip
 
 
-def _rows(result: Figure1) -> Iterator[tuple[object, ...]]:
+def _rows(result: figure1_results.Figure1) -> Iterator[tuple[object, ...]]:
     for panel in result.panels:
-        for name in METHODS:
+        for name in figure1_results.METHODS:
             gap = getattr(panel, name).gap
             for k, values in enumerate(zip(*(part.tolist() for part in gap), strict=True)):
                 yield panel.title, name, k, *values
 
 
-def _summary(panel: Panel) -> dict[str, object]:
-    methods = {name: _without(asdict(getattr(panel, name)), "gap") for name in METHODS}
+def _summary(panel: figure1_results.Panel) -> dict[str, object]:
+    methods = {name: _without(asdict(getattr(panel, name)), "gap") for name in figure1_results.METHODS}
     return {"d": panel.d, "L": panel.L, "phi_min": panel.phi_min, "nu": panel.nu, **methods}
 
 
-def _plain(found: Sensitivity) -> dict[str, object]:
+def _plain(found: staircase.Sensitivity) -> dict[str, object]:
     return {**asdict(found), "runs": [_without(asdict(run), "median") for run in found.runs]}
 
 

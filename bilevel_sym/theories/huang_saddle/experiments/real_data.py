@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +24,8 @@ from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Axes, Figure, Floats
 from bilevel_sym.zoo import parse
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["Case", "Look", "RealData", "Run", "Settings", "compute", "draw", "findings", "report"]
 

@@ -11,15 +11,13 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.plotting.style import png
 from bilevel_sym.solvers.solution import Solution
 from bilevel_sym.system.writing import Content, csv_lines, write_together
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from bilevel_sym.typing import Figure
 
 __all__ = ["Provenance", "add_footer", "new_figure", "place", "publish", "record", "uninterrupted"]
 

@@ -12,16 +12,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bilevel_sym.plotting import COLOURS
-from bilevel_sym.typing import Bools, Floats
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from bilevel_sym.typing import Axes, Bools, Floats
 
 __all__ = [
     "FACTORS",

@@ -12,15 +12,8 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.checks import count
 from bilevel_sym.solvers.stocbio import MAX_BATCH
 from bilevel_sym.theories.huang_saddle.constants import Constants
+from bilevel_sym.theories.huang_saddle.schedules import batches
 from bilevel_sym.theories.huang_saddle.schedules.aid import PRINTED_N, episodes_bound
-from bilevel_sym.theories.huang_saddle.schedules.batches import (
-    Term,
-    batch_sizes,
-    gradient_terms,
-    hessian_terms,
-    squared,
-    whole_size,
-)
 from bilevel_sym.theories.huang_saddle.schedules.escape import Count
 from bilevel_sym.theories.huang_saddle.schedules.goal import (
     Goal,
@@ -228,8 +221,8 @@ def stocbio(
     if bound_of_g < 0:
         raise InvalidArgument(f"M_g is a bound on a norm and cannot be {bound_of_g}", hint="a number, at least 0")
     batch_f, batch_g = _batches(
-        (gradient_terms(floats, bound_of_g), goal.eps / 60),
-        (hessian_terms(floats, bound_of_g, variant), smoothness.curvature(goal.eps) / (880 * escape.iota)),
+        (batches.gradient_terms(floats, bound_of_g), goal.eps / 60),
+        (batches.hessian_terms(floats, bound_of_g, variant), smoothness.curvature(goal.eps) / (880 * escape.iota)),
         delta=shared.episode_delta,
         dimension=dimension,
         variant=variant,
@@ -284,25 +277,25 @@ def stocbio_steps(
     eps = min(goal.eps, math.sqrt(400 * smoothness.L_phi * rise))  # as if this were asked for: eps^2/(400 L_phi)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
     move = max(constants.hypergradient_bound / (4 * smoothness.L_phi), longest)
-    S = whole_size(760 * squared(of_y * sigma / eps) / (ell * mu))
-    start = goal.initial_error**2 + 4 * squared(kappa * move) + 4 * sigma**2 / (ell * mu * S)
+    S = batches.whole_size(760 * batches.squared(of_y * sigma / eps) / (ell * mu))
+    start = goal.initial_error**2 + 4 * batches.squared(kappa * move) + 4 * sigma**2 / (ell * mu * S)
     keeps = sgd_rate(mu, ell)
     return StocBiOSteps(
         D=max(
-            least_steps(760 * squared(of_y) * start, eps**2, keeps, per_step=_TWO),
+            least_steps(760 * batches.squared(of_y) * start, eps**2, keeps, per_step=_TWO),
             least_steps(1.0, 0.25, keeps, per_step=_TWO),
         ),
-        Q=least_steps(3000 * squared(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),
+        Q=least_steps(3000 * batches.squared(kappa * M), eps**2, descent_rate(mu, ell), per_step=_TWO),
         S=S,
-        B=whole_size(2400 * squared(kappa * M / eps)),
-        batch_f=whole_size((1200 * kappa**2 + 300) * squared(M / eps)),
-        batch_g=whole_size(600 * squared(kappa * M / eps)),
+        B=batches.whole_size(2400 * batches.squared(kappa * M / eps)),
+        batch_f=batches.whole_size((1200 * kappa**2 + 300) * batches.squared(M / eps)),
+        batch_g=batches.whole_size(600 * batches.squared(kappa * M / eps)),
     )
 
 
-def _batches(*groups: tuple[tuple[Term, ...], float], **common: Any) -> tuple[int, int]:
+def _batches(*groups: tuple[tuple[batches.Term, ...], float], **common: Any) -> tuple[int, int]:
     """The larger sizes of several groups of terms, each with what one of its terms may be."""
-    sizes = [batch_sizes(terms, each=each, **common) for terms, each in groups]
+    sizes = [batches.batch_sizes(terms, each=each, **common) for terms, each in groups]
     return max(of_f for of_f, _ in sizes), max(of_g for _, of_g in sizes)
 
 

@@ -17,17 +17,15 @@ from bilevel_sym.theories.huang_saddle.schedules.batches import Term, batch_size
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Batches, frobenius, slices, spectral
 from verify.papers.huang_saddle.measures.stochastic.samples import LARGEST_BATCH, Samples, Solved, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
-from verify.places import INSIDE
 from verify.points.derivatives_at import Derivatives
-from verify.registry import Kind, NotApplicable, claim
+from verify.registry import INSIDE, Kind, NotApplicable, claim
 from verify.statistics import judged_probability, runs_needed
 from verify.study import Study
-from verify.verdict import CheckResult, inconclusive
+from verify.verdict import Bracket, CheckResult, inconclusive
 
 REGION = INSIDE
 

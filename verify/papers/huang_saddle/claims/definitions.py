@@ -16,15 +16,13 @@ from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.precision import mpmath_digits
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.corollaries import calls_of
 from verify.papers.huang_saddle.claims.tube import what_jumps
 from verify.papers.huang_saddle.measures.agreement import agreed, decided_exactly
 from verify.papers.huang_saddle.measures.point_checks import answers, endings, missed
-from verify.places import ALL_Y, INSIDE, WHOLE_X
-from verify.registry import NotApplicable, claim
+from verify.registry import ALL_Y, INSIDE, WHOLE_X, NotApplicable, claim
 from verify.study import Study
-from verify.verdict import CheckResult, Verdict, by_definition, inconclusive, judged
+from verify.verdict import Bracket, CheckResult, Verdict, by_definition, inconclusive, judged
 
 REGION = ALL_Y + INSIDE
 

@@ -16,7 +16,6 @@ import numpy as np
 from bilevel_sym import MinimaxConstants
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.derivative_checks import (
     as_bracket,
@@ -29,11 +28,10 @@ from verify.papers.huang_saddle.measures.derivative_checks import (
 from verify.papers.huang_saddle.measures.norm_calculus import derived
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.responses import responses
-from verify.places import ALL_Y, INSIDE
 from verify.points.derivatives_at import block_values
-from verify.registry import claim
+from verify.registry import ALL_Y, INSIDE, claim
 from verify.study import Study
-from verify.verdict import CheckResult, Evidence, judged
+from verify.verdict import Bracket, CheckResult, Evidence, judged
 
 __all__ = ["bounds", "grad_lipschitz", "lemma_c1"]
 

@@ -9,8 +9,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import FLOAT64_EPS
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.runs import compared, joined_words, recorded, small_step, starts
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult
 

@@ -23,8 +23,7 @@ from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
 from verify.papers.huang_saddle.measures.regions import regions
 from verify.papers.huang_saddle.measures.runs import compared
 from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
-from verify.places import WHOLE_X
-from verify.registry import NotApplicable, claim
+from verify.registry import WHOLE_X, NotApplicable, claim
 from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged

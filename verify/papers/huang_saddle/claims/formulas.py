@@ -13,14 +13,8 @@ from bilevel_sym import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify.papers.huang_saddle.measures.agreement import agreed
+from verify.papers.huang_saddle.measures.second_writing import transcripts
 from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
-from verify.papers.huang_saddle.measures.second_writing.transcripts import (
-    of_batches,
-    of_constants,
-    of_escapes,
-    of_inner_loops,
-    of_minimax,
-)
 from verify.registry import claim
 from verify.study import Study
 from verify.verdict import CheckResult
@@ -51,14 +45,14 @@ def formulas(study: Study) -> Iterator[CheckResult]:
     """
     label = "own:formulas"
     own = _own(study)
-    items = [item for c in (*CASES, *own) for item in of_constants(c)]
-    items += [item for c in MINIMAX.values() for item in of_minimax(c)]
+    items = [item for c in (*CASES, *own) for item in transcripts.of_constants(c)]
+    items += [item for c in MINIMAX.values() for item in transcripts.of_minimax(c)]
     yield agreed(label, study, items, what="constants", part="constants")
-    items = [item for smooth in SCALES for goal in GOALS for item in of_escapes(smooth, goal)]
+    items = [item for smooth in SCALES for goal in GOALS for item in transcripts.of_escapes(smooth, goal)]
     yield agreed(label, study, items, what="scales of escapes", part="escapes")
-    items = [item for c in (*CASES, *own) for item in of_inner_loops(c)]
+    items = [item for c in (*CASES, *own) for item in transcripts.of_inner_loops(c)]
     yield agreed(label, study, items, what="rates and inner steps", part="inner loops")
-    items = [item for c in CASES for item in of_batches(c)]
+    items = [item for c in CASES for item in transcripts.of_batches(c)]
     yield agreed(label, study, items, what="coefficients and batches", part="batches")
     items = [item for c in CASES for item in of_bounds(c)]
     yield agreed(label, study, items, what="what claims compare with", part="bounds")

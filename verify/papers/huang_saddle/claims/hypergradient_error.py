@@ -16,24 +16,10 @@ from bilevel_sym.estimators.linear_system import conjugate_gradients
 from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.theories import Variant
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
+from verify.papers.huang_saddle.measures import runs
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions, lower_levels
-from verify.papers.huang_saddle.measures.runs import (
-    ITERATIONS,
-    compared,
-    described,
-    gammas,
-    halving,
-    joined_words,
-    recorded,
-    rounding,
-    shaken,
-    small_step,
-    starts,
-)  # fmt: skip
-from verify.papers.huang_saddle.measures.tight_starts import Iterations, tightest_iterations
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.papers.huang_saddle.measures.responses import Iterations, tightest_iterations
+from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
@@ -136,7 +122,7 @@ def cg_rate(study: Study) -> CheckResult:
         for displaced in _worst_displacements(values, vectors, study.rng("cg"))
     ]
     measured, bound, noise = (np.array(part) for part in zip(*table, strict=True))
-    return compared(
+    return runs.compared(
         "eq:cgrate", study, measured, bound, noise, at=np.broadcast_to(x, (*measured.shape, x.shape[1])),
         message=f"1 to {measured.shape[1]} steps at {len(x)} points, from {len(table)} starts each; "
         f"condition numbers up to {kappa.max():.3g}",
@@ -180,7 +166,7 @@ def _cg_errors(
     for steps in range(1, min(matrix.shape[-1], MOST_STEPS) + 1):
         found = conjugate_gradients(lambda p: np.einsum("kij,jk->ik", matrix, p), right.T, start.T, steps).v.T
         measured.append(np.linalg.norm(found - exact, axis=1))
-        bound.append(rate_v(kappa, steps, variant) * off)
+        bound.append(runs.rate_v(kappa, steps, variant) * off)
     noise = 64 * FLOAT64_EPS * kappa * (np.linalg.norm(exact, axis=1) + off)
     return np.array(measured), np.array(bound), np.broadcast_to(noise, (len(measured), len(noise)))
 
@@ -236,7 +222,7 @@ def _or_proved(study: Study, label: str, check: Callable[[], CheckResult]) -> Ch
 
 def _descents(study: Study, region: Region) -> CheckResult:
     kernels, c = study.kernels, region.constants
-    start = starts(study, region, CONTRACTION_POINTS, "descent steps")
+    start = runs.starts(study, region, CONTRACTION_POINTS, "descent steps")
     x, y = start.x, start.y
     y_star = lower_levels(kernels, x)
     off = np.linalg.norm(y - y_star, axis=1)
@@ -246,10 +232,10 @@ def _descents(study: Study, region: Region) -> CheckResult:
         y = y - kernels.g_y(x, y) / c.ell
         stays = stays & region.holds(x, y)
         measured.append(np.where(stays, np.linalg.norm(y - y_star, axis=1), np.nan))
-        bound.append(rate_y(c, study.variant) ** steps * off)
+        bound.append(runs.rate_y(c, study.variant) ** steps * off)
     table = np.array(measured)
-    return compared(
-        "eq:gdrate", study, table, np.array(bound), 2 * rounding(region).y,
+    return runs.compared(
+        "eq:gdrate", study, table, np.array(bound), 2 * runs.rounding(region).y,
         at=np.broadcast_to(x, (*table.shape, x.shape[1])),
         message=f"1 to {MOST_STEPS} steps from {len(x)} starts in {region.name}; kappa = {c.kappa:.4g}",
     )  # fmt: skip
@@ -282,7 +268,7 @@ def grad_err_aid(study: Study) -> Iterator[CheckResult]:
 
 def _one_iteration(study: Study, region: Region) -> CheckResult:
     """One iteration from any warm start, for any D and N: what the lemma is made of; starts are searched for."""
-    c, noise = region.constants, 2 * rounding(region).grad
+    c, noise = region.constants, 2 * runs.rounding(region).grad
     found: list[Iterations] = []
     for D, N in ((1, 1), (2, 1), (1, 2), (4, 2)):
         of_y, of_v = _coefficients(c, D, N, study.variant)
@@ -292,7 +278,7 @@ def _one_iteration(study: Study, region: Region) -> CheckResult:
     if not found:
         return inconclusive("lem:grad-err-aid", f"y is free in {region.name}", part="one iteration")
     measured, bound, at = (np.stack(parts) for parts in zip(*((i.error, i.bound, i.x) for i in found), strict=True))
-    return compared(
+    return runs.compared(
         "lem:grad-err-aid", study, measured, bound, noise, part="one iteration", at=at,
         message=f"D, N = 1 to 4, 1 to 2 in {region.name}",
     )  # fmt: skip
@@ -305,24 +291,26 @@ def _weighted(of_y: float, of_v: float, y: Floats, v: Floats) -> Floats:
 def _coefficients(c: Constants, D: int, N: int, variant: Variant) -> tuple[float, float]:
     """The factors of |y_0 - y*| and |v_0 - v*| in the error of one iteration."""
     steep = 1 + c.kappa * (1 + 2 * math.sqrt(c.kappa))
-    return steep * (c.ell + c.rho * c.M / c.mu) * rate_y(c, variant) ** D, c.ell * float(
-        rate_v(c.kappa, N, "corrected")
+    return steep * (c.ell + c.rho * c.M / c.mu) * runs.rate_y(c, variant) ** D, c.ell * float(
+        runs.rate_v(c.kappa, N, "corrected")
     )
 
 
 def _with_gamma(study: Study, region: Region) -> CheckResult:
     c = region.constants
     label, part = "lem:grad-err-aid", "Gamma_1"
-    D, N = halving(c, study.variant)
-    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
+    D, N = runs.halving(c, study.variant)
+    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive(label, f"D = {D} steps for each estimate in {region.name}", part=part)
-    eta = small_step(region, ITERATIONS)
-    algorithm = shaken(AID(D, N, 1 / c.ell), region, eta)
-    run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, "gamma"), ITERATIONS, "gamma")
-    bound = sum(_coefficients(c, D, N, study.variant)) * gammas(run, c, eta, study.variant)
-    return compared(
-        label, study, run.error, np.broadcast_to(bound[:, None], run.error.shape), 2 * rounding(region).grad, at=run.x,
-        part=part, message=joined_words(described(D, N, eta, run, region), run.left_out),
+    eta = runs.small_step(region, runs.ITERATIONS)
+    algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta)
+    run = runs.recorded(
+        study, region, algorithm, runs.starts(study, region, ERROR_RUNS, "gamma"), runs.ITERATIONS, "gamma"
+    )
+    bound = sum(_coefficients(c, D, N, study.variant)) * runs.gammas(run, c, eta, study.variant)
+    return runs.compared(
+        label, study, run.error, np.broadcast_to(bound[:, None], run.error.shape), 2 * runs.rounding(region).grad,
+        at=run.x, part=part, message=runs.joined_words(runs.described(D, N, eta, run, region), run.left_out),
     )  # fmt: skip
 
 
@@ -347,25 +335,25 @@ def grad_err_mini(study: Study) -> CheckResult:
 
 def _gdmax(study: Study, region: Region) -> CheckResult:
     c = region.constants
-    rate = rate_y(c, study.variant)
-    D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / log_rate_y(c, study.variant))
-    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
+    rate = runs.rate_y(c, study.variant)
+    D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / runs.log_rate_y(c, study.variant))
+    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive("lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}")
-    eta = small_step(region, ITERATIONS)
-    run = recorded(
+    eta = runs.small_step(region, runs.ITERATIONS)
+    run = runs.recorded(
         study,
         region,
-        shaken(GDmax(D, 1 / c.ell), region, eta),
-        starts(study, region, ERROR_RUNS, "mini"),
-        ITERATIONS,
+        runs.shaken(GDmax(D, 1 / c.ell), region, eta),
+        runs.starts(study, region, ERROR_RUNS, "mini"),
+        runs.ITERATIONS,
         "mini",
     )
     longest = run.longest / eta
     if study.variant == "printed":
         longest = np.full_like(longest, c.hypergradient_bound)
     bound = c.ell * (run.off_y[:, 0] + 2 * eta * c.kappa * longest) * rate**D
-    noise = 2 * c.ell * rounding(region).y + 64 * FLOAT64_EPS * c.M
-    return compared(
+    noise = 2 * c.ell * runs.rounding(region).y + 64 * FLOAT64_EPS * c.M
+    return runs.compared(
         "lem:grad-err-mini", study, run.error, np.broadcast_to(bound[:, None], run.error.shape), noise, at=run.x,
-        message=joined_words(described(D, 0, eta, run, region), run.left_out),
+        message=runs.joined_words(runs.described(D, 0, eta, run, region), run.left_out),
     )  # fmt: skip

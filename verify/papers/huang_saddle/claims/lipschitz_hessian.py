@@ -28,8 +28,7 @@ from verify.papers.huang_saddle.measures.derivative_checks import (
 )
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.responses import Responses, responses
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, by_definition, judged
 

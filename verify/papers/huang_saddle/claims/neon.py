@@ -19,15 +19,13 @@ from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.escape import CONFIDENCE, rounding_of_phi, worst_of
 from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
 from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, ends
-from verify.places import WHOLE_X
-from verify.registry import NotApplicable, claim
+from verify.registry import WHOLE_X, NotApplicable, claim
 from verify.statistics import corrected, judged_probability
 from verify.study import Study
-from verify.verdict import CheckResult, inconclusive, judged
+from verify.verdict import Bracket, CheckResult, inconclusive, judged
 
 __all__ = ["neon", "saddle_decrease"]
 

@@ -49,8 +49,7 @@ from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
     solved_points,
     variance_bound,
 )
-from verify.places import INSIDE
-from verify.registry import Kind, claim
+from verify.registry import INSIDE, Kind, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged
 

@@ -11,7 +11,6 @@ from flint import arb, arb_mat
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, tensor_concentration
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import failure_probability, second_moment
 from verify.papers.huang_saddle.measures.stochastic.samples import (
@@ -23,10 +22,9 @@ from verify.papers.huang_saddle.measures.stochastic.samples import (
     squares,
 )
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
-from verify.places import ALL_Y, INSIDE
-from verify.registry import Kind, claim
+from verify.registry import ALL_Y, INSIDE, Kind, claim
 from verify.study import Study
-from verify.verdict import CheckResult, Verdict, by_definition, judged
+from verify.verdict import Bracket, CheckResult, Verdict, by_definition, judged
 
 REGION = ALL_Y + INSIDE
 

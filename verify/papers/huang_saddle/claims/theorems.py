@@ -15,40 +15,15 @@ from flint import arb, fmpq
 from bilevel_sym import Constants, MinimaxConstants, StochasticProblem
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.huang_saddle.schedules import (
-    INeonSchedule,
-    PerturbedAIDSchedule,
-    PerturbedGDmaxSchedule,
-    Schedule,
-    StocBiOSchedule,
-    ineon,
-    perturbed_aid,
-    perturbed_gdmax,
-    stocbio,
-)
+from bilevel_sym.theories.huang_saddle import schedules
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.claims.tube import require_smooth
+from verify.papers.huang_saddle.measures import conditions
 from verify.papers.huang_saddle.measures.agreement import decided_exactly
-from verify.papers.huang_saddle.measures.conditions import (
-    CONDITION_BITS,
-    ROUNDED,
-    Condition,
-    Rates,
-    balls,
-    budget_conditions,
-    case_conditions,
-    escape_conditions,
-    gradient_bound,
-    inner_conditions,
-    union_conditions,
-    verdict_on,
-    worst_of_each_part,
-)
 from verify.papers.huang_saddle.measures.visiting import DELTA, descends, positive_constants, visits
 from verify.registry import claim
 from verify.study import Study
-from verify.verdict import CheckResult, Evidence, inconclusive, judged
+from verify.verdict import Bracket, CheckResult, Evidence, inconclusive, judged
 
 REGION = "the constants of the box"
 
@@ -105,33 +80,33 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
 
 
 def _parameters(
-    label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[Condition]]
+    label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[conditions.Condition]]
 ) -> Iterator[CheckResult]:
     """The theorem's parameters against what its proof asks of them, and its outer step against Phi itself."""
-    with precision(CONDITION_BITS):
-        conditions = list(case_conditions())
+    with precision(conditions.CONDITION_BITS):
+        wanted = list(conditions.case_conditions())
         for goal in _goals(c, study):
-            conditions += asked(c, _quietly(theorem, c, goal, study), goal)
-        yield from worst_of_each_part(label, conditions)
+            wanted += asked(c, _quietly(theorem, c, goal, study), goal)
+        yield from conditions.worst_of_each_part(label, wanted)
     yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
 
 
 # ---- perturbed AID ----------------------------------------------------------------------------------------------
 
 
-def _aid_conditions(c: Constants, s: PerturbedAIDSchedule, goal: Goal) -> Iterator[Condition]:
-    bound = gradient_bound(c, s.accuracy, s.r)
-    rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
-    yield from inner_conditions(rates, s.D, s.N, s.accuracy)
+def _aid_conditions(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[conditions.Condition]:
+    bound = conditions.gradient_bound(c, s.accuracy, s.r)
+    rates = conditions.Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
+    yield from conditions.inner_conditions(rates, s.D, s.N, s.accuracy)
     yield from _episode_conditions(s, goal)
 
 
-def _episode_conditions(s: Schedule, goal: Goal) -> Iterator[Condition]:
+def _episode_conditions(s: schedules.Schedule, goal: Goal) -> Iterator[conditions.Condition]:
     """One escape, all of them together, and K."""
     half = arb(s.F_escape) / 2
-    yield from escape_conditions(s, goal)
-    yield from union_conditions(s, goal, loops=arb(goal.gap) / half)
-    yield from budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=s.variant == "printed")
+    yield from conditions.escape_conditions(s, goal)
+    yield from conditions.union_conditions(s, goal, loops=arb(goal.gap) / half)
+    yield from conditions.budget_conditions(s, goal, decrease=half, slope=fmpq(25, 3), printed=s.variant == "printed")
 
 
 @claim(
@@ -159,7 +134,7 @@ def perturbed_aid_theorem(study: Study) -> Iterator[CheckResult]:
     label = "thm:aid"
     require_smooth(study)
     c = positive_constants(study)
-    yield from _parameters(label, study, c, perturbed_aid, _aid_conditions)
+    yield from _parameters(label, study, c, schedules.perturbed_aid, _aid_conditions)
     if study.problem.kind == "bilevel":
         yield visits(label, study)
         yield descends(label, study)
@@ -169,7 +144,7 @@ def _logarithm(label: str, part: str, argument: arb | None, formula: str) -> Che
     """A logarithm as printed: it wants a positive argument. None stands for a division by zero."""
     if argument is not None:
         meaning = f"{formula} is the logarithm of {float(argument.mid()):.4g}"
-        return verdict_on(label, Condition(part, -argument, arb(0), meaning))
+        return conditions.verdict_on(label, conditions.Condition(part, -argument, arb(0), meaning))
     return decided_exactly(label, part, False, f"{formula} is a division by zero")
 
 
@@ -194,21 +169,21 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
     label = "eq:aid-ND"
     require_smooth(study)
     c = positive_constants(study)
-    with precision(CONDITION_BITS):
-        conditions: list[Condition] = []
+    with precision(conditions.CONDITION_BITS):
+        wanted: list[conditions.Condition] = []
         for goal in _goals(c, study):
-            s = _quietly(perturbed_aid, c, goal, study)
+            s = _quietly(schedules.perturbed_aid, c, goal, study)
             printed = study.variant == "printed"  # like with like: the printed D and N come from the printed bound
-            bound = c.hypergradient_bound if printed else gradient_bound(c, s.accuracy, s.r)
-            rates = Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
-            conditions += _orders(c, rates, s.D, s.N, s.accuracy)
+            bound = c.hypergradient_bound if printed else conditions.gradient_bound(c, s.accuracy, s.r)
+            rates = conditions.Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
+            wanted += _orders(c, rates, s.D, s.N, s.accuracy)
         if study.variant == "printed":
             yield _printed_n(label, c)
-            conditions = [condition for condition in conditions if condition.part != "N"]
-        yield from worst_of_each_part(label, conditions)
+            wanted = [condition for condition in wanted if condition.part != "N"]
+        yield from conditions.worst_of_each_part(label, wanted)
 
 
-def _orders(c: Constants, rates: Rates, D: int, N: int, accuracy: float) -> Iterator[Condition]:
+def _orders(c: Constants, rates: conditions.Rates, D: int, N: int, accuracy: float) -> Iterator[conditions.Condition]:
     """D and N against kappa log and sqrt(kappa) log, with the constants that the estimates of the logarithms give."""
     exact: Evidence = "proved" if rates.exact else "certified"
     kappa = arb(c.ell) / arb(c.mu)
@@ -217,8 +192,10 @@ def _orders(c: Constants, rates: Rates, D: int, N: int, accuracy: float) -> Iter
     logs_y, logs_v = (_above_one(value).log() for value in (of_y, of_v))
     halves_y, halves_v = _above_one(2 * rates.start_y).log(), _above_one(2 * rates.start_v).log()
     most_y, most_v = logs_y.max(halves_y), logs_v.max(halves_v)
-    yield Condition("D", arb(D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
-    yield Condition("N", arb(N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact)
+    yield conditions.Condition("D", arb(D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
+    yield conditions.Condition(
+        "N", arb(N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact
+    )
 
 
 def _above_one(value: arb) -> arb:
@@ -228,7 +205,9 @@ def _above_one(value: arb) -> arb:
 # ---- iNEON ------------------------------------------------------------------------------------------------------
 
 
-def _neon_conditions(c: Constants, s: INeonSchedule | StocBiOSchedule, goal: Goal, D: int) -> Iterator[Condition]:
+def _neon_conditions(
+    c: Constants, s: schedules.INeonSchedule | schedules.StocBiOSchedule, goal: Goal, D: int
+) -> Iterator[conditions.Condition]:
     eps, iota = arb(s.eps), arb(s.iota)
     thirds = arb(9).root(3)
     parts = {
@@ -238,19 +217,21 @@ def _neon_conditions(c: Constants, s: INeonSchedule | StocBiOSchedule, goal: Goa
         "stopping": 1 / (750 * iota**2),
     }
     least = min(parts, key=lambda name: float(parts[name].mid()))
-    room = 1 + ROUNDED
-    yield Condition("error asked for", arb(s.accuracy), parts[least] * eps * room, f"the strictest is for the {least}")
+    room = 1 + conditions.ROUNDED
+    yield conditions.Condition(
+        "error asked for", arb(s.accuracy), parts[least] * eps * room, f"the strictest is for the {least}"
+    )
     length = arb(2) * (arb(c.M) + arb(c.ell) / arb(c.mu) * arb(c.M) + arb(s.accuracy))
     start = arb(goal.initial_error) + arb(s.eta) * arb(s.r) * arb(float(c.drift)) * room
-    rates = Rates.of(c, eta=s.eta, initial_error=_up(start), gradient_bound=_up(length))
+    rates = conditions.Rates.of(c, eta=s.eta, initial_error=_up(start), gradient_bound=_up(length))
     exact: Evidence = "proved" if rates.exact else "certified"
-    yield Condition(
+    yield conditions.Condition(
         "accuracy", rates.error(D, s.N), arb(s.accuracy) * room, f"the error of AID with D = {D}, N = {s.N}", exact
     )
     if c.M > 0 and not rates.exact:
         far = arb(_up(start)) + 2 * arb(s.eta) * arb(float(c.drift)) * arb(_up(length))
         needed = 2 * (far / arb(s.accuracy_y)).log() / -rates.keeps_y.log()
-        yield Condition("y", needed, arb(D), "D steps bring y within eps^2/(750 iota^3 L_phi M) of y*")
+        yield conditions.Condition("y", needed, arb(D), "D steps bring y within eps^2/(750 iota^3 L_phi M) of y*")
 
 
 def _up(value: arb) -> float:
@@ -273,33 +254,35 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
     label = "eq:aid-ND-neon"
     require_smooth(study)
     c = positive_constants(study)
-    with precision(CONDITION_BITS):
-        conditions: list[Condition] = []
+    with precision(conditions.CONDITION_BITS):
+        wanted: list[conditions.Condition] = []
         for goal in (replace(goal, episodes=1) for goal in _goals(c, study)):  # the lemma is about one call
-            s = _quietly(ineon, c, goal, study)
-            conditions += [*escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
+            s = _quietly(schedules.ineon, c, goal, study)
+            wanted += [*conditions.escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
             yield _printed_n(label, c)
-        yield from worst_of_each_part(label, conditions)
+        yield from conditions.worst_of_each_part(label, wanted)
 
 
 # ---- perturbed GDmax ----------------------------------------------------------------------------------------------
 
 
-def _gdmax_conditions(c: MinimaxConstants, s: PerturbedGDmaxSchedule, goal: Goal) -> Iterator[Condition]:
-    mu, ell = balls(c.mu, c.ell)
+def _gdmax_conditions(
+    c: MinimaxConstants, s: schedules.PerturbedGDmaxSchedule, goal: Goal
+) -> Iterator[conditions.Condition]:
+    mu, ell = conditions.balls(c.mu, c.ell)
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     far = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(max(c.M_x, s.r))
     keeps = arb(0) if c.mu == c.ell else (1 - mu / ell).sqrt() ** s.D
-    room = arb(s.accuracy) * (1 + ROUNDED)
-    yield Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
+    room = arb(s.accuracy) * (1 + conditions.ROUNDED)
+    yield conditions.Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
     halves = arb(1) if c.mu == c.ell else 2 * arb(2).log() / -(1 - mu / ell).log()
-    yield Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
+    yield conditions.Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
     # like with like: the printed D comes from the printed bound of the steps
     steps = c.M_x * (1 + c.kappa) if s.variant == "printed" else max(c.M_x, s.r)
     reached = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(steps)
     logs = _above_one(ell * reached / arb(s.accuracy)).log().max(arb(2).log())
-    yield Condition("order of D", arb(s.D), 2 * ell / mu * logs + 1, "D is of order kappa log(1/eps)", exact)
+    yield conditions.Condition("order of D", arb(s.D), 2 * ell / mu * logs + 1, "D is of order kappa log(1/eps)", exact)
     yield from _episode_conditions(s, goal)
 
 
@@ -320,7 +303,7 @@ def perturbed_gdmax_theorem(study: Study) -> Iterator[CheckResult]:
     """
     label = "thm:minimax"
     c = _minimax_constants(study)
-    yield from _parameters(label, study, c, perturbed_gdmax, _gdmax_conditions)
+    yield from _parameters(label, study, c, schedules.perturbed_gdmax, _gdmax_conditions)
     yield visits(label, study)
     yield descends(label, study)
 
@@ -328,8 +311,8 @@ def perturbed_gdmax_theorem(study: Study) -> Iterator[CheckResult]:
 # ---- stocBiO with iNEON -------------------------------------------------------------------------------------------
 
 
-def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iterator[Condition]:
-    mu, ell, rho, M, sigma = balls(c.mu, c.ell, c.rho, c.M, c.sigma)
+def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goal) -> Iterator[conditions.Condition]:
+    mu, ell, rho, M, sigma = conditions.balls(c.mu, c.ell, c.rho, c.M, c.sigma)
     kappa, L, eps, beta = ell / mu, arb(s.L_phi), arb(s.eps), arb(s.beta)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
     keeps = ((ell - mu) / (ell + mu)) ** (2 * s.D) if c.mu != c.ell else arb(0)
@@ -346,7 +329,7 @@ def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iter
     gain = (eps**3 / arb(s.rho_phi)).sqrt() / (3 * arb(80) ** 3 * arb(s.iota) ** 3)
     room = eps**2 / (400 * L)
     said = "eps^2/(400 L)" if printed else "min(eps^2/(400 L), F/2)"
-    yield Condition(
+    yield conditions.Condition(
         "budget",
         total,
         room if printed else room.min(gain / 2),
@@ -356,37 +339,45 @@ def _stochastic_conditions(c: Constants, s: StocBiOSchedule, goal: Goal) -> Iter
     kept = (
         f"K counts on {float(counted):.2g} from a loop that escapes; its stocBiO step may take {float(total):.2g} back"
     )
-    yield Condition("case 2", counted * (1 - ROUNDED), gain - total, kept)
+    yield conditions.Condition("case 2", counted * (1 - conditions.ROUNDED), gain - total, kept)
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     halves = arb(1) if c.mu == c.ell else arb(4).log() / (2 * ((ell + mu) / (ell - mu)).log())
-    yield Condition("D", halves, arb(s.D), "D steps of SGD quarter the squared warm-start distance", exact)
+    yield conditions.Condition("D", halves, arb(s.D), "D steps of SGD quarter the squared warm-start distance", exact)
     largest = max(s.neumann_batches) if s.neumann_batches else 0
-    yield Condition(
-        "batches", arb(s.B) * s.Q, arb(max(largest, 1)) * (1 + ROUNDED), "the Neumann batches start at B Q", exact
+    yield conditions.Condition(
+        "batches",
+        arb(s.B) * s.Q,
+        arb(max(largest, 1)) * (1 + conditions.ROUNDED),
+        "the Neumann batches start at B Q",
+        exact,
     )
     shared = goal if printed else replace(goal, delta=goal.delta / 3)
-    yield from escape_conditions(s, shared, neon=True)
+    yield from conditions.escape_conditions(s, shared, neon=True)
     loops = arb(goal.gap) / counted + 50 * L * arb(goal.gap) / eps**2
-    yield from union_conditions(s, goal, loops=loops, share=1 if printed else fmpq(1, 3), neon=True)
+    yield from conditions.union_conditions(s, goal, loops=loops, share=1 if printed else fmpq(1, 3), neon=True)
     yield from _neon_conditions(c, s, goal, s.D_aid)
     yield from _curvature_conditions(s, goal, counted)
 
 
-def _curvature_conditions(s: StocBiOSchedule, goal: Goal, counted: arb) -> Iterator[Condition]:
+def _curvature_conditions(s: schedules.StocBiOSchedule, goal: Goal, counted: arb) -> Iterator[conditions.Condition]:
     """The step along iNEON's direction, and K, which counts on so much from each of them."""
-    rho, eps, iota, step = balls(s.rho_phi, s.eps, s.iota, s.step)
+    rho, eps, iota, step = conditions.balls(s.rho_phi, s.eps, s.iota, s.step)
     curvature = (rho * eps).sqrt() / (80 * iota)
     fall = curvature * step**2 / 2 - rho * step**3 / 6
     asked = (eps**3 / rho).sqrt() / (3 * arb(80) ** 3 * iota**3)
-    room = 1 - ROUNDED
-    yield Condition(
+    room = 1 - conditions.ROUNDED
+    yield conditions.Condition(
         "escape step", asked * room, fall, "a step along iNEON's direction lowers Phi as much as K counts on"
     )
     large = fmpq(3, 5) ** 2 / 16 - fmpq(1, 400)
-    yield Condition("case 1", fmpq(1, 50), large, "a gradient above 3/5 eps lowers Phi by eps^2/(50 L_phi)", "proved")
+    yield conditions.Condition(
+        "case 1", fmpq(1, 50), large, "a gradient above 3/5 eps lowers Phi by eps^2/(50 L_phi)", "proved"
+    )
     test = fmpq(3, 5) + fmpq(1, 10) + fmpq(1, 10)
-    yield Condition("gradient test", test, fmpq(4, 5), "a gradient of 3/5 eps passes the test at 4/5 eps", "proved")
-    yield from budget_conditions(s, goal, decrease=counted, slope=arb(50), printed=s.variant == "printed")
+    yield conditions.Condition(
+        "gradient test", test, fmpq(4, 5), "a gradient of 3/5 eps passes the test at 4/5 eps", "proved"
+    )
+    yield from conditions.budget_conditions(s, goal, decrease=counted, slope=arb(50), printed=s.variant == "printed")
 
 
 def _sigma(study: Study) -> float:
@@ -430,13 +421,13 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
     """
     label = "thm:stocneon"
     c = replace(positive_constants(study), sigma=_sigma(study))
-    with precision(CONDITION_BITS):
-        conditions: list[Condition] = []
+    with precision(conditions.CONDITION_BITS):
+        wanted: list[conditions.Condition] = []
         for goal in _goals(c, study):
-            s = _quietly(stocbio, c, goal, study, n=study.exact.n)
-            conditions += _stochastic_conditions(c, s, goal)
+            s = _quietly(schedules.stocbio, c, goal, study, n=study.exact.n)
+            wanted += _stochastic_conditions(c, s, goal)
         if study.variant == "printed":
             kappa = arb(c.ell) / arb(c.mu)
             yield _logarithm(label, "D as printed", (1 - kappa) / (1 + kappa), "log((1 - kappa)/(1 + kappa))")
-        yield from worst_of_each_part(label, conditions)
+        yield from conditions.worst_of_each_part(label, wanted)
     yield inconclusive(label, f"not run: batches of {s.S:.2g} samples, {s.K:.2g} iterations", part="visits")

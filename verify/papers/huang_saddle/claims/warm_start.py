@@ -17,28 +17,11 @@ from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape, neon_estimate
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.claims.hypergradient_error import ERROR_RUNS, MOST_WORK, always_exact, never_errs
-from verify.papers.huang_saddle.measures.rates import rate_v, rate_y
+from verify.papers.huang_saddle.measures import runs
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
-from verify.papers.huang_saddle.measures.runs import (
-    ITERATIONS,
-    Run,
-    Start,
-    compared,
-    described,
-    gammas,
-    halving,
-    joined_words,
-    recorded,
-    rounding,
-    shaken,
-    small_step,
-    starts,
-    v_stars,
-)  # fmt: skip
 from verify.papers.huang_saddle.measures.second_writing.plain import Long, LongEstimate, norm
 from verify.papers.huang_saddle.measures.second_writing.plain import long as _long
-from verify.places import INSIDE
-from verify.registry import claim
+from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
@@ -89,40 +72,42 @@ def warm_start_v(study: Study) -> CheckResult:
     return judged_over_regions(study, lambda region: _recursion(study, region, "eq:warmstart-v", _next_v))
 
 
-Recursion = Callable[[Study, Constants, Run, int, int, Floats], tuple[Floats, Floats]]
+Recursion = Callable[[Study, Constants, runs.Run, int, int, Floats], tuple[Floats, Floats]]
 
 
-def _next_y(study: Study, c: Constants, run: Run, D: int, N: int, moved: Floats) -> tuple[Floats, Floats]:
-    bound = rate_y(c, study.variant) ** D * run.off_y[:, :-1] + c.kappa * moved
+def _next_y(study: Study, c: Constants, run: runs.Run, D: int, N: int, moved: Floats) -> tuple[Floats, Floats]:
+    bound = runs.rate_y(c, study.variant) ** D * run.off_y[:, :-1] + c.kappa * moved
     return run.off_y[:, 1:], bound
 
 
-def _next_v(study: Study, c: Constants, run: Run, D: int, N: int, moved: Floats) -> tuple[Floats, Floats]:
-    lasting = 2 * math.sqrt(c.kappa) if study.variant != "sharp" else float(rate_v(c.kappa, N, "sharp"))
-    of_y = (1 + lasting) * (c.kappa + c.rho * c.M / c.mu**2) * rate_y(c, study.variant) ** D
+def _next_v(study: Study, c: Constants, run: runs.Run, D: int, N: int, moved: Floats) -> tuple[Floats, Floats]:
+    lasting = 2 * math.sqrt(c.kappa) if study.variant != "sharp" else float(runs.rate_v(c.kappa, N, "sharp"))
+    of_y = (1 + lasting) * (c.kappa + c.rho * c.M / c.mu**2) * runs.rate_y(c, study.variant) ** D
     of_x = c.kappa**2 + c.kappa + c.rho * c.M * (1 + c.kappa) / c.mu**2
-    of_v = float(rate_v(c.kappa, N, study.variant))
+    of_v = float(runs.rate_v(c.kappa, N, study.variant))
     return run.off_v[:, 1:], of_y * run.off_y[:, :-1] + of_v * run.off_v[:, :-1] + of_x * moved
 
 
 def _recursion(study: Study, region: Region, label: str, recursion: Recursion) -> CheckResult:
     c = region.constants
     farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
-    eta = small_step(region, ITERATIONS) / farther
+    eta = runs.small_step(region, runs.ITERATIONS) / farther
     rows = []
     for D, N in STEPS:
-        algorithm = shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-        run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, label), ITERATIONS, label)
+        algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta, farther)
+        run = runs.recorded(
+            study, region, algorithm, runs.starts(study, region, ERROR_RUNS, label), runs.ITERATIONS, label
+        )
         moved = run.moved[:, :-1]
         if study.variant == "printed":
             moved = eta * np.linalg.norm(run.grad_phi_hat[:, :-1], axis=-1)
         measured, bound = recursion(study, c, run, D, N, moved)
         rows.append((np.where(run.usable[:, 1:], measured, np.nan), bound, run.x[:, 1:], run.left_out))
     measured, bound, at = (np.stack([row[k] for row in rows]) for k in range(3))
-    noise = 2 * (rounding(region).y if label == "eq:warmstart-y" else rounding(region).v)
-    return compared(
+    noise = 2 * (runs.rounding(region).y if label == "eq:warmstart-y" else runs.rounding(region).v)
+    return runs.compared(
         label, study, measured, bound, noise, at=at,
-        message=joined_words(f"D, N in {STEPS}, with perturbations, in {region.name}", rows[0][3]),
+        message=runs.joined_words(f"D, N in {STEPS}, with perturbations, in {region.name}", rows[0][3]),
     )  # fmt: skip
 
 
@@ -142,19 +127,19 @@ def gamma_1(study: Study) -> CheckResult:
 
 def _within_gamma(study: Study, region: Region) -> CheckResult:
     c, label = region.constants, "eq:equvseq"
-    D, N = halving(c, study.variant)
-    if D * ERROR_RUNS * ITERATIONS > MOST_WORK:
+    D, N = runs.halving(c, study.variant)
+    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive(label, f"D = {D} steps for each estimate in {region.name}")
     farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
-    eta = small_step(region, ITERATIONS) / farther
-    algorithm = shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-    run = recorded(study, region, algorithm, starts(study, region, ERROR_RUNS, label), ITERATIONS, label)
+    eta = runs.small_step(region, runs.ITERATIONS) / farther
+    algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta, farther)
+    run = runs.recorded(study, region, algorithm, runs.starts(study, region, ERROR_RUNS, label), runs.ITERATIONS, label)
     measured = np.where(run.usable, run.off_y + run.off_v, np.nan)[:, 1:]  # at k = 0 both sides say the same
-    bound = np.broadcast_to(gammas(run, c, eta, study.variant)[:, None], measured.shape)
-    noise = 2 * (rounding(region).y + rounding(region).v)
-    return compared(
+    bound = np.broadcast_to(runs.gammas(run, c, eta, study.variant)[:, None], measured.shape)
+    noise = 2 * (runs.rounding(region).y + runs.rounding(region).v)
+    return runs.compared(
         label, study, measured, bound, noise, at=run.x[:, 1:],
-        message=joined_words(described(D, N, eta, run, region), run.left_out),
+        message=runs.joined_words(runs.described(D, N, eta, run, region), run.left_out),
     )  # fmt: skip
 
 
@@ -237,7 +222,7 @@ def _asked_by_neon(study: Study, region: Region, initial: float) -> tuple[Asked,
     return Asked(found.accuracy, found.accuracy_y, found.D, found.N, escape.iota, goal.eps), escape
 
 
-Walk = Callable[[Long, Start, Asked, Escape, int, Region], list[tuple[LongEstimate, list[arb]]]]
+Walk = Callable[[Long, runs.Start, Asked, Escape, int, Region], list[tuple[LongEstimate, list[arb]]]]
 
 
 def _enough(
@@ -291,7 +276,7 @@ def _worst(long: Long, asked: Asked, walked: list[tuple[LongEstimate, list[arb]]
 
 
 def _descent(
-    long: Long, start: Start, asked: Asked, escape: Escape, D: int, region: Region
+    long: Long, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
 ) -> list[tuple[LongEstimate, list[arb]]]:
     """Three iterations of Algorithm 1, a perturbation between the second and the third."""
     x, tau, eta = _long(start.x[0]), 1 / arb(region.constants.ell), arb(_stays(escape.eta, region))
@@ -305,7 +290,7 @@ def _descent(
 
 
 def _search(
-    long: Long, start: Start, asked: Asked, escape: Escape, D: int, region: Region
+    long: Long, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
 ) -> list[tuple[LongEstimate, list[arb]]]:
     """The estimate of iNEON at the point itself, and two of its steps."""
     x, tau, eta = _long(start.x[0]), 1 / arb(region.constants.ell), arb(_stays(escape.eta, region))
@@ -320,18 +305,18 @@ def _search(
 
 def _stays(eta: float, region: Region) -> float:
     """The lemma's step, or a shorter one that stays in the region: Gamma_1 grows with it."""
-    return min(eta, small_step(region, 4))
+    return min(eta, runs.small_step(region, 4))
 
 
-def _one_start(study: Study, region: Region, name: str) -> Start:
+def _one_start(study: Study, region: Region, name: str) -> runs.Start:
     """One start: of three, the last, with y and v off."""
-    start = starts(study, region, 3, name)
-    return Start(start.x[-1:], start.y[-1:], start.v[-1:])
+    start = runs.starts(study, region, 3, name)
+    return runs.Start(start.x[-1:], start.y[-1:], start.v[-1:])
 
 
-def _initial_error(study: Study, start: Start) -> float:
+def _initial_error(study: Study, start: runs.Start) -> float:
     y_star = study.kernels.y_star(start.x)
-    v_star = v_stars(study.kernels, start.x, y_star)
+    v_star = runs.v_stars(study.kernels, start.x, y_star)
     return float(np.linalg.norm(start.y - y_star) + np.linalg.norm(start.v - v_star))
 
 
@@ -354,7 +339,7 @@ def hat_phi(study: Study) -> CheckResult:
 
 def _falls(study: Study, region: Region) -> CheckResult:
     label, c, kernels = "eq:hatphi", region.constants, study.kernels
-    start = starts(study, region, ERROR_RUNS, label)
+    start = runs.starts(study, region, ERROR_RUNS, label)
     eta = 1 / float(c.L_phi(variant=study.variant))
     estimator = AID(2, 1, 1 / c.ell)
     here = estimator.estimate(study.exact, start.x, y0=start.y, v0=start.v)
@@ -384,7 +369,7 @@ def _falls(study: Study, region: Region) -> CheckResult:
         u = u + step
     measured, bound, at = (np.stack([row[k] for row in rows]) for k in range(3))
     noise = 64 * FLOAT64_EPS * (float(np.abs(value).max()) + c.M * region.scale)
-    return compared(
+    return runs.compared(
         label, study, measured, bound, noise, at=at,
         message=f"6 steps of iNEON from {len(start.x)} points with D = 2, N = 1 in {region.name}",
     )  # fmt: skip

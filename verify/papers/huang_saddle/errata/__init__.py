@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import Literal
 
 from verify.erratum import Erratum
-from verify.papers.huang_saddle.errata import (
-    algorithms,
-    batches,
-    concentration,
-    derivatives,
-    escape,
-    experiment,
-    inner_loops,
-    minimax,
-    misprints,
-    readings,
-    stochastic,
-    table,
-)
+from verify.papers.huang_saddle.errata import table
 from verify.papers.huang_saddle.errata.right import found_right
 from verify.papers.huang_saddle.errata.table import NOTATIONAL
 from verify.verdict import CheckResult
 
 __all__ = ["SUBJECTS", "errata", "errata_table"]
 
-SUBJECTS: tuple[ModuleType, ...] = (
-    derivatives, minimax, inner_loops, algorithms, escape, stochastic, batches, concentration, experiment, readings,
-    misprints,
+_NAMES = (
+    "derivatives", "minimax", "inner_loops", "algorithms", "escape", "stochastic", "batches", "concentration",
+    "experiment", "readings", "misprints",
 )  # fmt: skip
+SUBJECTS: tuple[ModuleType, ...] = tuple(import_module(f"{__name__}.{name}") for name in _NAMES)
 
 
 def errata() -> list[Erratum]:

@@ -17,11 +17,9 @@ from verify.erratum import Formula, erratum
     "thm:stocneon",
     "assu:bilevel",
     "unlabelled:aid-total",
-    printed=(
-        "under Assumption 2.1, perturbed AID visits an eps-local minimum within K iterations",
-        lambda smooth, infimum: smooth,
-    ),
-    corrected=("the same, if moreover Phi is bounded below", lambda smooth, infimum: smooth and infimum > -sp.oo),
+    printed="under Assumption 2.1, perturbed AID visits an eps-local minimum within K iterations",
+    corrected="the same, if moreover Phi is bounded below",
+    forms=(lambda smooth, infimum: smooth, lambda smooth, infimum: smooth and infimum > -sp.oo),
     witness="f = x, g = y^2/2: M = mu = ell = 1, rho = nu = 0, Phi = x, and |Phi'| = 1 > eps everywhere",
     why="Assumption 2.1 does not bound Phi below (Assumption 3.5(iv) does), so that Phi^* may be minus infinity.",
     severity="gap",
@@ -49,8 +47,9 @@ def _share(delta: Fraction, episodes: int) -> Fraction:
     "thm:aid",
     "thm:minimax",
     "unlabelled:case-2-decrease",
-    printed=("each escape succeeds with probability 1 - delta, so all of them do", lambda delta, n: delta),
-    corrected=("each of the n = 2 (Phi(x_0) - Phi*)/F escapes may fail with probability delta/n", _share),
+    printed="each escape succeeds with probability 1 - delta, so all of them do",
+    corrected="each of the n = 2 (Phi(x_0) - Phi*)/F escapes may fail with probability delta/n",
+    forms=(lambda delta, n: delta, _share),
     witness="n = 4 independent escapes, delta = 1/8: (7/8)^4 = 0.586 < 7/8; and n = 64, delta = 1/64",
     why="Lemma 2.9 is about one perturbation; the theorem uses it once for every saddle point, without a union bound.",
     severity="gap",
@@ -65,12 +64,10 @@ def episodes(form: Formula) -> bool:
 @erratum(
     "unlabelled:sketch-iteration-bound",
     "unlabelled:aid-total",
-    printed=(
-        "K = gap T/F + L_phi gap/eps^2",
+    printed="K = gap T/F + L_phi gap/eps^2",
+    corrected="K = gap T/(F/2) + 25 L_phi gap/(3 eps^2), as in the proof",
+    forms=(
         lambda gap, T, F, L, eps: (gap * T / F, L * gap / eps**2),
-    ),
-    corrected=(
-        "K = gap T/(F/2) + 25 L_phi gap/(3 eps^2), as in the proof",
         lambda gap, T, F, L, eps: (2 * gap * T / F, 25 * L * gap / (3 * eps**2)),
     ),
     witness="gap = 7, T = 100, F = 1/10, L_phi = 5, eps = 1/3: an episode guarantees F/2, a step with a large gradient "
@@ -106,11 +103,9 @@ def _perturbations(k_perturb: int, T: int, iterations: int) -> list[int]:
     "alg:perturbedalg",
     "unlabelled:algorithm-1-step-10",
     "thm3.5-bound2",
-    printed=("k_perturb = 0 at the start", lambda T: _start(T, as_printed=True)),
-    corrected=(
-        "k_perturb = -T - 1, or anything below -T: the first iteration may perturb",
-        lambda T: _start(T, as_printed=False),
-    ),
+    printed="k_perturb = 0 at the start",
+    corrected="k_perturb = -T - 1, or anything below -T: the first iteration may perturb",
+    forms=(lambda T: _start(T, as_printed=True), lambda T: _start(T, as_printed=False)),
     witness="T = 5, started at a saddle point: the first perturbation is at k = 6",
     why="Case 2 of the proof takes the first T iterations for ones that follow a perturbation; there was none, so they "
     "need not decrease Phi, and K does not count them.",
@@ -133,8 +128,9 @@ def k_perturb(form: Formula) -> bool:
     "unlabelled:case-2-decrease",
     "thm3.5-bound2",
     "unlabelled:aid-total",
-    printed=("an episode, k - k_perturb <= T, has T iterations", lambda T: T),
-    corrected=("it has T + 1 iterations", lambda T: T + 1),
+    printed="an episode, k - k_perturb <= T, has T iterations",
+    corrected="it has T + 1 iterations",
+    forms=(lambda T: T, lambda T: T + 1),
     witness="T = 5: the perturbations of Algorithm 1 are 6 iterations apart",
     why="The next perturbation waits for k - k_perturb > T, so that T + 1 iterations share a decrease of F/2.",
     severity="gap",
@@ -149,11 +145,9 @@ def episode_length(form: Formula) -> bool:
     "unlabelled:algorithm-1-step-11",
     "unlabelled:algorithm-1-step-14",
     "lem:escapesaddle",
-    printed=(
-        "after the perturbation, x_{k+1} = x_k - eta grad-hat Phi(x_k), estimated before the perturbation",
-        lambda old, new: old,
-    ),
-    corrected=("the estimate is that at the perturbed x_k, as in Lemma 2.9", lambda old, new: new),
+    printed="after the perturbation, x_{k+1} = x_k - eta grad-hat Phi(x_k), estimated before the perturbation",
+    corrected="the estimate is that at the perturbed x_k, as in Lemma 2.9",
+    forms=(lambda old, new: old, lambda old, new: new),
     witness="Phi = -x^2/2 near x_k = 0, eta = 1, u = -1/100: x_{k+1} = 1/100 against 2/100",
     why="Step 9 estimated the gradient at the old point, and the lemma's sequence descends from the new one.",
     severity="ambiguous",
@@ -169,8 +163,9 @@ def stale_gradient(form: Formula) -> bool:
 
 @erratum(
     "alg:INEONstocbio",
-    printed=("for k = 1, ..., K - 1 with inputs x_0, y_0, and y_k^0 = y_{k-1}^D", lambda k, y: (1, k - 1)),
-    corrected=("k from 0, and y_k^0 is the last y^D that was computed", lambda k, y: (0, max(y))),
+    printed="for k = 1, ..., K - 1 with inputs x_0, y_0, and y_k^0 = y_{k-1}^D",
+    corrected="k from 0, and y_k^0 is the last y^D that was computed",
+    forms=(lambda k, y: (1, k - 1), lambda k, y: (0, max(y))),
     witness="K = 6, an escape at every second point: the print reads x_1 first, and y_1^D after an escape",
     why="x_1 is never set and y_0 never used; an escape raises k without an inner loop, so that y_{k-1}^D does not "
     "exist.",

@@ -13,11 +13,9 @@ from verify.erratum import Formula, erratum
 
 @erratum(
     "unlabelled:stochastic-gradient-split",
-    printed=(
-        "|Phi' - Phi_D'| <= |f_x(y*) - f_D,x(y_D)| + |J| |f_y(y*) - f_D,y(y*)| + |J - J_D| |f_D,y(y*)|",
-        lambda y_star, y_batch: y_star,
-    ),
-    corrected=("f_D,y at y_D in both places", lambda y_star, y_batch: y_batch),
+    printed="|Phi' - Phi_D'| <= |f_x(y*) - f_D,x(y_D)| + |J| |f_y(y*) - f_D,y(y*)| + |J - J_D| |f_D,y(y*)|",
+    corrected="f_D,y at y_D in both places",
+    forms=(lambda y_star, y_batch: y_star, lambda y_star, y_batch: y_batch),
     witness="f = f_D = y^2/2, g = (y - x)^2/2, g_D = (y - x - 1)^2/2: |Phi' - Phi_D'| = 1, and the printed right "
     "side is 0",
     why="The change of f_D,y from y* to y_D is lost in this line, and back in the next one.",
@@ -41,8 +39,9 @@ def split_middle(form: Formula) -> bool:
 @erratum(
     "unlabelled:stochastic-gradient-split",
     "lem:batch-grad-err",
-    printed=("the term (ell/mu) |f_y(x, y*) - f_y(x, y*)|", lambda f, f_batch: f - f),
-    corrected=("(ell/mu) |f_y(x, y*) - f_{D_F, y}(x, y*)|", lambda f, f_batch: f - f_batch),
+    printed="the term (ell/mu) |f_y(x, y*) - f_y(x, y*)|",
+    corrected="(ell/mu) |f_y(x, y*) - f_{D_F, y}(x, y*)|",
+    forms=(lambda f, f_batch: f - f, lambda f, f_batch: f - f_batch),
     witness="f = 0, f_D = y, g = g_D = (y - x)^2/2: Phi' = 0, Phi_D' = 1, and all other terms vanish",
     why="Without the index the term is zero, and the bound false.",
     severity="misprint",
@@ -60,14 +59,9 @@ def split_last(form: Formula) -> bool:
     "eq:y-diff-bound-stoc-sc",
     "unlabelled:eleven-terms",
     "unlabelled:six-terms",
-    printed=(
-        "|g_y - g_{D,y}| at y_D*(x) is made small by Lemma D.2, a statement about a fixed point",
-        lambda y_star, y_batch: y_batch,
-    ),
-    corrected=(
-        "|y* - y_D*| <= (1/mu) |g_y - g_{D,y}| at the fixed point y*(x), from the second line of (D.41) alone",
-        lambda y_star, y_batch: y_star,
-    ),
+    printed="|g_y - g_{D,y}| at y_D*(x) is made small by Lemma D.2, a statement about a fixed point",
+    corrected="|y* - y_D*| <= (1/mu) |g_y - g_{D,y}| at the fixed point y*(x), from the second line of (D.41) alone",
+    forms=(lambda y_star, y_batch: y_batch, lambda y_star, y_batch: y_star),
     witness="G_y = y or 2 y - 3 with probability 1/2 each, one sample: at y_D* the mean error is -3/8, at y* = 1 it "
     "is 0",
     why="y_D* depends on the batch, so the error there is no mean of independent centred terms.",
@@ -94,11 +88,9 @@ def data_point(form: Formula) -> bool:
     "lem:batch-grad-err",
     "lem:batch-hess-err",
     "unlabelled:algorithm-3-step-13",
-    printed=(
-        "the batches D_F, D_G that made the step to x_{k+1} serve again for Phi_D at x_{k+1}",
-        lambda old, new: old,
-    ),
-    corrected=("new D_F, D_G are drawn for steps 12 to 14", lambda old, new: new),
+    printed="the batches D_F, D_G that made the step to x_{k+1} serve again for Phi_D at x_{k+1}",
+    corrected="new D_F, D_G are drawn for steps 12 to 14",
+    forms=(lambda old, new: old, lambda old, new: new),
     witness="F = xi x^2/2, xi = 1 or 3 with probability 1/2 each, one sample, x_k = 1, beta = 1/4: the mean of "
     "Phi_D' - Phi' at x_{k+1} is -1/4",
     why="Lemmas D.4 and D.5 are for a fixed x, and x_{k+1} depends on those batches.",
@@ -116,13 +108,11 @@ def batch_reuse(form: Formula) -> bool:
 @erratum(
     "lem:batch-hess-err",
     "lem:batch-grad-err",
-    printed=(
-        "m bounds that hold with probability 1 - delta' each hold together with probability (1 - delta')^m, m = 11 "
-        "and 6",
+    printed="m bounds that hold with probability 1 - delta' each hold together with probability (1 - delta')^m, m = "
+    "11 and 6",
+    corrected="together they hold with probability at least 1 - m delta', hence delta' = delta/m",
+    forms=(
         lambda delta, m: Fraction(term_delta(float(delta), m, "printed")),
-    ),
-    corrected=(
-        "together they hold with probability at least 1 - m delta', hence delta' = delta/m",
         lambda delta, m: Fraction(term_delta(float(delta), m, "corrected")),
     ),
     witness="one sample, uniform on [0, 1], and bound i fails on the i-th interval of length delta': all hold with "
@@ -138,14 +128,10 @@ def union(form: Formula) -> bool:
 @erratum(
     "unlabelled:stochastic-case-1",
     "thm45-bound1",
-    printed=(
-        "in Case 1, |Phi'(x_k)| > 3/5 eps at the x_k that occurred, hence E|Phi'(x_k)| > 3/5 eps ('unconditioning')",
-        lambda outcomes, case: outcomes,
-    ),
-    corrected=(
-        "the condition is kept: the decrease is that of E[Phi(x_{k+1}) - Phi(x_k) | x_k] where x_k is in Case 1",
-        lambda outcomes, case: case,
-    ),
+    printed="in Case 1, |Phi'(x_k)| > 3/5 eps at the x_k that occurred, hence E|Phi'(x_k)| > 3/5 eps "
+    "('unconditioning')",
+    corrected="the condition is kept: the decrease is that of E[Phi(x_{k+1}) - Phi(x_k) | x_k] where x_k is in Case 1",
+    forms=(lambda outcomes, case: outcomes, lambda outcomes, case: case),
     witness="L_phi = eps = 1, |Phi'(x_k)| = 1 with probability 1/10, else 0: Case 1 can occur, and Lemma D.7 "
     "guarantees an expected decrease of 3/800, not of 1/50",
     why="The case distinction is about x_k itself, and an average over x_k does not inherit it.",
@@ -162,12 +148,10 @@ def unconditioning(form: Formula) -> bool:
 
 @erratum(
     "eq:stoc-sample-com",
-    printed=("HV(g) = O~(kappa^6 eps^-4) for the stocBiO iterations", lambda kappa: kappa**6),
-    corrected=(
-        "HV(g) = O~(kappa^7 eps^-4); the maximum in Corollary 4.6, kappa^9.5, is not affected. (JV(g) = O~(kappa^5 "
-        "eps^-4) is right: with new batches for steps 12 to 14, the D_G of the step is of order kappa^2)",
-        lambda kappa: kappa**7,
-    ),
+    printed="HV(g) = O~(kappa^6 eps^-4) for the stocBiO iterations",
+    corrected="HV(g) = O~(kappa^7 eps^-4); the maximum in Corollary 4.6, kappa^9.5, is not affected. (JV(g) = "
+    "O~(kappa^5 eps^-4) is right: with new batches for steps 12 to 14, the D_G of the step is of order kappa^2)",
+    forms=(lambda kappa: kappa**6, lambda kappa: kappa**7),
     witness="K = kappa^3, B = kappa^2, Q = kappa, |B_j| = B Q (1 - 1/kappa)^(j-1): the sum over j is 0.63 B Q kappa "
     "or more",
     why="The batch sizes add up to B Q kappa (1 - (1 - 1/kappa)^Q), not to B Q.",

@@ -39,8 +39,9 @@ def _off(rows: int, eps: Fraction) -> Fraction:
     "unlabelled:batch-hessian",
     "lem:batch-hess-err",
     "lem:batch-grad-err",
-    printed=("D_f >= 16 L^2 log(2 d/delta)/eps^2, for the blocks f_yy and g_yy too", lambda d, n: d),
-    corrected=("D_f >= 16 ell^2 log(2 max(d, n)/delta)/eps^2", max),
+    printed="D_f >= 16 L^2 log(2 d/delta)/eps^2, for the blocks f_yy and g_yy too",
+    corrected="D_f >= 16 ell^2 log(2 max(d, n)/delta)/eps^2",
+    forms=(lambda d, n: d, max),
     witness="d = 1, n = 10^6, f_yy the diagonal matrix of n independent signs (ell = 1), eps = delta = 1/2: 89 rows, "
     "and some entry of their mean is off by more than eps with probability 0.850, by the exact binomial tail",
     why="The matrix Bernstein inequality counts the rows of the matrix, and f_yy and g_yy are n x n: 2 n exp(-...) for "
@@ -65,15 +66,11 @@ def _gradient_rows(sigma: Fraction, eps: Fraction, delta: Fraction) -> int:
     "unlabelled:batch-gradient",
     "unlabelled:largest-term",
     "ass:variance-bound",
-    printed=(
-        "D_g >= 16 M^2 log(2 d/delta)/eps^2 makes |grad_y g - grad_y g_D| <= eps with probability 1 - delta, for G too",
-        _gradient_rows,
-    ),
-    corrected=(
-        "D_g >= sigma^2/(delta eps^2) from Assumption 4.4; or 16 M_g^2 log(2 max(d, n)/delta)/eps^2 under one more "
-        "hypothesis, |grad_y G| <= M_g for every sample (as schedules.stocbio takes it)",
-        lambda sigma, eps, delta: -(-(sigma**2) // (delta * eps**2)),
-    ),
+    printed="D_g >= 16 M^2 log(2 d/delta)/eps^2 makes |grad_y g - grad_y g_D| <= eps with probability 1 - delta, for "
+    "G too",
+    corrected="D_g >= sigma^2/(delta eps^2) from Assumption 4.4; or 16 M_g^2 log(2 max(d, n)/delta)/eps^2 under one "
+    "more hypothesis, |grad_y G| <= M_g for every sample (as schedules.stocbio takes it)",
+    forms=(_gradient_rows, lambda sigma, eps, delta: -(-(sigma**2) // (delta * eps**2))),
     witness="G = y^2/2 - zeta y, zeta = +-a with probability 1/(2 a^2) each and else 0 (sigma = 1), eps = 1/10, delta "
     "= 10^-6: 23214 rows, a just above 23214 eps, and a single +-a, which has probability 4.3e-3, is enough",
     why="Assumption 4.3 gives no M for G, and none exists where G is strongly convex; Assumption 4.4 bounds the "
@@ -104,16 +101,11 @@ def _matrix_norm(tensor: dict[tuple[int, ...], int], m: int) -> sp.Expr:
 @erratum(
     "lem:err-third",
     "unlabelled:batch-third",
-    printed=(
-        "D_g >= 16 rho^2 log(2 d/delta)/eps^2, with the proof of Lemma D.1: as if a tensor of norm rho were a matrix "
-        "of norm rho",
-        lambda d: 1,
-    ),
-    corrected=(
-        "D_g >= 16 m rho^2 log((m + m^2)/delta)/eps^2, m = max(d, n): the m x m^2 matrix of a tensor of norm rho has "
-        "norm at most sqrt(m) rho, and bounds the tensor's norm",
-        lambda d: d,
-    ),
+    printed="D_g >= 16 rho^2 log(2 d/delta)/eps^2, with the proof of Lemma D.1: as if a tensor of norm rho were a "
+    "matrix of norm rho",
+    corrected="D_g >= 16 m rho^2 log((m + m^2)/delta)/eps^2, m = max(d, n): the m x m^2 matrix of a tensor of norm "
+    "rho has norm at most sqrt(m) rho, and bounds the tensor's norm",
+    forms=(lambda d: 1, lambda d: d),
     witness="the third derivative of (y1^3 - 3 y1 y2^2)/6: as a form on unit vectors it has norm 1, as a 2 x 4 matrix "
     "norm sqrt(2); that of y1 y2 y3: 2/sqrt(3) and sqrt(2)",
     why="The matrix Bernstein inequality is about matrices. A tensor's own norm is that of none of its matrices, and "

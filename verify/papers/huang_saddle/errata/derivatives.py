@@ -21,12 +21,10 @@ _SAMPLES = (  # powers of two where floats meet them, so that everything is exac
 @erratum(
     "phi-hessian",
     "lemma3.4-long",
-    printed=(
-        "Phi'' = f_xx + J f_yx + (d2y) f_y + J f_xy^T + J f_yy J^T, with J = dy*/dx (d x n)",
+    printed="Phi'' = f_xx + J f_yx + (d2y) f_y + J f_xy^T + J f_yy J^T, with J = dy*/dx (d x n)",
+    corrected="Phi'' = f_xx + J f_yx + (d2y) f_y + f_xy J^T + J f_yy J^T",
+    forms=(
         lambda derivation: derivation.hessian(variant="printed"),
-    ),
-    corrected=(
-        "Phi'' = f_xx + J f_yx + (d2y) f_y + f_xy J^T + J f_yy J^T",
         lambda derivation: derivation.hessian(variant="corrected"),
     ),
     witness="f = x2 y, g = (y - x1)^2/2, d = 2, n = 1: Phi = x1 x2",
@@ -43,14 +41,9 @@ def phi_hessian(form: Formula) -> bool:
 @erratum(
     "eq:opt-deri2",
     "eq:hess-y-expression",
-    printed=(
-        "g_xxy + J g_yxy + (d2y) g_yy + J g_xyy + J g_yyy J^T = 0: both mixed terms are J_i g_{x_j y y}",
-        lambda terms: terms["cross"],
-    ),
-    corrected=(
-        "the second mixed term is the first with the two x-indices exchanged, J_j g_{x_i y y}",
-        lambda terms: terms["cross_transposed"],
-    ),
+    printed="g_xxy + J g_yxy + (d2y) g_yy + J g_xyy + J g_yyy J^T = 0: both mixed terms are J_i g_{x_j y y}",
+    corrected="the second mixed term is the first with the two x-indices exchanged, J_j g_{x_i y y}",
+    forms=(lambda terms: terms["cross"], lambda terms: terms["cross_transposed"]),
     witness="g = (1 + x2) y^2/2 - x1 y, d = 2, n = 1: y* = x1/(1 + x2)",
     why="J is d x n, so its second index is summed against y in both products, and then J g_yxy and J g_xyy are the "
     "same term; written once more it would make the second derivative of y* non-symmetric.",
@@ -76,14 +69,9 @@ def opt_deri2(form: Formula) -> bool:
 @erratum(
     "grad-Lipschitz",
     "unlabelled:L-phi",
-    printed=(
-        "L_phi = ell + (2 ell^2 + rho M^2)/mu + (ell^3 + 2 rho ell M)/mu^2 + rho ell^2 M/mu^3",
-        lambda c: c.L_phi(variant="printed"),
-    ),
-    corrected=(
-        "rho M in place of rho M^2, which makes L_phi = (1 + kappa)^2 (ell + rho M/mu)",
-        lambda c: c.L_phi(variant="corrected"),
-    ),
+    printed="L_phi = ell + (2 ell^2 + rho M^2)/mu + (ell^3 + 2 rho ell M)/mu^2 + rho ell^2 M/mu^3",
+    corrected="rho M in place of rho M^2, which makes L_phi = (1 + kappa)^2 (ell + rho M/mu)",
+    forms=(lambda c: c.L_phi(variant="printed"), lambda c: c.L_phi(variant="corrected")),
     witness="f = y/2, g = y^2/2 + x y + rho d^3 sin((y - x)/d), rho = 40, d = 1e-6, at x = y* = -rho d^2/2: Phi'' = "
     "80, while the print gives 74.01 and the correction 84.01",
     why="The term bounds |f_y| |dJ/dx|, where M stands to the first power. For M < 1 the print is too small. (The "
@@ -107,14 +95,9 @@ def grad_lipschitz(form: Formula) -> bool:
 @erratum(
     "pro:bounds",
     "unlabelled:bound-first-order",
-    printed=(
-        "|grad_y g(x, y)| <= M for all (x, y)",
-        lambda distance, M, mu, ell: (0, M),
-    ),
-    corrected=(
-        "mu |y - y*(x)| <= |grad_y g(x, y)| <= ell |y - y*(x)|",
-        lambda distance, M, mu, ell: (mu * distance, ell * distance),
-    ),
+    printed="|grad_y g(x, y)| <= M for all (x, y)",
+    corrected="mu |y - y*(x)| <= |grad_y g(x, y)| <= ell |y - y*(x)|",
+    forms=(lambda distance, M, mu, ell: (0, M), lambda distance, M, mu, ell: (mu * distance, ell * distance)),
     witness="g = (y1^2 + 3 y2^2)/2 (mu = 1, ell = 3, y* = 0) at y = (M, M), for every M > 0",
     why="A strongly convex function on all of R^n has an unbounded gradient, so no M can exist; M bounds f_x and f_y "
     "only.",
@@ -132,16 +115,11 @@ def bound_first_order(form: Formula) -> bool:
     "eq:y-hess-bound-final",
     "unlabelled:term-III",
     "def-rho-phi",
-    printed=(
-        "|J g_yxy - J' g'_yxy| <= (ell nu/mu (1 + kappa) + 2 rho^2/mu (1 + kappa)^2) |x - x'|, hence 4 M rho^2/mu^2 "
-        "(1 + kappa)^2 in rho_phi",
-        lambda c: c.rho_phi(variant="printed"),
-    ),
-    corrected=(
-        "rho^2/mu in place of 2 rho^2/mu, hence 2 M rho^2/mu^2 in rho_phi, which is then "
-        "(1 + kappa)^3 (rho + nu M/mu + 3 (rho/mu)(ell + rho M/mu))",
-        lambda c: c.rho_phi(variant="corrected"),
-    ),
+    printed="|J g_yxy - J' g'_yxy| <= (ell nu/mu (1 + kappa) + 2 rho^2/mu (1 + kappa)^2) |x - x'|, hence 4 M "
+    "rho^2/mu^2 (1 + kappa)^2 in rho_phi",
+    corrected="rho^2/mu in place of 2 rho^2/mu, hence 2 M rho^2/mu^2 in rho_phi, which is then (1 + kappa)^3 (rho + "
+    "nu M/mu + 3 (rho/mu)(ell + rho M/mu))",
+    forms=(lambda c: c.rho_phi(variant="printed"), lambda c: c.rho_phi(variant="corrected")),
     witness="mu = 1, ell = 2, rho = 4, nu = 8, M = 16 and two more: the steps of the proof, added up in exact "
     "arithmetic",
     why="The factor 2 that stands before term (II) is copied into a product that has no such factor.",
@@ -170,12 +148,10 @@ def _four_terms(c: Constants) -> Fraction:
     "eq:y-hess-dif-stoc-final",
     "unlabelled:stochastic-term-III",
     "eq:hessphi-err",
-    printed=(
-        "coefficients 2 ell rho/mu^2, 2 rho/mu, 2 ell/mu, 2 ell nu/mu + 2 ell rho^2/mu^2 + 2 rho^2/mu of the errors of "
-        "g_yy, g_xy, g_yxy and y* in |J g_yxy - J_D g_yxy,D|",
-        lambda c: hessian_terms(c, 1.0, "printed"),
-    ),
-    corrected=("half of each", lambda c: hessian_terms(c, 1.0, "corrected")),
+    printed="coefficients 2 ell rho/mu^2, 2 rho/mu, 2 ell/mu, 2 ell nu/mu + 2 ell rho^2/mu^2 + 2 rho^2/mu of the "
+    "errors of g_yy, g_xy, g_yxy and y* in |J g_yxy - J_D g_yxy,D|",
+    corrected="half of each",
+    forms=(lambda c: hessian_terms(c, 1.0, "printed"), lambda c: hessian_terms(c, 1.0, "corrected")),
     witness="mu = 1, ell = 2, rho = 4, nu = 8, M = 16 and two more: the product rule in exact arithmetic",
     why="The same copied factor 2. The coefficients of the Hessian error fall by 2 ell rho M/mu^3 (g_yy), 2 rho M/mu^2 "
     "(g_xy), 2 ell M/mu^2 (g_yxy) and 2 M (ell nu + rho^2 (1 + kappa))/mu^2 (y*).",

@@ -27,14 +27,10 @@ def _iota(c: Constants, variant: Variant) -> float:
     "iota-condition-2",
     "unlabelled:stuck-probability",
     "unlabelled:neon-probability",
-    printed=(
-        "omega/r sqrt(d/pi) <= ell sqrt(d)/sqrt(rho eps) iota^2 2^(8 - iota), with iota/4 in the exponent for iNEON",
-        lambda c: _iota(c, "printed"),
-    ),
-    corrected=(
-        "omega/r sqrt(d/pi) <= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota)",
-        lambda c: _iota(c, "corrected"),
-    ),
+    printed="omega/r sqrt(d/pi) <= ell sqrt(d)/sqrt(rho eps) iota^2 2^(8 - iota), with iota/4 in the exponent for "
+    "iNEON",
+    corrected="omega/r sqrt(d/pi) <= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota)",
+    forms=(lambda c: _iota(c, "printed"), lambda c: _iota(c, "corrected")),
     witness="mu = ell = rho = 1, nu = 0, M = 100, d = 1, eps = 1, delta = 1/8: L_phi = 404 and rho_phi = 2432; with "
     "the printed iota the bound on the chance of the stuck region, omega/(2 r), is 0.80",
     why="omega is made of L_phi and rho_phi, and ell/sqrt(rho) can be far smaller than L_phi/sqrt(rho_phi).",
@@ -52,11 +48,9 @@ def iota(form: Formula) -> bool:
 @erratum(
     "eq64",
     "eq92",
-    printed=(
-        "|x_tau - x_0|^2 <= 4 eta T (Phi(x_0) - Phi(x_T) + eta sum_{t=1}^{T} |e(x_t)|^2)",
-        lambda T: range(1, T + 1),
-    ),
-    corrected=("the sum is over t = 0, ..., T - 1", range),
+    printed="|x_tau - x_0|^2 <= 4 eta T (Phi(x_0) - Phi(x_T) + eta sum_{t=1}^{T} |e(x_t)|^2)",
+    corrected="the sum is over t = 0, ..., T - 1",
+    forms=(lambda T: range(1, T + 1), range),
     witness="Phi = 0, T = 2, the only error is e(x_0) = 1: x_1 - x_0 = -eta, and the printed bound is 0",
     why="The step from x_{t-1} to x_t carries the error at x_{t-1}.",
     severity="misprint",
@@ -73,11 +67,9 @@ def error_index(form: Formula) -> bool:
 @erratum(
     "unlabelled:neon-gradient-error",
     "eq:neon-update",
-    printed=(
-        "delta_k = eta (ghat(x~ + u) - ghat(x~) - g(x~ + u) + g(x~)), with g = Phi' and ghat its estimate",
-        lambda eta, error: eta * error,
-    ),
-    corrected=("delta_k is minus that", lambda eta, error: -eta * error),
+    printed="delta_k = eta (ghat(x~ + u) - ghat(x~) - g(x~ + u) + g(x~)), with g = Phi' and ghat its estimate",
+    corrected="delta_k is minus that",
+    forms=(lambda eta, error: eta * error, lambda eta, error: -eta * error),
     witness="eta = 1, u = 0, ghat(x~ + u) = 3, all other gradients 0: u_{k+1} = -3, and the print gives +3",
     why="The update subtracts the estimate, so its error enters with a minus sign.",
     severity="misprint",
@@ -93,14 +85,10 @@ def delta_sign(form: Formula) -> bool:
     "eq:aid-ND-neon",
     "lem:neon",
     "def-gamma1-AID",
-    printed=(
-        "Gamma_1, for which steps of x are at most eta (M + kappa M) long, is used for iNEON as well",
-        lambda bound: bound,
-    ),
-    corrected=(
-        "consecutive u differ by up to 2 eta (M + kappa M), plus errors of the estimates: Gamma_1 with twice the bound",
-        lambda bound: 2 * bound,
-    ),
+    printed="Gamma_1, for which steps of x are at most eta (M + kappa M) long, is used for iNEON as well",
+    corrected="consecutive u differ by up to 2 eta (M + kappa M), plus errors of the estimates: Gamma_1 with twice "
+    "the bound",
+    forms=(lambda bound: bound, lambda bound: 2 * bound),
     witness="f = -cos(x + y), g = y^2/2 - 2 x y (M = 1, kappa = 2): Phi' = 3 sin(3 x), 3 x~ = -pi/6, 3 (x~ + u) = pi/2",
     why="A step of iNEON is eta times a difference of two hypergradients, and Lemma B.1 is about steps along one. "
     "(Within the radius S of the localisation differences are shorter, but that argument is not given.)",
@@ -118,12 +106,11 @@ def gamma_neon(form: Formula) -> bool:
 
 @erratum(
     "lem:neon",
-    printed=(
-        "if iNEON returns 0, then P(lambda_min < -sqrt(rho_phi eps) | it returned 0) = O(delta), by Bayes' theorem",
+    printed="if iNEON returns 0, then P(lambda_min < -sqrt(rho_phi eps) | it returned 0) = O(delta), by Bayes' theorem",
+    corrected="P(it returns 0 | lambda_min < -sqrt(rho_phi eps)) <= delta, and nothing about the converse without a "
+    "prior",
+    forms=(
         lambda joint: joint[True, True] / (joint[True, True] + joint[False, True]),
-    ),
-    corrected=(
-        "P(it returns 0 | lambda_min < -sqrt(rho_phi eps)) <= delta, and nothing about the converse without a prior",
         lambda joint: joint[True, True] / (joint[True, True] + joint[True, False]),
     ),
     witness="a saddle point with prior probability 1 - delta, iNEON always 0 elsewhere: given 0, a saddle point has "
@@ -147,8 +134,9 @@ def bayes(form: Formula) -> bool:
 @erratum(
     "eq:phi-dec-highprob",
     "unlabelled:neon-rayleigh",
-    printed=("u'Phi''u/|u|^2 <= -sqrt(rho_phi eps)/(40 iota)", lambda: 40),
-    corrected=("u'Phi''u/|u|^2 <= -sqrt(rho_phi eps)/(16 iota), from the same bounds", lambda: 16),
+    printed="u'Phi''u/|u|^2 <= -sqrt(rho_phi eps)/(40 iota)",
+    corrected="u'Phi''u/|u|^2 <= -sqrt(rho_phi eps)/(16 iota), from the same bounds",
+    forms=(lambda: 40, lambda: 16),
     witness="|u|^2 <= 9^(2/3) S^2 in place of 9 S^2, and 1/25 - 1/320000 - 2/250 - 3/128 in full in place of F/5",
     why="(D.17) bounds |u| by 9^(1/3) S = 2.08 S, and the last display uses 3 S; 1/16 is the best unit fraction that "
     "the proof's own bounds give.",
@@ -169,11 +157,9 @@ def rayleigh(form: Formula) -> bool:
     "eq:phi-dec-highprob-main-body",
     "lem:escapesaddle",
     "unlabelled:escape-decrease",
-    printed=("Phi(x_T) - Phi(x~) <= -F/2", lambda: Fraction(1, 2)),
-    corrected=(
-        "Phi(x_T) - Phi(x~) <= -(3/4 - 1/3200) F, from the same numbers",
-        lambda: Fraction(3, 4) - Fraction(1, 3200),
-    ),
+    printed="Phi(x_T) - Phi(x~) <= -F/2",
+    corrected="Phi(x_T) - Phi(x~) <= -(3/4 - 1/3200) F, from the same numbers",
+    forms=(lambda: Fraction(1, 2), lambda: Fraction(3, 4) - Fraction(1, 3200)),
     witness="eps eta r + L_phi eta^2 r^2/2 in units of F, with L_phi = sqrt(rho_phi eps) and iota = 1, the worst case",
     why="A perturbation raises Phi by 1/4 + 1/3200 of F at most. The count of episodes, 2 (Phi(x_0) - Phi*)/F, could "
     "be 1.34 in place of 2.",
@@ -196,13 +182,11 @@ def _entries(iota: arb) -> dict[str, tuple[arb, ...]]:
     "eq:error-required",
     "eq:est-error-neon",
     "eq:est-error-neon-2",
-    printed=(
-        "min{sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)}, and for iNEON "
-        "min{sqrt(17)/(40 iota^2), 1/(16 iota^2 2^(iota/4)), (9^(1/3) - 2)/(8 iota), 1/(750 iota^2)}",
+    printed="min{sqrt(17)/(80 iota^2), 1/(16 iota^2 2^iota)}, and for iNEON min{sqrt(17)/(40 iota^2), 1/(16 iota^2 "
+    "2^(iota/4)), (9^(1/3) - 2)/(8 iota), 1/(750 iota^2)}",
+    corrected="1/(16 iota^2 2^iota), and min{1/(16 iota^2 2^(iota/4)), 1/(750 iota^2)}",
+    forms=(
         lambda iota: tuple(_entries(iota).values()),
-    ),
-    corrected=(
-        "1/(16 iota^2 2^iota), and min{1/(16 iota^2 2^(iota/4)), 1/(750 iota^2)}",
         lambda iota: (_entries(iota)["escape"][1:], _entries(iota)["iNEON"][1::2]),
     ),
     witness="iota = 1, ..., 60: 1/32 < sqrt(17)/80, and 1/750 < (9^(1/3) - 2)/8 < sqrt(17)/40",
@@ -226,8 +210,9 @@ def redundant(form: Formula) -> bool:
     "lem:saddle-decrease",
     "unlabelled:saddle-decrease",
     "alg:INEONstocbio",
-    printed=("x_{k+1} = x_k - (xi/80) sqrt(eps/rho_phi) u", lambda iota: Fraction(1, 80)),
-    corrected=("x_{k+1} = x_k - (xi/(80 iota)) sqrt(eps/rho_phi) u", lambda iota: 1 / (80 * iota)),
+    printed="x_{k+1} = x_k - (xi/80) sqrt(eps/rho_phi) u",
+    corrected="x_{k+1} = x_k - (xi/(80 iota)) sqrt(eps/rho_phi) u",
+    forms=(lambda iota: Fraction(1, 80), lambda iota: 1 / (80 * iota)),
     witness="Phi = -c x^2/2 + rho_phi |x|^3/6 with c = sqrt(rho_phi eps)/(80 iota), rho_phi = eps = 1, iota = 4 and 20",
     why="A step s lowers the mean of Phi by c s^2/2 - rho_phi s^3/6. With the printed s = iota c/rho_phi that is (c^3/"
     "rho_phi^2)(iota^2/2 - iota^3/6): less than the claim for iota > 1 + sqrt(3), and for iota > 3 Phi can rise.",
@@ -247,8 +232,9 @@ def escape_step(form: Formula) -> bool:
     "thm:stocneon",
     "hess-err",
     "thm45-bound2",
-    printed=("iNEON on Phi_D returns 0, so lambda_min(Phi'') >= -sqrt(rho_phi eps)", lambda iota: Fraction(1)),
-    corrected=("lambda_min(Phi'') >= -(1 + 1/(80 iota)) sqrt(rho_phi eps)", lambda iota: 1 + 1 / (80 * iota)),
+    printed="iNEON on Phi_D returns 0, so lambda_min(Phi'') >= -sqrt(rho_phi eps)",
+    corrected="lambda_min(Phi'') >= -(1 + 1/(80 iota)) sqrt(rho_phi eps)",
+    forms=(lambda iota: Fraction(1), lambda iota: 1 + 1 / (80 * iota)),
     witness="rho_phi = eps = 1, iota = 2, Phi_D'' = -1 and Phi'' = -161/160, which the bound on the batch's Hessian "
     "allows",
     why="iNEON judges Phi_D; the error of the batch's Hessian is used for the escape and forgotten at the end.",

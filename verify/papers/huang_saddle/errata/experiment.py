@@ -9,7 +9,7 @@ from math import comb
 import sympy as sp
 from flint import fmpq
 
-from bilevel_sym.zoo.tube_shape import TAU, TubeShape
+from bilevel_sym.zoo.tube import TAU, TubeShape
 from verify.erratum import Formula, erratum
 
 _C, _B = sp.symbols("c b", positive=True)  # coordinates in units of tau
@@ -27,12 +27,10 @@ def _shape(L: int | sp.Rational) -> TubeShape:
     "unlabelled:tube-g",
     "eq: tube_f",
     "unlabelled:lower-level-function",
-    printed=(
-        "y* = g(x) = 0 except where x_i is in [tau, 2 tau], and there y* = h_1(x_i) + h_2(x_i) x_{i+1}^2",
+    printed="y* = g(x) = 0 except where x_i is in [tau, 2 tau], and there y* = h_1(x_i) + h_2(x_i) x_{i+1}^2",
+    corrected="f = y and y* = g(x) = Phi(x) in every region, which gives the same Phi (zoo: tube)",
+    forms=(
         lambda shape, x: (sp.Integer(0), shape.connector(x, 0), sp.Integer(0)),
-    ),
-    corrected=(
-        "f = y and y* = g(x) = Phi(x) in every region, which gives the same Phi (zoo: tube)",
         lambda shape, x: (
             shape.first_piece(x, 0),
             shape.second_piece(x, 0, shape.connector(x, 0)),
@@ -75,12 +73,10 @@ def _degree_7(shape: TubeShape) -> sp.Expr:
     "unlabelled:h1",
     "unlabelled:assumption-bilevel-i",
     "unlabelled:section-experiments",
-    printed=(
-        "h_1, of degree 4, joins the pieces, while Assumption 2.1(i) asks for a lower level that is three times "
-        "differentiable",
-        lambda shape: _in_units_of_tau(shape.h_1(TAU * _C)),
-    ),
-    corrected=("a join with three derivatives, by a polynomial of degree 7", _degree_7),
+    printed="h_1, of degree 4, joins the pieces, while Assumption 2.1(i) asks for a lower level that is three times "
+    "differentiable",
+    corrected="a join with three derivatives, by a polynomial of degree 7",
+    forms=(lambda shape: _in_units_of_tau(shape.h_1(TAU * _C)), _degree_7),
     witness="L = gamma = tau = 1: h_1'''(tau) = -8 against 0, and 16 against 0 at 2 tau",
     why="h_1 joins values and two derivatives only. For the proofs that is enough, since they use no third "
     "derivative in x alone, and g_xxy = -g'' stays Lipschitz.",
@@ -96,11 +92,9 @@ def tube_c3(form: Formula) -> bool:
 @erratum(
     "unlabelled:tube-settings",
     "eq:para_minimax",
-    printed=("eta = 0.05", lambda L: fmpq(1, 20)),
-    corrected=(
-        "eta <= 1/L_phi; for gamma = 1 and L = 1, 3/2, 2, 3, L_phi <= 12 L + 4 on the printed domain",
-        lambda L: 1 / (12 * _rational(L) + 4),
-    ),
+    printed="eta = 0.05",
+    corrected="eta <= 1/L_phi; for gamma = 1 and L = 1, 3/2, 2, 3, L_phi <= 12 L + 4 on the printed domain",
+    forms=(lambda L: fmpq(1, 20), lambda L: 1 / (12 * _rational(L) + 4)),
     witness="gamma = 1, x = (5/4, 1) tau: for L = 3/2, 2, 3 the Hessian of Phi has an eigenvalue below -20 (for L = "
     "3 below -37), so 1/L_phi < 0.05; the bound 12 L + 4 is proved by a cover of the domain",
     why="In nine of the twelve panels the step is above 1/L_phi, outside the theorem.",

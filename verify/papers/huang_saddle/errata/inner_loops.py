@@ -17,11 +17,9 @@ from verify.erratum import Formula, erratum
 @erratum(
     "eq:aid-ND",
     "eq:aid-ND-neon",
-    printed=("N = log(C)/log((1 + sqrt(kappa))/(1 - sqrt(kappa)))", lambda root: (1 + root) / (1 - root)),
-    corrected=(
-        "N = log(C)/log((sqrt(kappa) + 1)/(sqrt(kappa) - 1)), rounded up",
-        lambda root: 1 / Fraction(conjugate_rate(1.0, float(root**2))),
-    ),
+    printed="N = log(C)/log((1 + sqrt(kappa))/(1 - sqrt(kappa)))",
+    corrected="N = log(C)/log((sqrt(kappa) + 1)/(sqrt(kappa) - 1)), rounded up",
+    forms=(lambda root: (1 + root) / (1 - root), lambda root: 1 / Fraction(conjugate_rate(1.0, float(root**2)))),
     witness="kappa = 4, 9 and 100; for kappa = 4 the argument is (1 + 2)/(1 - 2) = -3 against 3",
     why="For kappa > 1 the print takes the logarithm of a negative number.",
     severity="misprint",
@@ -41,11 +39,9 @@ def log_negative(form: Formula) -> bool:
 
 @erratum(
     "unlabelled:stocbio-D",
-    printed=("D > (1/2) log(1/4)/log((1 - kappa)/(1 + kappa))", lambda kappa: (1 - kappa) / (1 + kappa)),
-    corrected=(
-        "D > (1/2) log(1/4)/log((kappa - 1)/(kappa + 1))",
-        lambda kappa: Fraction(sgd_rate(1.0, float(kappa))),
-    ),
+    printed="D > (1/2) log(1/4)/log((1 - kappa)/(1 + kappa))",
+    corrected="D > (1/2) log(1/4)/log((kappa - 1)/(kappa + 1))",
+    forms=(lambda kappa: (1 - kappa) / (1 + kappa), lambda kappa: Fraction(sgd_rate(1.0, float(kappa)))),
     witness="kappa = 3, 10 and 99; for kappa = 3 the logarithm is that of -1/2 against 1/2",
     why="The ratio is negative for every kappa > 1.",
     severity="misprint",
@@ -74,9 +70,10 @@ def _printed_steps(C: Fraction, kappa: Fraction) -> int:
     "eq:gdmax-error-D",
     "eq:aid-ND-neon",
     "unlabelled:warm-start-D-N",
-    printed=("D = 2 log(C)/log(1/(1 - 1/kappa)) for every kappa >= 1", _printed_steps),
-    corrected=(
-        "the least integer D >= 1 with C (1 - 1/kappa)^(D/2) <= 1, which is 1 for kappa = 1",
+    printed="D = 2 log(C)/log(1/(1 - 1/kappa)) for every kappa >= 1",
+    corrected="the least integer D >= 1 with C (1 - 1/kappa)^(D/2) <= 1, which is 1 for kappa = 1",
+    forms=(
+        _printed_steps,
         lambda C, kappa: least_steps(float(C), 1.0, descent_rate(1.0, float(kappa)), per_step=Decimal("0.5")),
     ),
     witness="kappa = 1 (g = y^2/2 - x y), C = 10: the print divides by zero; its limit, D = 0, leaves the error as "
@@ -95,11 +92,9 @@ def kappa_one(form: Formula) -> bool:
     "unlabelled:warm-start-D-N",
     "lem:grad-err-aid",
     "eq:aid-ND-thm",
-    printed=(
-        "D = 2 log(2 ((1 + 2 sqrt(kappa))(kappa + rho M/mu^2) + 1))/log(1/(1 - 1/kappa)) = O(kappa)",
-        lambda kappa: kappa,
-    ),
-    corrected=("D = O(kappa log kappa), and N = O(sqrt(kappa) log kappa)", lambda kappa: kappa * kappa.log()),
+    printed="D = 2 log(2 ((1 + 2 sqrt(kappa))(kappa + rho M/mu^2) + 1))/log(1/(1 - 1/kappa)) = O(kappa)",
+    corrected="D = O(kappa log kappa), and N = O(sqrt(kappa) log kappa)",
+    forms=(lambda kappa: kappa, lambda kappa: kappa * kappa.log()),
     witness="ell = rho = M = 1, mu = 1/kappa, kappa = 10^10 and 10^40: D/kappa grows by the factor 3.9",
     why="The numerator is the logarithm of a power of kappa, and O() hides absolute constants only.",
     evidence="certified",
@@ -121,8 +116,9 @@ def warm_start_order(form: Formula) -> bool:
     "alg:iNEON",
     "unlabelled:algorithm-1-step-7",
     "eq:gdrate",
-    printed=("for t = 0, ..., D: y^t = y^{t-1} - tau grad_y g(x, y^{t-1})", lambda D: range(D + 1)),
-    corrected=("for t = 1, ..., D", lambda D: range(1, D + 1)),
+    printed="for t = 0, ..., D: y^t = y^{t-1} - tau grad_y g(x, y^{t-1})",
+    corrected="for t = 1, ..., D",
+    forms=(lambda D: range(D + 1), lambda D: range(1, D + 1)),
     witness="D = 3, y^0 given: the first step reads y^{-1}",
     why="y^{-1} does not exist, and D steps from y^0 are what the rate and the counts of gradients assume.",
     severity="misprint",
@@ -140,8 +136,9 @@ def inner_loop(form: Formula) -> bool:
 
 @erratum(
     "eq:gdrate",
-    printed=("|y^D - y*| <= (1 - mu/ell)^(D/2) |y^0 - y*| for tau = 1/ell", lambda rate, D: rate**D),
-    corrected=("(1 - mu/ell)^D: half of every printed D is enough", lambda rate, D: rate ** (2 * D)),
+    printed="|y^D - y*| <= (1 - mu/ell)^(D/2) |y^0 - y*| for tau = 1/ell",
+    corrected="(1 - mu/ell)^D: half of every printed D is enough",
+    forms=(lambda rate, D: rate**D, lambda rate, D: rate ** (2 * D)),
     witness="g = h y^2/2, mu <= h <= ell: the factor is (1 - h/ell)^D, largest at h = mu, where it is (1 - mu/ell)^D",
     why="y^{t+1} - y* = (I - H/ell)(y^t - y*) with a mean Hessian mu <= H <= ell.",
     severity="loose",
@@ -160,11 +157,9 @@ def gdrate(form: Formula) -> bool:
     "unlabelled:estimate-norm",
     "eq:equvseq",
     "def-gamma1-AID",
-    printed=("|grad-hat Phi| <= M + ell M/mu", lambda bound, error: bound),
-    corrected=(
-        "|grad-hat Phi| <= M + ell M/mu + the bound on |grad-hat Phi - grad Phi|",
-        lambda bound, error: bound + error,
-    ),
+    printed="|grad-hat Phi| <= M + ell M/mu",
+    corrected="|grad-hat Phi| <= M + ell M/mu + the bound on |grad-hat Phi - grad Phi|",
+    forms=(lambda bound, error: bound, lambda bound, error: bound + error),
     witness="g_yy = diag(1, 2, 4), f_y = (1, 0, 0), f_x = -1, g_xy = (4, 0, 0), y^D = y*, v^0 = (100, 100, 100) and "
     "N = 2 steps of CG, enough for (B.31)",
     why="|v| <= M/mu holds for the exact solution, and for CG from v = 0; a v^N that was warm-started can be longer.",
@@ -216,11 +211,9 @@ def _add(a: list[Fraction], b: list[Fraction], factor: Fraction) -> list[Fractio
     "eq:warmstart-y",
     "eq:warmstart-v",
     "eq:gdmax-error-bound",
-    printed=("|x_k - x_{k-1}| <= eta |grad-hat Phi(x_{k-1})| for all k", lambda eta, slope, r: eta * slope),
-    corrected=(
-        "|x_k - x_{k-1}| <= eta (|grad-hat Phi(x_{k-1})| + r) where iteration k - 1 perturbs",
-        lambda eta, slope, r: eta * (slope + r),
-    ),
+    printed="|x_k - x_{k-1}| <= eta |grad-hat Phi(x_{k-1})| for all k",
+    corrected="|x_k - x_{k-1}| <= eta (|grad-hat Phi(x_{k-1})| + r) where iteration k - 1 perturbs",
+    forms=(lambda eta, slope, r: eta * slope, lambda eta, slope, r: eta * (slope + r)),
     witness="f = cos(x), g = (y - x)^2/2 (kappa = 1), x_{k-1} = 0, where Phi' = 0, y = y*, u = r: x_k = -eta r",
     why="The recursion forgets that a perturbation moves x as well, by up to eta r.",
     severity="gap",

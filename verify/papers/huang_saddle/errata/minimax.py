@@ -14,8 +14,9 @@ from verify.erratum import Formula, erratum
 @erratum(
     "unlabelled:definition-strict-local-minimax",
     "unlabelled:schur-condition",
-    printed=("f_xx - f_xy f_yy^{-1} f_xy > 0", lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy),
-    corrected=("f_xx - f_xy f_yy^{-1} f_yx > 0", lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy.T),
+    printed="f_xx - f_xy f_yy^{-1} f_xy > 0",
+    corrected="f_xx - f_xy f_yy^{-1} f_yx > 0",
+    forms=(lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy, lambda f_xy, f_yy: f_xy * f_yy.inv() * f_xy.T),
     witness="f = -x1^2/4 + x2^2/2 + x1 y2 - |y|^2/2: Phi = x1^2/4 + x2^2/2 has a strict minimum at 0, and the printed "
     "matrix is indefinite",
     why="f_xy is d x n: its product with itself is undefined for d != n, and for d = n not the Schur complement.",
@@ -33,12 +34,10 @@ def schur(form: Formula) -> bool:
 
 @erratum(
     "unlabelled:strict-local-nash",
-    printed=(
-        "a stationary point is a strict local Nash equilibrium if and only if f_yy < 0 < f_xx there",
+    printed="a stationary point is a strict local Nash equilibrium if and only if f_yy < 0 < f_xx there",
+    corrected="f_yy < 0 < f_xx is sufficient, and f_yy <= 0 <= f_xx is necessary",
+    forms=(
         lambda nash, f_xx, f_yy: nash == bool(f_yy < 0 < f_xx),
-    ),
-    corrected=(
-        "f_yy < 0 < f_xx is sufficient, and f_yy <= 0 <= f_xx is necessary",
         lambda nash, f_xx, f_yy: bool(f_yy <= 0 <= f_xx) if nash else not f_yy < 0 < f_xx,
     ),
     witness="f = x^4 - y^2/2 at 0: f(0, y) < f(0, 0) < f(x, 0) for all x, y != 0, and f_xx = 0",
@@ -62,14 +61,9 @@ def strict_nash(form: Formula) -> bool:
 @erratum(
     "lem:equivalence",
     "proof-prop-2.4-eq1",
-    printed=(
-        "a (strict) local minimum of Phi satisfies Phi' = 0 and Phi'' > 0, so a strict local minimax point exists",
-        lambda curvature: curvature > 0,
-    ),
-    corrected=(
-        "a local minimum satisfies Phi' = 0 and Phi'' >= 0; the equivalence holds for the minima with Phi'' > 0",
-        lambda curvature: curvature >= 0,
-    ),
+    printed="a (strict) local minimum of Phi satisfies Phi' = 0 and Phi'' > 0, so a strict local minimax point exists",
+    corrected="a local minimum satisfies Phi' = 0 and Phi'' >= 0; the equivalence holds for the minima with Phi'' > 0",
+    forms=(lambda curvature: curvature > 0, lambda curvature: curvature >= 0),
     witness="f = x^4 - x^6 - y^2: Phi = x^4 - x^6 has exactly one strict local minimum, x = 0, where Phi'' = 0",
     why="Phi'' > 0 is sufficient and not necessary: here Phi has a strict local minimum, and f no strict local minimax "
     "point at all.",
@@ -92,8 +86,9 @@ def equivalence(form: Formula) -> bool:
 @erratum(
     "pro:minimax",
     "phi-2",
-    printed=("-f_xy f_yy^{-1} f_yx is always positive definite", lambda matrix: matrix.is_positive_definite),
-    corrected=("it is always positive semidefinite", lambda matrix: matrix.is_positive_semidefinite),
+    printed="-f_xy f_yy^{-1} f_yx is always positive definite",
+    corrected="it is always positive semidefinite",
+    forms=(lambda matrix: matrix.is_positive_definite, lambda matrix: matrix.is_positive_semidefinite),
     witness="f = -x^2/2 - y^2/2, where f_xy = 0; and d = 2, n = 1 with f_xy = (1, 0)^T",
     why="f_xy^T may have a kernel, and has one whenever d > n. The proposition needs only the semidefinite statement.",
 )
@@ -106,11 +101,9 @@ def semidefinite(form: Formula) -> bool:
 @erratum(
     "pro:minimax",
     "unlabelled:saddle-not-nash",
-    printed=("a saddle point of Phi satisfies lambda_min(Phi'') < 0", lambda least: least < 0),
-    corrected=(
-        "at a saddle point Phi'' is not positive definite, which is enough for the claim",
-        lambda least: not least > 0,
-    ),
+    printed="a saddle point of Phi satisfies lambda_min(Phi'') < 0",
+    corrected="at a saddle point Phi'' is not positive definite, which is enough for the claim",
+    forms=(lambda least: least < 0, lambda least: not least > 0),
     witness="f = x1^2 - x2^4 - y^2: Phi = x1^2 - x2^4 has a saddle point at 0 with eigenvalues 2 and 0",
     why="Saddle points can be degenerate. The claim is still true: at a strict local Nash equilibrium Phi'' >= f_xx "
     "> 0.",
@@ -130,9 +123,10 @@ def degenerate_saddle(form: Formula) -> bool:
 @erratum(
     "lemC.1",
     "unlabelled:minimax-L-phi",
-    printed=("L_phi = ell (1 + kappa)", lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="printed")),
-    corrected=(
-        "L_phi = ell kappa, which is attained",
+    printed="L_phi = ell (1 + kappa)",
+    corrected="L_phi = ell kappa, which is attained",
+    forms=(
+        lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="printed"),
         lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="sharp"),
     ),
     witness="f = mu x^2/2 + sqrt(ell^2 - mu^2) x y - mu y^2/2 with mu = 3, ell = 5: Phi'' = 25/3 = ell kappa",
@@ -158,12 +152,11 @@ def minimax_l_phi(form: Formula) -> bool:
 @erratum(
     "lemC.1",
     "unlabelled:minimax-rho-phi",
-    printed=(
-        "rho_phi = rho (1 + kappa)^3",
+    printed="rho_phi = rho (1 + kappa)^3",
+    corrected="rho_phi = rho kappa^3 where rho bounds all third derivatives in (x, y) at once, as ell bounds all "
+    "second ones",
+    forms=(
         lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="printed"),
-    ),
-    corrected=(
-        "rho_phi = rho kappa^3 where rho bounds all third derivatives in (x, y) at once, as ell bounds all second ones",
         lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="sharp"),
     ),
     witness="f = mu x^2/2 + b x y - mu y^2/2 + s^3/6 with s = (mu x + b y)/ell, mu = 3, b = 4, ell = 5, rho = 1: "
@@ -208,12 +201,11 @@ def _norm_at_most_one(a: Fraction, b: Fraction, c: Fraction) -> bool:
     "eq:gdmax-error",
     "eq:gdmax-error-bound2",
     "eq:gdmax-D",
-    printed=(
-        "|grad-hat Phi(x)| = |f_x(x, y)| <= M + ell M/mu, with an M that Assumption 3.5 does not have",
+    printed="|grad-hat Phi(x)| = |f_x(x, y)| <= M + ell M/mu, with an M that Assumption 3.5 does not have",
+    corrected="|f_x(x, y)| <= |Phi'(x)| + ell |y - y*(x)|, or a bound M_x of f_x over the region as one more "
+    "hypothesis",
+    forms=(
         lambda slope, distance, M, kappa, ell: M + kappa * M,
-    ),
-    corrected=(
-        "|f_x(x, y)| <= |Phi'(x)| + ell |y - y*(x)|, or a bound M_x of f_x over the region as one more hypothesis",
         lambda slope, distance, M, kappa, ell: slope + ell * distance,
     ),
     witness="f = x y - y^2/2 (mu = 1; ell = 2 bounds the norm of the Hessian), x = 0, y = 3 M + 1, for every M > 0",
@@ -232,15 +224,10 @@ def gdmax_m(form: Formula) -> bool:
     "unlabelled:minimax-as-bilevel",
     "eq:minimax-formu",
     "assu:bilevel",
-    printed=(
-        "a minimax problem is a special case of (1.1) with g = -f, under Assumption 2.1: |f_y| <= M on R^n",
-        lambda distance, M, mu, ell: (0, M),
-    ),
-    corrected=(
-        "the problem is, the assumption is not: mu |y - y*| <= |f_y| <= ell |y - y*|, so that M = ell R over |y - y*| "
-        "<= R and no M exists on R^n; Assumption 3.5 has its own constants",
-        lambda distance, M, mu, ell: (mu * distance, ell * distance),
-    ),
+    printed="a minimax problem is a special case of (1.1) with g = -f, under Assumption 2.1: |f_y| <= M on R^n",
+    corrected="the problem is, the assumption is not: mu |y - y*| <= |f_y| <= ell |y - y*|, so that M = ell R over |y "
+    "- y*| <= R and no M exists on R^n; Assumption 3.5 has its own constants",
+    forms=(lambda distance, M, mu, ell: (0, M), lambda distance, M, mu, ell: (mu * distance, ell * distance)),
     witness="f = x y - y^2/2 (mu = ell = 1 in y) at y = y* + 2 M, for every M > 0: |f_y| = 2 M",
     why="By strong concavity |f_y| >= mu |y - y*|, whatever f is. The theorems of Section 2 therefore say nothing "
     "about minimax problems on R^n, and those of Section 3 need their own proofs (which they have, but for M).",

@@ -12,8 +12,9 @@ from verify.erratum import Formula, erratum
 
 @erratum(
     "unlabelled:remark-large-iota",
-    printed=('"Theorem 17 holds with probability at least 1 - delta"', lambda: "17"),
-    corrected=("Theorem 3.7", lambda: "3.7"),
+    printed='"Theorem 17 holds with probability at least 1 - delta"',
+    corrected="Theorem 3.7",
+    forms=(lambda: "17", lambda: "3.7"),
     witness="the numbers of the paper's theorems: 2.5, 3.7 and 4.5",
     why="A reference that was not updated.",
     severity="misprint",
@@ -32,11 +33,9 @@ def _printed_domain(d: int, i: int) -> dict[int, str]:
 
 @erratum(
     "unlabelled:tube-domain",
-    printed=("D_0 is the union over i = 1, ..., d + 1 of sets with 2 tau >= x_i >= 0", _printed_domain),
-    corrected=(
-        "the last set, i = d + 1, restricts x_1, ..., x_d only",
-        lambda d, i: {k: v for k, v in _printed_domain(d, i).items() if k <= d},
-    ),
+    printed="D_0 is the union over i = 1, ..., d + 1 of sets with 2 tau >= x_i >= 0",
+    corrected="the last set, i = d + 1, restricts x_1, ..., x_d only",
+    forms=(_printed_domain, lambda d, i: {k: v for k, v in _printed_domain(d, i).items() if k <= d}),
     witness="d = 3, i = 4: the set names x_4, which a point of R^3 does not have",
     why="The minimum lies in that set. (The first d saddle points lie on the boundary of D_0, and iterates leave it, "
     "where Phi is not defined: the experiment needs the extension that the paper omits; zoo:tube has one.)",
@@ -52,11 +51,9 @@ def domain_union(form: Formula) -> bool:
     "phi",
     "y-opt-condition",
     "phi-grad",
-    printed=(
-        "Phi'' = f_xx + f_xy dy*/dx and f_yx + f_yy dy*/dx = 0, with dy*/dx in R^{d x n} as in (1.2)",
-        lambda J: J,
-    ),
-    corrected=("(dy*/dx)^T in both, or dy*/dx in R^{n x d} from here on", lambda J: J.T),
+    printed="Phi'' = f_xx + f_xy dy*/dx and f_yx + f_yy dy*/dx = 0, with dy*/dx in R^{d x n} as in (1.2)",
+    corrected="(dy*/dx)^T in both, or dy*/dx in R^{n x d} from here on",
+    forms=(lambda J: J, lambda J: J.T),
     witness="f = x1 y + x2 y - y^2/2, d = 2, n = 1: f_xy and dy*/dx are both 2 x 1",
     why="Where d and n differ the product does not exist; the next display, (C.3), is right.",
     severity="misprint",
@@ -76,11 +73,9 @@ def minimax_jacobian(form: Formula) -> bool:
 @erratum(
     "lem:batch-hess-err",
     "lem:batch-grad-err",
-    printed=(
-        "D_f, D_g = max{O(1/(rho_phi eps)), O(1/(rho_phi eps))} bound gradient and Hessian errors",
-        lambda rho, eps: max(1 / (rho * eps), 1 / (rho * eps)),
-    ),
-    corrected=("max{O(1/(rho_phi eps)), O(1/eps^2)}", lambda rho, eps: max(1 / (rho * eps), 1 / eps**2)),
+    printed="D_f, D_g = max{O(1/(rho_phi eps)), O(1/(rho_phi eps))} bound gradient and Hessian errors",
+    corrected="max{O(1/(rho_phi eps)), O(1/eps^2)}",
+    forms=(lambda rho, eps: max(1 / (rho * eps), 1 / (rho * eps)), lambda rho, eps: max(1 / (rho * eps), 1 / eps**2)),
     witness="rho_phi = 1, eps = 1/10, 1/20, ..., 1/10240: an error of order eps in a gradient needs 1/eps^2 rows, and "
     "the print has 1/eps",
     why="The same term stands twice; the gradient's share is missing. The lemmas themselves have both.",
@@ -95,8 +90,9 @@ def batch_maximum(form: Formula) -> bool:
 
 @erratum(
     "bound-uk'",
-    printed=("|u_{k'-1}| + eta L_phi |u_{k'-1}| = 2 S", lambda length, radius: length == radius),
-    corrected=("<= 2 S, by |u_{k'-1}| <= S", lambda length, radius: length <= radius),
+    printed="|u_{k'-1}| + eta L_phi |u_{k'-1}| = 2 S",
+    corrected="<= 2 S, by |u_{k'-1}| <= S",
+    forms=(lambda length, radius: length == radius, lambda length, radius: length <= radius),
     witness="eta = 1/L_phi and |u| = S/2: the left side is S",
     why="S bounds |u|, and need not be attained.",
     severity="misprint",
@@ -109,8 +105,9 @@ def radius_equality(form: Formula) -> bool:
 @erratum(
     "lemma3.4-long",
     "unlabelled:term-II-split",
-    printed=("2 (II) in (B.3), and (II) in (B.5) with the factor 2 again", lambda: 2 * 2),
-    corrected=("2 times |J f_yx - J' f'_yx|, counted once", lambda: 2),
+    printed="2 (II) in (B.3), and (II) in (B.5) with the factor 2 again",
+    corrected="2 times |J f_yx - J' f'_yx|, counted once",
+    forms=(lambda: 2 * 2, lambda: 2),
     witness="f = x y, g = (y - x)^2/2: the two mixed terms of Phi'' add up to 2 J f_xy = 2",
     why="The brace in (B.3) leaves the factor out, and the next line takes it in. This is where the excess in rho_phi "
     "comes from.",

@@ -15,15 +15,11 @@ from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
     "def:local-min",
     "unlabelled:local-min-test",
     "def-rho-phi-intro",
-    printed=(
-        "rho_phi is the Lipschitz constant of Phi'' (Definition 1.1), and rho_phi = O(kappa^5) is defined in (B.17)",
-        lambda least, formula: (least, formula),
-    ),
-    corrected=(
-        "an eps-local minimum is one with respect to a rho_phi for which (1.7) holds, named once: in the theorems that "
-        "of (B.17)",
-        lambda least, formula: (formula,),
-    ),
+    printed="rho_phi is the Lipschitz constant of Phi'' (Definition 1.1), and rho_phi = O(kappa^5) is defined in "
+    "(B.17)",
+    corrected="an eps-local minimum is one with respect to a rho_phi for which (1.7) holds, named once: in the "
+    "theorems that of (B.17)",
+    forms=(lambda least, formula: (least, formula), lambda least, formula: (formula,)),
     witness="f = -y^2/20 + y^3/6, g = (y - x)^2/2 over |x|, |y| <= 1: the least constant is 1, (B.17) gives 56.5; for "
     "eps = 1/1000 the strict local maximum x = 0 is an eps-local minimum by (B.17), and none by the least constant",
     why="A larger rho_phi makes a weaker certificate: what the theorems promise is an eps-local minimum with the "
@@ -49,14 +45,9 @@ def which_rho_phi(form: Formula) -> bool:
     "assu:bilevel",
     "unlabelled:assumption-bilevel-iii",
     "unlabelled:assumption-bilevel-iv",
-    printed=(
-        "gradients are ell-Lipschitz continuous with respect to x and y: jointly, or each block in each variable",
-        lambda block, joint: (block, joint),
-    ),
-    corrected=(
-        "each block of derivatives is bounded on its own, as Proposition A.1 and every proof use it",
-        lambda block, joint: (block,),
-    ),
+    printed="gradients are ell-Lipschitz continuous with respect to x and y: jointly, or each block in each variable",
+    corrected="each block of derivatives is bounded on its own, as Proposition A.1 and every proof use it",
+    forms=(lambda block, joint: (block, joint), lambda block, joint: (block,)),
     witness="g = (x + y)^2/2: every block of second derivatives is 1, and the whole Hessian has norm 2",
     why="The readings differ by a factor of up to 2. It matters: with blocks, the printed L_phi is false for M < 1, "
     "and with joint constants it is true; Assumption 3.5(ii) says jointly.",
@@ -75,8 +66,9 @@ def which_ell(form: Formula) -> bool:
     "thm:aid",
     "iter-number-AID",
     "alg:perturbedalg",
-    printed=("Algorithm 1 returns x_K, and Theorem 2.5 counts iterations for visiting", lambda visited: visited[-1:]),
-    corrected=("it returns an x_k that was visited and passes a test (LocalMinimum does)", lambda visited: visited),
+    printed="Algorithm 1 returns x_K, and Theorem 2.5 counts iterations for visiting",
+    corrected="it returns an x_k that was visited and passes a test (LocalMinimum does)",
+    forms=(lambda visited: visited[-1:], lambda visited: visited),
     witness="rho_phi = eps = 1, Phi = -9 x/10 - x^2/2 near [0, 1/2], L_phi = 2: x_0 = 0 is an eps-local minimum with "
     "an estimate above 4 eps/5, and x_1 = 9/20 has |Phi'| = 27/20",
     why="The proof bounds how many iterates are no eps-local minima; it says nothing of the last one, and the "
@@ -99,8 +91,9 @@ def last_iterate(form: Formula) -> bool:
 
 @erratum(
     "objective",
-    printed=("y*(x) = argmin over y in R^s of g(x, y)", lambda n, s: s),
-    corrected=("over y in R^n", lambda n, s: n),
+    printed="y*(x) = argmin over y in R^s of g(x, y)",
+    corrected="over y in R^n",
+    forms=(lambda n, s: s, lambda n, s: n),
     witness="zoo:stochastic_noise, d = n = 2, with s = 3: the product of g_xy (2 x 2) with v (3) in (4.8) is undefined",
     why="s stands nowhere else; f and g share one y, and (4.7) and (4.8) multiply its blocks.",
     severity="misprint",
@@ -116,11 +109,9 @@ def dimension_of_y(form: Formula) -> bool:
 
 @erratum(
     "alg:iNEON",
-    printed=(
-        "inputs T, D, tau, eta, eps, r, x~ and y_0; steps 7 and 13 estimate by AID, which needs N",
-        lambda N: range(1, N + 1),
-    ),
-    corrected=("N, v_0 and the decrease F are inputs too", lambda N: (N,)),
+    printed="inputs T, D, tau, eta, eps, r, x~ and y_0; steps 7 and 13 estimate by AID, which needs N",
+    corrected="N, v_0 and the decrease F are inputs too",
+    forms=(lambda N: range(1, N + 1), lambda N: (N,)),
     witness="g_yy = diag(1, 2), f_y = (1, 1): one step of CG from 0 gives v = (2/3, 2/3), two give (1, 1/2)",
     why="Without N the estimate is not determined. Algorithm 1 has N among its inputs, and (D.4) says how large it is.",
     severity="misprint",
@@ -135,11 +126,9 @@ def missing_n(form: Formula) -> bool:
 @erratum(
     "alg:iNEON",
     "unlabelled:algorithm-2-step-15",
-    printed=(
-        "step 15 tests f(x~ + u_{k+1}, y) where the only y at hand is y_k^D, computed for x~ + u_k",
-        lambda old, new: (old, new),
-    ),
-    corrected=("the test follows the inner loop at x~ + u_{k+1}, with its own y^D", lambda old, new: (new,)),
+    printed="step 15 tests f(x~ + u_{k+1}, y) where the only y at hand is y_k^D, computed for x~ + u_k",
+    corrected="the test follows the inner loop at x~ + u_{k+1}, with its own y^D",
+    forms=(lambda old, new: (old, new), lambda old, new: (new,)),
     witness="f = y, g = (y - x)^2/2, u_k = 1/4, u_{k+1} = 1/2, inner loops solved exactly: f(x~ + u_{k+1}, y_k^D) - "
     "Phi(x~) is 1/4 in place of 1/2",
     why="(D.2) asks for y^D close to y* at the same point; y_k^D is off by kappa |u_{k+1} - u_k|.",

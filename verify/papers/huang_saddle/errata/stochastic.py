@@ -14,11 +14,9 @@ from verify.erratum import Formula, erratum
     "est-vq",
     "le:first_m",
     "thm:stocneon",
-    printed=(
-        "v_Q with eta = 1/L_phi, as Theorem 4.5 sets it, has a bias of at most ell M (1 - 1/kappa)^Q/mu",
-        lambda c: 1 / c.L_phi(),
-    ),
-    corrected=("the step of the Neumann series must be 1/ell; with eta the rate is 1 - eta mu", lambda c: 1 / c.ell),
+    printed="v_Q with eta = 1/L_phi, as Theorem 4.5 sets it, has a bias of at most ell M (1 - 1/kappa)^Q/mu",
+    corrected="the step of the Neumann series must be 1/ell; with eta the rate is 1 - eta mu",
+    forms=(lambda c: 1 / c.L_phi(), lambda c: 1 / c.ell),
     witness="f = y, g = y^2/2 - x y (kappa = 1, L_phi = 4): the bias is (3/4)^(Q+1), and the bound 0",
     why="One letter eta stands for the outer step 1/L_phi and for the step of the Neumann series.",
 )
@@ -34,8 +32,9 @@ def neumann_step(form: Formula) -> bool:
     "est-vq",
     "le:first_m",
     "le:variancc",
-    printed=("truncation error of v_Q: (M/mu)(1 - 1/kappa)^Q", lambda depth: depth),
-    corrected=("(M/mu)(1 - 1/kappa)^(Q+1)", lambda depth: depth + 1),
+    printed="truncation error of v_Q: (M/mu)(1 - 1/kappa)^Q",
+    corrected="(M/mu)(1 - 1/kappa)^(Q+1)",
+    forms=(lambda depth: depth, lambda depth: depth + 1),
     witness="g_yy = mu = 1, ell = 2, f = y, Q = 5: v_Q = 1 - 2^-6",
     why="The sum from q = -1 to Q - 1 has Q + 1 terms.",
     severity="loose",
@@ -51,15 +50,10 @@ def neumann_terms(form: Formula) -> bool:
 @erratum(
     "le:variancc",
     "eq:expect-phi",
-    printed=(
-        "E|grad-hat Phi - grad Phi|^2 <= ... + 16 ell^2 M^2 q^(2 Q)/mu^2 + c^2 E|y^D - y*|^2 with q = 1 - 1/kappa and "
-        "c = (1 + kappa)(ell + rho M/mu)",
-        lambda: (Fraction(1), Fraction(5, 4)),
-    ),
-    corrected=(
-        "(16/15) c^2 in place of c^2, hence 19 beta/15 in place of 5 beta/4 in (D.53)",
-        lambda: (Fraction(16, 15), Fraction(19, 15)),
-    ),
+    printed="E|grad-hat Phi - grad Phi|^2 <= ... + 16 ell^2 M^2 q^(2 Q)/mu^2 + c^2 E|y^D - y*|^2 with q = 1 - 1/kappa "
+    "and c = (1 + kappa)(ell + rho M/mu)",
+    corrected="(16/15) c^2 in place of c^2, hence 19 beta/15 in place of 5 beta/4 in (D.53)",
+    forms=(lambda: (Fraction(1), Fraction(5, 4)), lambda: (Fraction(16, 15), Fraction(19, 15))),
     witness="f = y, g = y^2/2 + 2 x y + rho d^3 sin((y - x)/d), rho = 10^4, rho d = 1/2000, every sample equal to "
     "its mean (Assumption 2.1 holds on R^2, read block by block), x = y* = -rho d^2/3, y^D = y* - d/10, Q = 19, "
     "batches of 10^20",
@@ -108,11 +102,9 @@ def _least_beside_16(factor: Fraction) -> bool:
     "eq:expect-phi",
     "unlabelled:stocbio-combined",
     "unlabelled:stocbio-budget",
-    printed=(
-        "c = ell + ell^2/mu + M tau/mu + ell M rho/mu^2, where tau = 1/ell is the lower-level step",
-        lambda M, rho, ell: M / ell,
-    ),
-    corrected=("c = ell + ell^2/mu + M rho/mu + ell M rho/mu^2", lambda M, rho, ell: M * rho),
+    printed="c = ell + ell^2/mu + M tau/mu + ell M rho/mu^2, where tau = 1/ell is the lower-level step",
+    corrected="c = ell + ell^2/mu + M rho/mu + ell M rho/mu^2",
+    forms=(lambda M, rho, ell: M / ell, lambda M, rho, ell: M * rho),
     witness="f = 100 y, g = y^2/2 + 20 y^3/6 + x (y - 10 y^2) at x = 0, y* = 0, y^D = 1e-4, over a box with x <= 0 "
     "and y from y* to y^D (mu = 1, ell = 1.002, rho = 20), every sample equal to its mean",
     why="In the lemmas that are combined here the term is M rho/mu; M tau/mu does not cover how g_xy changes with y.",
@@ -132,11 +124,9 @@ def expect_phi(form: Formula) -> bool:
 @erratum(
     "unlabelled:stocbio-budget",
     "unlabelled:stocbio-combined",
-    printed=("Delta-hat + 4 kappa^2 (M + kappa M)^2 + 6 sigma^2/(ell mu S) in the budget", lambda beta: 1),
-    corrected=(
-        "Delta-hat + 4 kappa^2 beta^2 (M + kappa M)^2 + 4 sigma^2/(ell mu S), as two displays before",
-        lambda beta: beta**2,
-    ),
+    printed="Delta-hat + 4 kappa^2 (M + kappa M)^2 + 6 sigma^2/(ell mu S) in the budget",
+    corrected="Delta-hat + 4 kappa^2 beta^2 (M + kappa M)^2 + 4 sigma^2/(ell mu S), as two displays before",
+    forms=(lambda beta: 1, lambda beta: beta**2),
     witness="mu = ell = 1/100, rho = 0, M = 1, sigma = 0: L_phi = 1/25 and beta = 25/4",
     why="beta^2 is dropped: where beta > 1, that is L_phi < 1/4, the budget does not cover (D.59). 6 for 4 is "
     "harmless.",
@@ -152,12 +142,10 @@ def budget(form: Formula) -> bool:
 
 @erratum(
     "eq:y-opt-error",
-    printed=("|x_k - x_{k-1}| <= beta (M + kappa M) for all k", lambda gradient, along_u: gradient),
-    corrected=(
-        "|x_k - x_{k-1}| <= max(beta (M + kappa M), sqrt(eps/rho_phi)/(80 iota)): iteration k - 1 may have moved "
-        "along u",
-        lambda gradient, along_u: max(gradient, along_u),
-    ),
+    printed="|x_k - x_{k-1}| <= beta (M + kappa M) for all k",
+    corrected="|x_k - x_{k-1}| <= max(beta (M + kappa M), sqrt(eps/rho_phi)/(80 iota)): iteration k - 1 may have "
+    "moved along u",
+    forms=(lambda gradient, along_u: gradient, lambda gradient, along_u: max(gradient, along_u)),
     witness="mu = 1, ell = 2, rho = 1, nu = 0, M = 1e-10, eps = M + kappa M, iota = 180, no noise, y_0 = y*: after one "
     "escape E|y_k^0 - y*(x_k)|^2 is 110 times the printed bound",
     why="A step along iNEON's direction has its own length, which need not be that small.",
@@ -183,8 +171,9 @@ def escape_move(form: Formula) -> bool:
 @erratum(
     "lem:stocbio-decrease",
     "eq:f-dec2",
-    printed=("x_{k+1} = x_k - grad-hat Phi(x_k)", lambda L: 1),
-    corrected=("x_{k+1} = x_k - beta grad-hat Phi(x_k), beta = 1/(4 L_phi)", lambda L: 1 / (4 * L)),
+    printed="x_{k+1} = x_k - grad-hat Phi(x_k)",
+    corrected="x_{k+1} = x_k - beta grad-hat Phi(x_k), beta = 1/(4 L_phi)",
+    forms=(lambda L: 1, lambda L: 1 / (4 * L)),
     witness="Phi = 2 x^2 (L_phi = 4), exact gradient, x = 1, eps = 1/10: Phi rises from 2 to 18",
     why="The step size is missing in the statement; the algorithm and the proof have it.",
     severity="misprint",
@@ -201,14 +190,10 @@ def missing_beta(form: Formula) -> bool:
     "unlabelled:stochastic-case-2",
     "thm45-bound2",
     "unlabelled:stochastic-total",
-    printed=(
-        "Case 2 counts only the decrease F = sqrt(eps^3/rho_phi)/(3 80^3 iota^3) of the step along u",
-        lambda rise, F: rise,
-    ),
-    corrected=(
-        "a budget of min(eps^2/(400 L_phi), F/2) in Lemma D.7, so that a loop that escapes lowers Phi by F/2 at least",
-        lambda rise, F: min(rise, F / 2),
-    ),
+    printed="Case 2 counts only the decrease F = sqrt(eps^3/rho_phi)/(3 80^3 iota^3) of the step along u",
+    corrected="a budget of min(eps^2/(400 L_phi), F/2) in Lemma D.7, so that a loop that escapes lowers Phi by F/2 at "
+    "least",
+    forms=(lambda rise, F: rise, lambda rise, F: min(rise, F / 2)),
     witness="L_phi = rho_phi = eps = 1, iota = 2: F = 1/12288000, and the stocBiO step of the same loop may raise E "
     "Phi by eps^2/(400 L_phi) = 1/400",
     why="Every loop of Algorithm 3 also makes a stocBiO step. Near stationary points (D.52) allows a rise of "

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bilevel_sym.arithmetic.ties import first_largest
-from verify.bracket import Bracket
 from verify.study import Study
-from verify.verdict import CheckResult, Evidence, Verdict, inconclusive, judged
+from verify.verdict import Bracket, CheckResult, Evidence, Verdict, inconclusive, judged
 
 __all__ = ["Agreement", "Case", "agreed", "decided_exactly", "tightest"]
 

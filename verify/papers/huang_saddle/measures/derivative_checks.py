@@ -20,14 +20,13 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.theories import Reading
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
+from verify.papers.huang_saddle.claims.routes import against_bracket
 from verify.papers.huang_saddle.measures.norm_calculus import derived, follows
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions, lower_levels, regions
 from verify.papers.huang_saddle.measures.responses import Responses, Seen, responses
-from verify.papers.huang_saddle.measures.routes import against_bracket
-from verify.places import WHOLE_X
+from verify.registry import WHOLE_X
 from verify.study import Study
-from verify.verdict import CheckResult, inconclusive, judged
+from verify.verdict import Bracket, CheckResult, inconclusive, judged
 
 __all__: list[str] = []
 

@@ -20,14 +20,7 @@ from typing import Any, Literal, cast
 import sympy as sp
 
 from bilevel_sym import Constants, MinimaxConstants
-from bilevel_sym.theories.huang_saddle.schedules import (
-    Goal,
-    Schedule,
-    StocBiOSchedule,
-    perturbed_aid,
-    perturbed_gdmax,
-    stocbio,
-)
+from bilevel_sym.theories.huang_saddle import schedules
 from bilevel_sym.theories.huang_saddle.schedules.batches import gradient_terms, hessian_terms
 from verify.papers.huang_saddle.measures.conditions import Rates, gradient_bound
 
@@ -242,28 +235,30 @@ def _schedule(theorem: str, kappa: float, eps: float) -> tuple[Any, dict[sp.Symb
     of_phi: Any = MinimaxConstants(c.mu, 1.0, 1.0, M_x=1.0) if theorem == "gdmax" else c
     # so that there is something to escape from
     eps = min(eps, eps * float(of_phi.L_phi()) ** 2 / float(of_phi.rho_phi()))
-    make: Any = {"aid": perturbed_aid, "gdmax": perturbed_gdmax}.get(theorem, stocbio)
+    make: Any = {"aid": schedules.perturbed_aid, "gdmax": schedules.perturbed_gdmax}.get(theorem, schedules.stocbio)
     with warnings.catch_warnings(action="ignore"):
-        schedule = make(of_phi, Goal(eps=eps, delta=GROWTH_DELTA, d=D, gap=GAP))
+        schedule = make(of_phi, schedules.Goal(eps=eps, delta=GROWTH_DELTA, d=D, gap=GAP))
     units = dict.fromkeys((ELL, RHO, NU, M, SIGMA), 1.0)
     values = units | {T: math.sqrt(kappa), S_EPS: 1 / math.sqrt(eps), IOTA: schedule.iota}
     return schedule, values | _logarithms(theorem, c, schedule)
 
 
-def _logarithms(theorem: str, c: Constants, s: Schedule) -> dict[sp.Symbol, float]:
+def _logarithms(theorem: str, c: Constants, s: schedules.Schedule) -> dict[sp.Symbol, float]:
     """The logarithms that O~ hides, from constants and iota: a second route to what the schedules compute."""
     if theorem == "gdmax":
         far = 1.0 + 2 * s.eta * c.kappa * max(1.0, s.r)
         return {LOG_Y: math.log(max(far / s.accuracy, 2.0))}
     if theorem == "aid":
         return _of_aid(c, s, 1.0, gradient_bound(c, s.accuracy, s.r))
-    assert isinstance(s, StocBiOSchedule)
+    assert isinstance(s, schedules.StocBiOSchedule)
     start = 1.0 + s.eta * c.drift * s.r
     longest = 2 * (c.hypergradient_bound + s.accuracy)
     return _of_aid(c, s, start, longest, s.accuracy_y) | _of_stocbio(c, s)
 
 
-def _of_aid(c: Constants, s: Schedule, start: float, longest: float, of_y: float = math.inf) -> dict[sp.Symbol, float]:
+def _of_aid(
+    c: Constants, s: schedules.Schedule, start: float, longest: float, of_y: float = math.inf
+) -> dict[sp.Symbol, float]:
     rates = Rates.of(c, eta=s.eta, initial_error=start, gradient_bound=longest)
     far = start + 2 * s.eta * c.drift * longest
     asked_y = (2 * float(rates.error_y) / s.accuracy, 2 * float(rates.start_y), far / of_y)
@@ -271,7 +266,7 @@ def _of_aid(c: Constants, s: Schedule, start: float, longest: float, of_y: float
     return {LOG_Y: math.log(max(*asked_y, 1.0)), LOG_V: math.log(max(*asked_v, 1.0))}
 
 
-def _of_stocbio(c: Constants, s: StocBiOSchedule) -> dict[sp.Symbol, float]:
+def _of_stocbio(c: Constants, s: schedules.StocBiOSchedule) -> dict[sp.Symbol, float]:
     budget = min(s.eps**2 / (400 * s.L_phi), s.decrease / 2) / 6
     of_y = c.ell + c.ell**2 / c.mu + c.M * c.rho / c.mu + c.ell * c.M * c.rho / c.mu**2
     move = max(s.beta * c.hypergradient_bound, s.step)

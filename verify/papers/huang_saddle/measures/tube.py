@@ -18,9 +18,9 @@ from flint import arb, arb_poly, fmpq
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.zoo.tube_shape import TAU, TubeShape
-from verify.bracket import Bracket
+from bilevel_sym.zoo.tube import TAU, TubeShape
 from verify.registry import NotApplicable
+from verify.verdict import Bracket
 
 __all__ = ["HIGH", "LOW", "MIDDLE", "Tube", "branch", "curvature", "tube_of"]
 

@@ -15,13 +15,7 @@ import numpy as np
 from bilevel_sym import Constants, LocalMinimum, MinimaxConstants, Solution, Status, solve
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.theories.huang_saddle.schedules import (
-    Goal,
-    PerturbedAIDSchedule,
-    PerturbedGDmaxSchedule,
-    perturbed_aid,
-    perturbed_gdmax,
-)
+from bilevel_sym.theories.huang_saddle import schedules
 from bilevel_sym.theories.huang_saddle.schedules.goal import Smoothness
 from bilevel_sym.typing import Bools, Floats
 from verify.papers.huang_saddle.measures.saddles import DELTA, MOST_SADDLES, places
@@ -38,7 +32,7 @@ LEAST_ITERATIONS = 5  # iterations below which a run is no test
 WORK = 1_000_000  # lower-level steps that a run may take, at default effort and below
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
-Schedule = PerturbedAIDSchedule | PerturbedGDmaxSchedule
+Schedule = schedules.PerturbedAIDSchedule | schedules.PerturbedGDmaxSchedule
 Flags = Bools
 
 
@@ -168,12 +162,12 @@ def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0:
     low, high = study.x_ends
     reach = float(np.linalg.norm(np.maximum(start.x - low, high - start.x), axis=1).max())
     distance, gap = _distance(study, start.x, y0), float(c.hypergradient_bound) * reach or 1.0
-    goal = Goal(eps=start.eps, delta=DELTA, d=study.exact.d, initial_error=distance, gap=gap)
+    goal = schedules.Goal(eps=start.eps, delta=DELTA, d=study.exact.d, initial_error=distance, gap=gap)
     with warnings.catch_warnings(action="ignore"):
         if study.problem.kind == "minimax":
             of_max = MinimaxConstants(c.mu, c.ell, c.rho, M_x=c.M)
-            return perturbed_gdmax(of_max, goal, smoothness=smooth, variant=study.variant)
-        return perturbed_aid(c, goal, smoothness=smooth, variant=study.variant)
+            return schedules.perturbed_gdmax(of_max, goal, smoothness=smooth, variant=study.variant)
+        return schedules.perturbed_aid(c, goal, smoothness=smooth, variant=study.variant)
 
 
 def _run(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int) -> Solution:

@@ -15,9 +15,8 @@ from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import Escape
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.measures.rates import rate_y
 from verify.papers.huang_saddle.measures.regions import Region
-from verify.papers.huang_saddle.measures.runs import Run, compared, gammas, joined_words, rounding
+from verify.papers.huang_saddle.measures.runs import Run, compared, gammas, joined_words, rate_y, rounding
 from verify.papers.huang_saddle.trajectory.record import said
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.registry import NotApplicable

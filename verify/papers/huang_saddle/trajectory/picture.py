@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
-from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Axes, Floats, Indices
 from verify.papers.huang_saddle.trajectory.bounds import ErrorBounds, error_bounds
 from verify.papers.huang_saddle.trajectory.record import record_of
 from verify.papers.huang_saddle.trajectory.truth import Given, Truth, given_of, truth_of
 from verify.registry import NotApplicable
 from verify.theory import cite
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_error"]
 

@@ -14,7 +14,6 @@ from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.budget import Budget, Deadline
 from bilevel_sym.system.memory import DEFAULT, parts
 from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
-from verify.bracket import Bracket
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
 from verify.enclosures.phi_boxes import PhiBoxes
@@ -26,6 +25,7 @@ from verify.regularity.certified import CertifiedConstants
 from verify.regularity.phi_smoothness import ZERO_DERIVATIVE, Smoothness
 from verify.study import Study
 from verify.testkit.sample_points import x_ends
+from verify.verdict import Bracket
 
 __all__ = ["Given", "Truth", "given_of", "truth_of"]
 

@@ -20,18 +20,10 @@ from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, 
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
-from verify.papers.huang_saddle.measures.rates import log_rate_y, rate_v, rate_y
-from verify.papers.huang_saddle.measures.runs import halving
+from verify.papers.huang_saddle.measures.runs import halving, log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.second_writing.transcripts import DIGITS, compared_items, steps_needed
+from verify.papers.huang_saddle.measures.stochastic import stocbio_bounds
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator
-from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import (
-    distance,
-    error_bound,
-    inner,
-    series_rest,
-    slope_in_y,
-    variance_bound,
-)
 
 __all__ = ["of_bounds", "of_schedules"]
 
@@ -229,19 +221,21 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
             "sharp rate of v": (
                 float(rate_v(float(kappa), 3, "sharp")), min(mpf(1), 2 * root * s**3 / (1 + s**6)),
             ),
-            "slope in y": (_number(slope_in_y(c)), (1 + kappa) * (ell + M * rho / mu)),
-            "rest of the series": (_number(series_rest(c, None, 4)), rest),
-            "sharp rest of the series": (_number(series_rest(c, estimator.eta, 4)), sharp),
-            "variance": (_number(variance_bound(c, estimator, 5)), best),
-            "mean square error": (_number(error_bound(c, estimator, 5, away, "corrected")), mean_square + mpf("0.6")),
+            "slope in y": (_number(stocbio_bounds.slope_in_y(c)), (1 + kappa) * (ell + M * rho / mu)),
+            "rest of the series": (_number(stocbio_bounds.series_rest(c, None, 4)), rest),
+            "sharp rest of the series": (_number(stocbio_bounds.series_rest(c, estimator.eta, 4)), sharp),
+            "variance": (_number(stocbio_bounds.variance_bound(c, estimator, 5)), best),
+            "mean square error": (
+                _number(stocbio_bounds.error_bound(c, estimator, 5, away, "corrected")), mean_square + mpf("0.6"),
+            ),
             "printed mean square error": (
-                _number(error_bound(c, estimator, 5, away, "printed")), mean_square + mpf("0.5625"),
+                _number(stocbio_bounds.error_bound(c, estimator, 5, away, "printed")), mean_square + mpf("0.5625"),
             ),
             "sharp mean square error": (
-                _number(error_bound(c, estimator, 5, away, "sharp")), best + (mpf("0.75") + sharp) ** 2,
+                _number(stocbio_bounds.error_bound(c, estimator, 5, away, "sharp")), best + (mpf("0.75") + sharp) ** 2,
             ),
-            "distance": (_number(distance([arb(3), arb(1)], [arb(0), arb(5)])), mpf(5)),
-            "inner product": (_number(inner(arb_mat(2, 1, [1, 2]), arb_mat(2, 1, [3, 5]))), mpf(13)),
+            "distance": (_number(stocbio_bounds.distance([arb(3), arb(1)], [arb(0), arb(5)])), mpf(5)),
+            "inner product": (_number(stocbio_bounds.inner(arb_mat(2, 1, [1, 2]), arb_mat(2, 1, [3, 5]))), mpf(13)),
         }  # fmt: skip
         if keeps:
             pairs["logarithm of the rate"] = (log_rate_y(c, "corrected"), mpmath.log(keeps) / 2)

@@ -15,24 +15,10 @@ import mpmath
 
 from bilevel_sym import Constants, MinimaxConstants, neumann_batch_sizes
 from bilevel_sym.graph.precision import mpmath_digits
+from bilevel_sym.theories.huang_saddle.schedules import batches, inner
 from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
-from bilevel_sym.theories.huang_saddle.schedules.batches import (
-    batch_sizes,
-    concentration,
-    gradient_terms,
-    hessian_terms,
-    tensor_concentration,
-    term_delta,
-)
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from bilevel_sym.theories.huang_saddle.schedules.inner import (
-    aid_steps,
-    conjugate_rate,
-    descent_rate,
-    least_steps,
-    sgd_rate,
-)
 from bilevel_sym.theories.huang_saddle.schedules.neon import curvature_step
 from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
@@ -244,12 +230,12 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
         keeps_y, keeps_v = c.warm_start_factors(0, 0)
         half_rate, gamma = mpmath.sqrt(q), c.gamma_1(**given)
         pairs: dict[str, tuple[Any, Any]] = {
-            "rate of descent": (mpf(str(descent_rate(float(mu), float(ell)))), q),
-            "rate of CG": (mpf(str(conjugate_rate(float(mu), float(ell)))), s),
-            "rate of SGD": (mpf(str(sgd_rate(float(mu), float(ell)))), (ell - mu) / (ell + mu)),
+            "rate of descent": (mpf(str(inner.descent_rate(float(mu), float(ell)))), q),
+            "rate of CG": (mpf(str(inner.conjugate_rate(float(mu), float(ell)))), s),
+            "rate of SGD": (mpf(str(inner.sgd_rate(float(mu), float(ell)))), (ell - mu) / (ell + mu)),
         }
         for accuracy, of_distance in ((0.1, 1e9), (1e-4, 1e-7), (1e9, 1e9)):
-            D, N = aid_steps(c, **given, accuracy=accuracy, accuracy_y=of_distance)
+            D, N = inner.aid_steps(c, **given, accuracy=accuracy, accuracy_y=of_distance)
             needed = [(of_y, accuracy / 2), (gamma, of_distance), (keeps_y, 0.5)]
             case = f"accuracy {accuracy:g}"
             pairs[f"D, {case}"] = (D, max(steps_needed(a, b, half_rate) if q else 1 for a, b in needed))
@@ -257,12 +243,12 @@ def of_inner_loops(c: Constants) -> Iterator[Agreement]:
             pairs[f"N, {case}"] = (N, max(steps_needed(a, b, s) if q else 1 for a, b in needed))
         if q:
             pairs["least steps"] = (
-                least_steps(8.1, 1e-3, descent_rate(float(mu), float(ell))),
+                inner.least_steps(8.1, 1e-3, inner.descent_rate(float(mu), float(ell))),
                 steps_needed(8.1, 1e-3, q),
             )
         # where a quotient of logarithms is whole, and comes out rounded up
-        pairs["steps of a quarter"] = (least_steps(2.0**16, 1.0, Decimal("0.25")), 8)
-        pairs["a single step"] = (least_steps(781_250.0, 1.0, Decimal(781_250) ** -2, per_step=Decimal("0.5")), 1)
+        pairs["steps of a quarter"] = (inner.least_steps(2.0**16, 1.0, Decimal("0.25")), 8)
+        pairs["a single step"] = (inner.least_steps(781_250.0, 1.0, Decimal(781_250) ** -2, per_step=Decimal("0.5")), 1)
         yield from compared_items(pairs, str(c))
 
 
@@ -291,9 +277,13 @@ def of_batches(c: Constants) -> Iterator[Agreement]:
             9: M * (ell * nu + rho**2 * u) / mu**3, 10: M * (ell * nu + rho**2 * u) / mu**3,
         }  # fmt: skip
         for name, terms, wanted in (
-            ("gradient", gradient_terms(c, 2.0), gradient),
-            ("Hessian", hessian_terms(c, 2.0), hessian),
-            ("printed Hessian", hessian_terms(c, 2.0, "printed"), [a + extra[k] for k, a in enumerate(hessian)]),
+            ("gradient", batches.gradient_terms(c, 2.0), gradient),
+            ("Hessian", batches.hessian_terms(c, 2.0), hessian),
+            (
+                "printed Hessian",
+                batches.hessian_terms(c, 2.0, "printed"),
+                [a + extra[k] for k, a in enumerate(hessian)],
+            ),
         ):
             pairs[f"terms of the {name}"] = (len(terms), len(wanted))
             for k, (term, coefficient) in enumerate(zip(terms, wanted, strict=False)):
@@ -306,19 +296,19 @@ def of_batches(c: Constants) -> Iterator[Agreement]:
 def _sizes(c: Constants) -> dict[str, tuple[Any, Any]]:
     """The concentration of a mean, the sharing of delta, and the depths of stocBiO."""
     wanted = mpmath.ceil(16 * (mpf(3) / mpf("0.5")) ** 2 * mpmath.log(mpf(2) * 7 / mpf("0.1")))
-    terms = gradient_terms(c, 2.0)
+    terms = batches.gradient_terms(c, 2.0)
     of_f = max(16 * (t.coefficient * t.norm / mpf("0.5")) ** 2 * mpmath.log(14 * 60) for t in terms if t.level == "f")
     of_g = max(16 * (t.coefficient * t.norm / mpf("0.5")) ** 2 * mpmath.log(14 * 60) for t in terms if t.level == "g")
-    shipped = batch_sizes(terms, each=0.5, delta=0.1, dimension=7)
+    shipped = batches.batch_sizes(terms, each=0.5, delta=0.1, dimension=7)
     sizes = neumann_batch_sizes(10, 4, 0.25, 1.0)
     pairs = {
-        "concentration": (concentration(3.0, 0.5, 0.1, 7), int(wanted)),
+        "concentration": (batches.concentration(3.0, 0.5, 0.1, 7), int(wanted)),
         "concentration of tensors": (
-            tensor_concentration(3.0, 0.5, 0.1, 7),
+            batches.tensor_concentration(3.0, 0.5, 0.1, 7),
             int(mpmath.ceil(4032 * mpmath.log(56 / mpf(0.1)))),
         ),
-        "a share of delta": (term_delta(0.25, 5), mpf("0.05")),
-        "a printed share of delta": (term_delta(0.25, 5, "printed"), 1 - mpf("0.75") ** (mpf(1) / 5)),
+        "a share of delta": (batches.term_delta(0.25, 5), mpf("0.05")),
+        "a printed share of delta": (batches.term_delta(0.25, 5, "printed"), 1 - mpf("0.75") ** (mpf(1) / 5)),
         "batches of f": (abs(shipped[0] - of_f) <= 1 + ROUNDED * of_f, True),
         "batches of g": (abs(shipped[1] - of_g) <= 1 + ROUNDED * of_g, True),
     }

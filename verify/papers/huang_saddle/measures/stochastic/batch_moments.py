@@ -18,9 +18,9 @@ from bilevel_sym import StochasticProblem
 from bilevel_sym.estimators.batches import BatchSession, Data
 from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.typing import Floats
-from verify.bracket import Bracket
 from verify.papers.huang_saddle.measures.stochastic.samples import Balls, Samples, ends, mean, spread, squares
 from verify.points.derivatives_at import BLOCKS, Derivatives
+from verify.verdict import Bracket
 
 __all__: list[str] = []
 
