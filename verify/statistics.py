@@ -78,7 +78,7 @@ def p_value(failures: int, runs: int, delta: float) -> float:
         return 1.0
     with precision(TAIL_BITS):
         tail = _at_most(failures, runs, arb(_fmpq(_decimal(delta))))
-        return min(1.0, _from_above(tail))
+        return min(1.0, math.nextafter(float(tail.upper()), math.inf))
 
 
 def runs_needed(delta: float, confidence: float = 0.99) -> int:
@@ -91,7 +91,7 @@ def runs_needed(delta: float, confidence: float = 0.99) -> int:
     alpha, kept = _alpha(confidence), 1 - _decimal(delta)
     with precision(TAIL_BITS):
         bound, base = arb(_fmpq(alpha)), arb(_fmpq(kept))
-        quotient = _from_below(bound.log() / base.log())
+        quotient = math.nextafter(float((bound.log() / base.log()).lower()), -math.inf)
         if not quotient <= MAX_RUNS:  # nan too: 1 - delta is not told apart from 1
             raise InvalidArgument(f"delta = {delta} needs more than {MAX_RUNS:.0e} runs", hint="a larger delta")
         least = max(1, math.ceil(quotient))
@@ -375,11 +375,3 @@ def _check_delta(delta: float) -> None:
 
 def _fmpq(value: Fraction) -> fmpq:
     return fmpq(value.numerator, value.denominator)
-
-
-def _from_above(ball: arb) -> float:
-    return math.nextafter(float(ball.upper()), math.inf)
-
-
-def _from_below(ball: arb) -> float:
-    return math.nextafter(float(ball.lower()), -math.inf)

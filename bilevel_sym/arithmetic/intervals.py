@@ -441,18 +441,12 @@ def _has_sign(x: Pair) -> Mask:
     return np.asarray((x[0] > 0) | (x[1] < 0))
 
 
-def _is_above(least: float, x: Pair) -> Mask:
-    return np.asarray(x[0] > least)
-
-
-def _is_decided(c: Pair) -> Mask:
-    return np.asarray((c[0] > 0) | (c[1] < 0) | ((c[0] == 0) & (c[1] == 0)))
-
-
 def _smooth(operations: Mapping[str, Callable[..., Pair]]) -> Mapping[str, Callable[..., Pair]]:
-    switches = {"sign": _has_sign, "lt": _has_sign, "le": _has_sign, "select": _is_decided}
-    ends = {r.name: partial(_is_above, r.domain) for r in records.OPERATIONS.values() if r.domain > -math.inf}
-    certain: dict[str, Callable[[Pair], Mask]] = {**switches, **ends}
+    certain: dict[str, Callable[[Pair], Mask]] = dict.fromkeys(("sign", "lt", "le"), _has_sign)
+    certain["select"] = lambda c: np.asarray(_has_sign(c) | ((c[0] == 0) & (c[1] == 0)))
+    for record in records.OPERATIONS.values():
+        if record.domain > -math.inf:
+            certain[record.name] = lambda x, least=record.domain: np.asarray(x[0] > least)  # type: ignore[misc]
     return MappingProxyType({**operations, **{name: _where(certain[name], operations[name]) for name in certain}})
 
 

@@ -58,16 +58,12 @@ def digits_rule(record: Operation) -> Callable[..., Any]:
     return lambda z: mpmath.nan if z < record.domain else function(z)
 
 
-def _rounded_once(p: int, q: int) -> Any:
-    return mpmath.mp.make_mpf(mpmath.libmp.from_rational(p, q, mpmath.mp.prec, "n"))
-
-
 BALLS = Arithmetic(balls.OPERATIONS, balls.constant, balls.precision)
 SMOOTH_BALLS = Arithmetic(balls.SMOOTH, balls.constant, balls.precision)
 OPEN_BALLS = Arithmetic(balls.OPEN, balls.constant, balls.precision)
 DIGITS = Arithmetic(
     MappingProxyType({name: digits_rule(record) for name, record in records.OPERATIONS.items()}),
-    _rounded_once,
+    lambda p, q: mpmath.mp.make_mpf(mpmath.libmp.from_rational(p, q, mpmath.mp.prec, "n")),
     mpmath_precision,
 )
 

@@ -44,10 +44,6 @@ THIRD = ("f", "f_y", "g_xy", "g_yy", "L_xy", "L_yy", "q", "r")
 M = TypeVar("M", bound=Any)  # matrices of one arithmetic, or lanes of them, with + and -
 
 
-def _as_it_is(matrix: M) -> M:
-    return matrix
-
-
 @dataclass(frozen=True)
 class Algebra(Generic[M]):
     """What the formulas ask of an arithmetic of matrices.
@@ -66,7 +62,7 @@ class Algebra(Generic[M]):
     solver: Callable[[M], Callable[[M], M]]
     times: Callable[[M, M], M] = operator.matmul
     transposed: Callable[[M], M] = operator.attrgetter("T")
-    symmetric: Callable[[M], M] = _as_it_is
+    symmetric: Callable[[M], M] = lambda matrix: matrix
     congruence: Callable[[M, M, M, M], M] | None = None
 
 
@@ -154,10 +150,6 @@ def _transposed(matrices: Floats) -> Floats:
     return matrices.transpose(0, 2, 1)
 
 
-def _symmetric(matrices: Floats) -> Floats:
-    return np.asarray(0.5 * (matrices + _transposed(matrices)))
-
-
 def _at(session: Session, xy: Floats, *, batch_invariant: bool = False) -> ImplicitFormulas[Floats]:
     """The formulas at rows (x, y), in lanes; y is taken for y*(x). ``batch-invariant``: see ``Factored``."""
     session.put(0, xy)
@@ -169,7 +161,7 @@ def _at(session: Session, xy: Floats, *, batch_invariant: bool = False) -> Impli
     algebra: Algebra[Floats] = Algebra(
         lambda matrices: Factored(matrices, batch_invariant=batch_invariant).solve,
         transposed=_transposed,
-        symmetric=_symmetric,
+        symmetric=lambda matrices: 0.5 * (matrices + _transposed(matrices)),
     )
     return ImplicitFormulas(algebra, take, lambda v: session.put(1, v[:, :, 0]))
 

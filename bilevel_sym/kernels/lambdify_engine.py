@@ -165,7 +165,7 @@ def _function(arguments: Sequence[sp.Symbol], shape: tuple[int, ...], entries: S
 
 
 def _lambdified(arguments: Sequence[sp.Symbol], entries: Sequence[sp.Expr]) -> Callable[..., Sequence[Any]]:
-    printable = [_printable(entry) for entry in entries]
+    printable = [rewritten(entry, _printable_node) for entry in entries]
     code: Callable[..., Sequence[Any]] = sp.lambdify(
         arguments, printable, modules=[dict(_NUMPY_FUNCTIONS), "numpy"], cse=len(printable) > 1
     )
@@ -208,10 +208,6 @@ class _larger(sp.Function):
     """max of two."""
 
 
-def _printable(expression: sp.Expr) -> sp.Expr:
-    return rewritten(expression, _printable_node)
-
-
 def _printable_node(node: sp.Basic) -> sp.Basic:
     if isinstance(node, (sp.Min, sp.Max)):
         return reduce(_smaller if isinstance(node, sp.Min) else _larger, node.args)
@@ -222,20 +218,12 @@ def _printable_node(node: sp.Basic) -> sp.Basic:
     return node
 
 
-def _numpy_softplus(z: Any) -> Any:
-    return np.logaddexp(0.0, z)
-
-
-def _numpy_sigmoid(z: Any) -> Any:
-    return np.exp(-np.logaddexp(0.0, -z))
-
-
 # softplus and sigmoid by other formulas than the tape's: this engine is a second route, on purpose
 _NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **{name: record.rule("numpy") for name, record in IN_TEXT.items() if not record.is_ufunc},
-        "softplus": _numpy_softplus,
-        "sigmoid": _numpy_sigmoid,
+        "softplus": lambda z: np.logaddexp(0.0, z),
+        "sigmoid": lambda z: np.exp(-np.logaddexp(0.0, -z)),
         "_smaller": np.minimum,
         "_larger": np.maximum,
     }

@@ -242,7 +242,7 @@ class Equation:
     @property
     def holds(self) -> bool:
         """Whether the two sides are identical, by expansion: an exact proof."""
-        return all(sp.expand(entry) == 0 for entry in _flat(self.lhs - self.rhs))
+        return all(sp.expand(entry) == 0 for entry in sp.flatten(self.lhs - self.rhs))
 
 
 def textbook_equations(
@@ -331,7 +331,3 @@ def _second_optimality(blocks: Blocks, Y: Matrix, W: Array) -> Array:
 def _sum(terms: Mapping[str, Matrix]) -> Matrix:
     first, *rest = terms.values()
     return sum(rest, first)
-
-
-def _flat(block: Matrix | Array) -> list[sp.Expr]:
-    return list(block) if isinstance(block, sp.MatrixBase) else list(sp.flatten(block))

@@ -34,7 +34,7 @@ def simplified(expression: sp.Expr) -> sp.Expr:
         return expression
     candidates = [expression]
     if _widest(expression) <= MAX_TERMS:
-        candidates.append(_expand(expression))
+        candidates.append(sp.expand(expression, log=False, power_base=False, power_exp=False))
     if not expression.has(*_OPAQUE):
         candidates += _fractions(expression)
     return min(candidates, key=lambda candidate: candidate.count_ops())
@@ -89,10 +89,6 @@ def _widest(expression: sp.Expr) -> int:
 def _too_large(expression: sp.Expr) -> bool:
     """Counts nodes with repetition, for SymPy's own functions do, and stops at the limit."""
     return any(count > MAX_NODES for count, _ in enumerate(sp.preorder_traversal(expression)))
-
-
-def _expand(expression: sp.Expr) -> sp.Expr:
-    return sp.expand(expression, log=False, power_base=False, power_exp=False)
 
 
 def _fractions(expression: sp.Expr) -> list[sp.Expr]:

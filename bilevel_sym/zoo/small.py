@@ -72,7 +72,7 @@ def saddle(*, d: int = 2) -> Example:
         problem=BilevelProblem(f, g, x, y, box=box, name="saddle"),
         reference="Made for this package.",
         y_star=y_star,
-        phi=_double_well(y_star),
+        phi=y_star[0] ** 4 / 4 - y_star[0] ** 2 / 2 + sp.Add(*((t**2 + t**4) / 2 for t in y_star[1:])),
         stationary_points=_double_well_points(d),
         all_stationary=True,
         constants=exact_constants(mu=1, ell=13, rho=12, nu=6, M=sp.sqrt(16 + 4 * (d - 1))),
@@ -150,10 +150,6 @@ def _cubic_root(x: sp.Expr) -> sp.Expr:
     """The real solution of y + y^3 = x by Cardano, u - 1/(3 u); u is positive for every real x."""
     u = sp.cbrt(x / 2 + sp.sqrt(x**2 / 4 + sp.Rational(1, 27)))
     return u - 1 / (3 * u)
-
-
-def _double_well(y: tuple[sp.Expr, ...]) -> sp.Expr:
-    return y[0] ** 4 / 4 - y[0] ** 2 / 2 + sp.Add(*((t**2 + t**4) / 2 for t in y[1:]))
 
 
 def _double_well_points(d: int) -> tuple[KnownPoint, ...]:

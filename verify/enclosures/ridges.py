@@ -284,10 +284,8 @@ def condensed(graph: Graph, form: LinearForm) -> LinearForm:
     bases = _bases(graph, [powers for _, powers in monomials])
     if len(monomials) < 2 or not bases:
         return form
-    left = [
-        (c, {n: e - bases.get(n, fmpq(0)) for n, e in powers.items()} | _missing(bases, powers))
-        for c, powers in monomials
-    ]
+    zero = fmpq(0)
+    left = [(c, {n: powers.get(n, zero) - bases.get(n, zero) for n in {**powers, **bases}}) for c, powers in monomials]
     polynomial = _polynomial(graph, left, bases)
     if polynomial is None:
         return form
@@ -323,10 +321,6 @@ def _bases(graph: Graph, monomials: Sequence[Powers]) -> Powers:
         if (least < 0 or least.q != 1) and all((e - least).q == 1 for e in exponents):
             found[node] = least
     return found
-
-
-def _missing(bases: Powers, powers: Powers) -> Powers:
-    return {node: -least for node, least in bases.items() if node not in powers}
 
 
 def _polynomial(graph: Graph, monomials: Sequence[tuple[fmpq, Powers]], bases: Powers) -> LinearForm | None:

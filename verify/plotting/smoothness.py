@@ -56,7 +56,8 @@ def plot_curvature(found: Smoothness, ax: Axes | None = None) -> Axes:
     names = [s.name for s in exact.x]
     low, high = (np.array([float(found.box[name][end]) for name in names]) for end in (0, 1))
     points = CURVATURE_POINTS if exact.d == 1 else SURFACE
-    axes, norms = on_grid(lambda x: _norms(exact.kernels.hess_phi(x)), low, high, points)
+    norm = lambda x: np.abs(np.linalg.eigvalsh(exact.kernels.hess_phi(x))).max(axis=-1)  # noqa: E731
+    axes, norms = on_grid(norm, low, high, points)
     ax = axes_or_new(ax)
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, found, axes, norms)
     worst = found.points.get("L_phi")
@@ -70,10 +71,6 @@ def plot_curvature(found: Smoothness, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(names[0])
     legend_below(ax)
     return ax
-
-
-def _norms(hessians: Floats) -> Floats:
-    return np.asarray(np.abs(np.linalg.eigvalsh(hessians)).max(axis=-1))
 
 
 def _draw_curve(ax: Axes, found: Smoothness, axes: list[Floats], norms: Floats) -> None:

@@ -15,10 +15,6 @@ __all__ = ["DEGENERATE", "KINDS", "Size", "Style", "shapes", "style_of"]
 Size = int | tuple[int, int]
 
 
-def _any_shape(d: int, n: int) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Style:
     """What a kind asks for; "any" asks for nothing."""
@@ -29,7 +25,7 @@ class Style:
     root: Literal["any", "zero", "point", "zero or point"] = "any"
     upper: Literal["any", "x only", "linear in y", "quadratic", "even in y", "invariant"] = "any"
     scaled: bool = False
-    shape: Callable[[int, int], bool] = _any_shape
+    shape: Callable[[int, int], bool] = lambda d, n: True
 
 
 _DEGENERATE: Mapping[str, Style] = MappingProxyType(

@@ -71,8 +71,9 @@ def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -
     """What is wrong, and where to look."""
     k = asked.worst
     truth = np.array(getattr(asked.at.certificates[k], asked.subject.quantity), dtype=object)
+    some = "" if len(asked.at) == asked.named else f" (asked at {_of(asked)}: each call is many steps)"
     lines = [
-        f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points{_some(asked)};"
+        f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points{some};"
         f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
         f"  at          {_point(asked, k)}",
         *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
@@ -103,10 +104,6 @@ def rarely(asked: Asked, also: tuple[str, ...]) -> Diagnosis:
 def _of(asked: Asked) -> str:
     """How many points were asked, and of how many, where it is not all of them."""
     return str(len(asked.at)) if len(asked.at) == asked.named else f"{len(asked.at)} of {asked.named}"
-
-
-def _some(asked: Asked) -> str:
-    return "" if len(asked.at) == asked.named else f" (asked at {_of(asked)}: each call is many steps)"
 
 
 def _screened(asked: Asked) -> str:

@@ -70,7 +70,8 @@ class References:
 
     @cached_property
     def _truth(self) -> dict[Quantity, Floats]:
-        return {name: np.array([_floats(getattr(c, name)) for c in self.certificates]) for name in QUANTITIES}
+        found = {name: [getattr(c, name) for c in self.certificates] for name in QUANTITIES}
+        return {name: np.array(balls, dtype=object).astype(np.float64) for name, balls in found.items()}
 
     def errors(self, name: Quantity, values: Floats) -> Floats:
         """Upper bounds of the norms of values - truth; that the truth was rounded is included."""
@@ -210,10 +211,6 @@ def references(
             hint="points= where f and g are smooth and g is strongly convex in y",
         )
     return References(problem, np.array(kept), tuple(certificates), tuple(skipped))
-
-
-def _floats(balls: object) -> Floats:
-    return np.array(balls, dtype=object).astype(np.float64)
 
 
 # ---------------------------------------------------------------------- what a candidate answered there

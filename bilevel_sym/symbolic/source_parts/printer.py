@@ -201,10 +201,7 @@ def identifiers(names: Iterable[tuple[str, str]], taken: Collection[str] = ()) -
     for name, prefix in wanted.items():
         if name not in found:
             used = {*taken, *found.values()}
-            candidates = _bent(name) if _IDENTIFIER.fullmatch(name) else (f"{prefix}_{k}" for k in range(1, 10**6))
+            bent = _IDENTIFIER.fullmatch(name)
+            candidates = (f"{name}{'_' * k}" if bent else f"{prefix}_{k}" for k in range(1, 10**6))
             found[name] = next(text for text in candidates if is_plain(text) and text not in used)
     return {name: found[name] for name in wanted}
-
-
-def _bent(name: str) -> Iterable[str]:
-    return (f"{name}{'_' * k}" for k in range(1, 10**6))

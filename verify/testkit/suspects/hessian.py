@@ -101,7 +101,8 @@ def _reweighted(
     """Some parts with other weights. Where only a matrix that is not symmetric tells, a symmetric one is left out."""
     change = terms.change(weights)
     one_sided = any(weights.get(a, 1) != weights.get(b, 1) for a, b in (CROSS, G_XYY))
-    if not (one_sided and _is_symmetric(change)):
+    symmetric = np.linalg.norm(change - transposed(change)) <= LOPSIDED * np.linalg.norm(change)
+    if not (one_sided and symmetric):
         yield Suspect(cause, what, look_at, truth + change)
 
 
@@ -242,11 +243,6 @@ def _asymmetric(evidence: Evidence) -> Iterator[Suspect]:
 
 def _whole(terms: HessianTerms, parts: tuple[str, ...]) -> Floats:
     return np.asarray(sum(terms[part] for part in parts))
-
-
-def _is_symmetric(matrices: Floats) -> bool:
-    size = float(np.linalg.norm(matrices))
-    return float(np.linalg.norm(matrices - transposed(matrices))) <= LOPSIDED * size
 
 
 # ---------------------------------------------------------------------- wrong blocks in all of the terms

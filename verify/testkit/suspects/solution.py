@@ -264,7 +264,8 @@ def shifted_suspects(here: Solutions) -> Iterator[Suspect]:
     if at.problem.n <= MOST_FREE:
         zero, mean = np.zeros(at.problem.n), at.y.mean(axis=0)
         what, look = "y is the same at all points: {}", "the lower-level solver: does it see the x of this call?"
-        yield from _settled(here, lambda c: here.answer(_everywhere(here, c)), mean, what, look)
+        same = lambda c: here.answer(np.broadcast_to(c[:, None, :], (len(c), *at.y.shape)))  # noqa: E731
+        yield from _settled(here, same, mean, what, look)
         what, look = "y is y* + {}", "what is added to y after the lower level is solved, and the linear term of g"
         yield from _settled(here, lambda c: here.answer(at.y + c[:, None, :]), zero, what, look)
         what, look = "y is y* times {}", "factors of 1/2, and means against sums, in the terms of g"
@@ -281,10 +282,6 @@ def _settled(here: Solutions, family: Many, start: Floats, what: str, look: str)
         numbers, value = found
         said = "(" + ", ".join(f"{number:.4g}" for number in numbers) + ")"
         yield Suspect("y*", what.format(said), look, value, (np.zeros_like(value),) * len(numbers))
-
-
-def _everywhere(here: Solutions, y: Floats) -> Floats:
-    return np.broadcast_to(y[:, None, :], (len(y), *here.at.y.shape))
 
 
 def _beside(here: Solutions, away: Floats) -> Floats:

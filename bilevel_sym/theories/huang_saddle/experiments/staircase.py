@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.typing import Axes, Bools, Floats
@@ -95,11 +94,11 @@ def climb_down(gap: Floats, height: float, d: int, perturbed: Bools) -> Staircas
         helped.append((here[:, : perturbed.shape[1]] & perturbed[:, : here.shape[1]]).any(axis=1))
     stay, help_ = np.array(stays).T, np.array(helped).T
     left = np.arange(d) < passed[:, None]
-    before = level > 0.5
+    before, stayed = level > 0.5, [stay[left[:, k], k] for k in range(d)]
     return Staircase(
         passed=tuple(passed.tolist()),
         arrival=_arrival(before),
-        dwell=tuple(_typical(stay[left[:, k], k], len(gap)) for k in range(d)),
+        dwell=tuple(float(np.median(s)) if 2 * len(s) >= len(gap) and len(s) else math.nan for s in stayed),
         on_plateaus=_part(flat[before]),
         stairs=_part(stay[left] >= PLATEAU_ITERATIONS),
         aided=_part(help_[:, 1:][left[:, 1:]]),
@@ -111,10 +110,6 @@ def _arrival(before: Bools) -> float:
     first = np.where(before[:, -1], np.inf, before.shape[1] - np.argmax(before[:, ::-1], axis=1))
     first[~before.any(axis=1)] = 0.0
     return float(np.median(first))
-
-
-def _typical(values: NDArray[np.int64], runs: int) -> float:
-    return float(np.median(values)) if 2 * len(values) >= runs and len(values) else math.nan
 
 
 def _part(flags: Bools) -> float:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from bilevel_sym import AID, BilevelProblem, Constants, GDmax
 from bilevel_sym.errors import BilevelError
@@ -78,7 +79,7 @@ def never_errs(problem: BilevelProblem) -> bool:
         return _vanish(problem, "f_xy", "f_yy", "g_xyy") and isotropic(problem) is not None
     blocks = _blocks(problem)
     constant = all(entry == 0 for name in ("f_xy", "f_yy") for entry in blocks[name])
-    return constant and isotropic(problem) is not None and all(entry == 0 for entry in _flat(blocks["g_xyy"]))
+    return constant and isotropic(problem) is not None and all(entry == 0 for entry in sp.flatten(blocks["g_xyy"]))
 
 
 def always_exact(label: str) -> CheckResult:
@@ -91,11 +92,6 @@ def always_exact(label: str) -> CheckResult:
 
 def _blocks(problem: BilevelProblem) -> Blocks:
     return Blocks(problem.f, problem.g, problem.x, problem.y)
-
-
-def _flat(block: Any) -> Iterator[Any]:
-    shape = block.shape
-    return (block[index] for index in np.ndindex(*shape))
 
 
 @claim("eq:cgrate")

@@ -133,7 +133,7 @@ def _gap(point: TaylorPoint, sides: Sides) -> _Gap:
     scale = max(_size(entry) for numbers in compared for entry in numbers.flat)
     if point.exact:
         return _Gap(max(map(_size, differences), default=0.0), 0.0, scale, point)
-    least = max((_down(entry.abs_lower()) for entry in differences), default=0.0)
+    least = max((max(0.0, float(np.nextafter(float(entry.abs_lower()), 0.0))) for entry in differences), default=0.0)
     return _Gap(least, max((float(entry.rad()) for entry in differences), default=0.0), scale, point)
 
 
@@ -142,10 +142,6 @@ def _size(entry: Any) -> float:
     if hasattr(entry, "abs_upper"):
         return float(entry.abs_upper())
     return max(float(Fraction(abs(int(entry.p)), int(entry.q))), 5e-324) if entry else 0.0
-
-
-def _down(ball: Any) -> float:
-    return max(0.0, float(np.nextafter(float(ball), 0.0)))
 
 
 def _identity(study: Study, label: str, sides: Sides, *, vanishes: str = "") -> CheckResult:

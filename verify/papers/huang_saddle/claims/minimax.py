@@ -174,25 +174,16 @@ def nash_and_minima(study: Study) -> Iterator[CheckResult]:
     ['HOLDS', 'HOLDS']
     """
     found = sample_points(study)
-    yield _counted(
-        study,
-        "pro:minimax",
-        found,
-        _saddle_not_nash,
-        "lambda_k(f_xx) <= lambda_k(Hess Phi), and no saddle of Phi has f_xx > 0",
-        part="(i)",
-    )
+    said = "lambda_k(f_xx) <= lambda_k(Hess Phi), and no saddle of Phi has f_xx > 0"
+    yield _counted(study, "pro:minimax", found, _saddle_not_nash, said, part="(i)")
     said = "lambda_k(f_xx) <= lambda_k(Hess Phi), and where f_xx > 0 at a stationary point, Hess Phi > 0"
-    yield _counted(study, "pro:minimax", found, _nash_is_minimum, said, part="(ii)")
+    both = lambda at: _both(_ordered(at), _implies(at.is_nash, at.is_minimum))  # noqa: E731
+    yield _counted(study, "pro:minimax", found, both, said, part="(ii)")
 
 
 def _saddle_not_nash(sample: SamplePoint) -> bool | None:
     saddle = sample.point is not None and sample.point.kind == "saddle"
     return _both(_ordered(sample), _implies(saddle, None if sample.is_nash is None else not sample.is_nash))
-
-
-def _nash_is_minimum(sample: SamplePoint) -> bool | None:
-    return _both(_ordered(sample), _implies(sample.is_nash, sample.is_minimum))
 
 
 def _both(a: bool | None, b: bool | None) -> bool | None:

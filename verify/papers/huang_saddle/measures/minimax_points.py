@@ -127,7 +127,7 @@ def _sample_point(
         hess = b["hess"]
         square = problem.d == problem.n
         printed = b["f_xx"] - b["f_xy"] * b["f_yy"].solve(b["f_xy"]) if square else None
-        vanishes = True if point is not None else _vanishes(b["f_x"])
+        vanishes = True if point is not None else None if all(e.contains(0) for e in b["f_x"].entries()) else False
         zero_coupling, zero_schur = _singular(problem, point, x)
         return SamplePoint(
             x=x,
@@ -160,10 +160,6 @@ def _agree(a: arb_mat, b: arb_mat, *terms: arb_mat) -> bool | None:
     if all(abs(e) <= size * arb(1e-30) for e in differences):
         return True
     return False if any(not e.contains(0) for e in differences) else None
-
-
-def _vanishes(gradient: arb_mat) -> bool | None:
-    return False if any(not entry.contains(0) for entry in gradient.entries()) else None
 
 
 def _singular(problem: BilevelProblem, point: StationaryPoint | None, x: Sequence[float]) -> tuple[bool, bool]:

@@ -70,7 +70,8 @@ def hypergradient_error(
     curvature, jacobian = mean(g["g_yy"]), mean(g["g_xy"])
     step = _step(d, _identity(n) - curvature * eta)
     combine = _combine(d, jacobian * eta)
-    second = state * state.transpose() + _covariance(starts) * (arb(1) / estimator.batch_f)
+    covariance = mean([deviation * deviation.transpose() for deviation in spread(starts)])
+    second = state * state.transpose() + covariance * (arb(1) / estimator.batch_f)
     noises = [_step(d, deviation * eta) - _step(d, arb_mat(n, n)) for deviation in spread(g["g_yy"])]
     for size in estimator.neumann:
         state = step * state
@@ -201,10 +202,6 @@ def _combine(d: int, jacobian: arb_mat) -> arb_mat:
         for j in range(n):
             table[i][d + j] = -jacobian[i, j]
     return arb_mat(table)
-
-
-def _covariance(columns: Sequence[arb_mat]) -> arb_mat:
-    return mean([deviation * deviation.transpose() for deviation in spread(columns)])
 
 
 def _trace(matrix: arb_mat) -> Any:
