@@ -19,17 +19,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
 from verify.verdict import Bracket, CheckResult, Verdict
 
-__all__ = [
-    "Outcome",
-    "SequentialTest",
-    "Side",
-    "clopper_pearson",
-    "corrected",
-    "holm",
-    "judged_probability",
-    "p_value",
-    "runs_needed",
-]
+__all__ = ["corrected", "judged_probability", "runs_needed"]
 
 Outcome = Literal["supported", "refuted", "undecided"]
 Side = Literal["two", "lower", "upper"]

@@ -30,19 +30,7 @@ from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.record import Operation, Shape
 from bilevel_sym.typing import FLOAT64_TINY, Bools, Floats, Indices
 
-__all__ = [
-    "OPEN",
-    "OPERATIONS",
-    "PROVED",
-    "PROVED_OPEN",
-    "SMOOTH",
-    "VALUES",
-    "Pair",
-    "enclose",
-    "linear",
-    "over_boxes",
-    "scattered",
-]
+__all__ = ["OPEN", "OPERATIONS", "PROVED", "PROVED_OPEN", "SMOOTH", "VALUES", "Pair", "enclose", "linear"]
 
 Mask = Bools
 Pair = tuple[Floats, Floats]

@@ -25,16 +25,7 @@ from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.graph.precision import mpmath_precision
 from bilevel_sym.graph.program import Program, Step
 
-__all__ = [
-    "BALLS",
-    "DIGITS",
-    "OPEN_BALLS",
-    "SMOOTH_BALLS",
-    "Arithmetic",
-    "ScalarProgram",
-    "constant_values",
-    "digits_rule",
-]
+__all__ = ["BALLS", "SMOOTH_BALLS", "Arithmetic", "ScalarProgram", "constant_values"]
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,7 @@ from bilevel_sym.system.plain_text import named
 if TYPE_CHECKING:
     from bilevel_sym.problem.problem import BilevelProblem
 
-__all__ = [
-    "PROBLEM",
-    "Command",
-    "add_format",
-    "as_point",
-    "effort",
-    "load_problem",
-    "memory",
-    "one_of",
-    "point_of",
-    "positive",
-    "whole",
-]
+__all__: list[str] = []
 
 PROBLEM = """\
 PROBLEM is a problem file or a problem of the zoo:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from bilevel_sym.zoo import Example
     from verify.erratum import Erratum
 
-__all__ = [
-    "certificate_record", "derivation_record", "erratum_record", "example_record", "zoo_record",
-]  # fmt: skip
+__all__: list[str] = []
 
 Record = dict[str, Any]
 

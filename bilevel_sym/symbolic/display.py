@@ -17,15 +17,7 @@ from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, SYMBOLIC
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
 
-__all__ = [
-    "latex_blocks",
-    "latex_entries",
-    "latex_summary",
-    "latex_terms",
-    "matrix_formulas",
-    "text_lines",
-    "written_out",
-]
+__all__ = ["latex_summary", "text_lines", "written_out"]
 
 # What SymPy's own conversion (alpha1 to \alpha_{1}) handles; any other name is quoted letter by letter.
 _CONVERTIBLE = re.compile(r"[A-Za-z]+(_?[0-9]+|_[A-Za-z0-9]+)?")

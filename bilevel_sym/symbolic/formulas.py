@@ -23,27 +23,7 @@ import sympy as sp
 from bilevel_sym.implicit.second_order import Algebra, hessian_of
 from bilevel_sym.symbolic.blocks import Blocks, derivative
 
-__all__ = [
-    "MAX_EXPLICIT_N",
-    "SYMBOLIC",
-    "Array",
-    "BlockOf",
-    "Entries",
-    "Equation",
-    "Matrix",
-    "Variant",
-    "array",
-    "entries_of",
-    "gradient_terms",
-    "hessian_terms",
-    "inverse",
-    "lagrangian_hessian",
-    "optimality_terms",
-    "response",
-    "second_optimality_terms",
-    "second_response",
-    "textbook_equations",
-]
+__all__ = ["Equation", "second_optimality_terms", "textbook_equations"]
 
 MAX_EXPLICIT_N = 4  # beyond this an inverse written out in symbols helps nobody
 Matrix: TypeAlias = sp.ImmutableDenseMatrix

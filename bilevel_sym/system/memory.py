@@ -14,18 +14,7 @@ from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidArgument, TooLarge
 
-__all__ = [
-    "DEFAULT",
-    "FLOAT",
-    "Memory",
-    "bytes_of",
-    "largest",
-    "parts",
-    "physical",
-    "refuse_beyond",
-    "require",
-    "shown",
-]
+__all__ = ["DEFAULT", "FLOAT", "Memory", "bytes_of", "largest", "parts", "refuse_beyond", "require"]
 
 Memory = str | int
 FLOAT = 8  # bytes

@@ -23,17 +23,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.problem.problem import BilevelProblem
 
-__all__ = [
-    "MOST_VARIABLES",
-    "Entry",
-    "Example",
-    "Kind",
-    "KnownPoint",
-    "entry",
-    "exact_constants",
-    "require_positive",
-    "require_range",
-]
+__all__ = ["Entry", "Example", "KnownPoint", "entry", "exact_constants"]
 
 Kind = Literal["local minimum", "saddle", "local maximum", "degenerate"]
 

@@ -12,9 +12,7 @@ from bilevel_sym.zoo.data import Row, regression_rows, species_rows
 from bilevel_sym.zoo.entry import Example, entry, require_positive, require_range
 from bilevel_sym.zoo.quadratic import linear_form
 
-__all__ = [
-    "hyper_cleaning", "logistic", "ridge", "ridge_solution", "robust_regression", "squared_error",
-]  # fmt: skip
+__all__ = ["hyper_cleaning", "logistic", "ridge", "ridge_solution", "robust_regression", "squared_error"]
 
 _ONE = sp.Integer(1)
 

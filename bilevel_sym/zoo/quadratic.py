@@ -22,15 +22,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.zoo.entry import MOST_VARIABLES, Example, KnownPoint, entry, exact_constants, require_range
 
-__all__ = [
-    "eigenvalues_between",
-    "integer_vectors",
-    "linear_form",
-    "quadratic",
-    "quadratic_form",
-    "with_singular_values",
-    "with_spectrum",
-]
+__all__ = ["quadratic"]
 
 Vector = Sequence[int]
 

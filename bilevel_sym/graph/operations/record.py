@@ -19,22 +19,7 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-__all__ = [
-    "LANGUAGES",
-    "NAN",
-    "ZERO_TO_ONE",
-    "Ball",
-    "Operation",
-    "Shape",
-    "Source",
-    "at_zero",
-    "even",
-    "function",
-    "monotone",
-    "opened",
-    "over_balls",
-    "positive",
-]
+__all__ = ["LANGUAGES", "ZERO_TO_ONE", "Operation", "Shape", "Source", "over_balls"]
 
 LANGUAGES: Mapping[str, str] = MappingProxyType({"numpy": "np", "jax": "jnp", "torch": "torch"})
 """The libraries that source is written for, and what each is called in it."""

@@ -29,14 +29,7 @@ from bilevel_sym.problem.parsing.names import CONSTANTS, EXTREMA, check_name, su
 from bilevel_sym.problem.parsing.symbolic import SympyBuilder
 from bilevel_sym.problem.parsing.tokens import Source, Token, tokenize
 
-__all__ = [
-    "FUNCTIONS",
-    "MAX_ARGUMENTS",
-    "MAX_PIECES",
-    "draft_expression",
-    "parse_expression",
-    "sympy_expression",
-]
+__all__ = ["FUNCTIONS", "draft_expression", "parse_expression", "sympy_expression"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -30,10 +30,7 @@ from bilevel_sym.arithmetic.compiled.vectors import (
 )
 from bilevel_sym.estimators.linear_system import ZERO_RESIDUAL
 
-__all__ = [
-    "BREAKDOWN", "NOT_FINITE", "OUT_OF_NOISE", "OWN_ROWS", "RUNNING", "Method", "Rows", "Seen", "State", "Steps",
-    "Tape", "advance",
-]  # fmt: skip
+__all__ = ["advance"]
 
 # the program with the bounds of its phases, and the places of f, f_x, f_y, g_yy_v and g_xy_v, one after the other
 Tape = namedtuple("Tape", ["bounds", "groups", "places", "coefficients", "outputs"])

@@ -19,19 +19,7 @@ import numpy as np
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.typing import Axes, Bools, Floats
 
-__all__ = [
-    "FACTORS",
-    "PLATEAU_ITERATIONS",
-    "PLATEAU_SHARE",
-    "Sensitivity",
-    "Staircase",
-    "Varied",
-    "climb_down",
-    "draw_dwell",
-    "draw_varied",
-    "lines",
-    "vary",
-]
+__all__: list[str] = []
 
 PLATEAU_SHARE = 0.05  # of the height of a stair: a plateau
 PLATEAU_ITERATIONS = 10  # iterations that make a plateau

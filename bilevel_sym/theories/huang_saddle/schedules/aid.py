@@ -18,17 +18,7 @@ from bilevel_sym.theories.huang_saddle.schedules.schedule import Schedule, commo
 if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, Perturbed
 
-__all__ = [
-    "PRINTED_N",
-    "PerturbedAIDSchedule",
-    "PerturbedGDmaxSchedule",
-    "descent_iterations",
-    "episodes_bound",
-    "perturbed_accuracy",
-    "perturbed_aid",
-    "perturbed_escape",
-    "perturbed_gdmax",
-]
+__all__ = ["PerturbedAIDSchedule", "PerturbedGDmaxSchedule", "perturbed_accuracy", "perturbed_aid", "perturbed_gdmax"]
 
 PRINTED_N = (
     "the printed N divides by log((1 + sqrt(kappa))/(1 - sqrt(kappa))), the logarithm of a negative number "
