@@ -23,8 +23,8 @@ from verify.enclosures import phi_formulas
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.papers.huang_saddle.measures.second_writing.plain import Long
 from verify.points import balls
+from verify.points.balls import exact_point
 from verify.points.boxes import Boxes
-from verify.points.exact import exact_point
 
 F = "x1*y1 + 2*x2*y2 + x1**2/2 + y1**2/2 + y2**2 + x1*x2/3 + x1*y1*y2"
 G = "y1**2 + y2**2 + y1*y2/2 + x1*y1*y2/4 - x1*y1 - x2*y2"

@@ -18,9 +18,8 @@ from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.certify import krawczyk
 from bilevel_sym.errors import InvalidArgument, InvalidProblem
-from verify.points.balls import _Stationarity, eigenvalue_balls, refine
+from verify.points.balls import _Stationarity, eigenvalue_balls, exact_point, inertia, refine, simplest
 from verify.points.boxes import Boxes, excluded, newton_image
-from verify.points.exact import exact_point, inertia, simplest
 from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
 from verify.points.stationary import clusters, search, stationary_points
 from verify.regularity.phi_smoothness import smoothness

@@ -35,7 +35,7 @@ from verify.strategies import (
     recipes,
     stochastic_problems,
 )
-from verify.strategies.kinds import KINDS
+from verify.strategies.recipe import KINDS
 from verify.strategies.terms import Ridge, dot, frame, norm, root, symmetric
 
 ALL = st.sampled_from(tuple(KINDS)).flatmap(recipes)

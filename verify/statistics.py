@@ -19,7 +19,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import InvalidArgument
 from verify.verdict import Bracket, CheckResult, Verdict
 
-__all__ = ["corrected", "judged_probability", "runs_needed"]
+__all__ = ["SequentialTest", "clopper_pearson", "corrected", "holm", "judged_probability", "p_value", "runs_needed"]
 
 Outcome = Literal["supported", "refuted", "undecided"]
 Side = Literal["two", "lower", "upper"]
@@ -306,9 +306,7 @@ def _at_most(count: int, runs: int, p: arb) -> arb:
     """P(X <= count) for X ~ Bin(runs, p), 0 <= count < runs."""
     if count < 0:
         return arb(0)
-    if count == 0:
-        return (1 - p) ** runs
-    return arb((1 - p).beta_lower(runs - count, count + 1, regularized=True))
+    return (1 - p) ** runs if count == 0 else arb((1 - p).beta_lower(runs - count, count + 1, regularized=True))
 
 
 def _log_e_value(failures: int, runs: int, delta: float, p: float | None = None) -> float:

@@ -60,9 +60,7 @@ def _written_out(derivation: Derivation) -> Record:
 def _texts(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _texts(part) for key, part in value.items()}
-    if hasattr(value, "tolist"):
-        return [[str(entry) for entry in row] for row in value.tolist()]
-    return str(value)
+    return [[str(entry) for entry in row] for row in value.tolist()] if hasattr(value, "tolist") else str(value)
 
 
 # ---- certify ----------------------------------------------------------------------------------------------

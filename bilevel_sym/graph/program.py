@@ -174,6 +174,4 @@ def _step(
 
 
 def _row(constant: fmpq, coefficients: tuple[fmpq, ...], places: tuple[int, ...]) -> Row:
-    if constant or not places:
-        return Row((0, *places), (constant, *coefficients))
-    return Row(places, coefficients)
+    return Row((0, *places), (constant, *coefficients)) if constant or not places else Row(places, coefficients)

@@ -8,7 +8,7 @@ With v = g_yy^-1 f_y, the Lagrangian L = f - v^T grad_y g (v held constant) and 
 where v' = g_yy^-1 (L_yx + L_yy dy_dx^T) is how v moves with x. No second derivative of y* enters.
 
 ``ImplicitFormulas`` is the one writing of the first two and of v', over an ``Algebra``: float64 in batches (here),
-balls (``krawczyk.BALL_MATRICES``), SymPy (``formulas.SYMBOLIC``), rational numbers (``verify.points.exact``), interval
+balls (``krawczyk.BALL_MATRICES``), SymPy (``formulas.SYMBOLIC``), rational numbers (``verify.points.balls``), interval
 matrices and affine forms (``verify.enclosures``, ``verify.points.boxes``). Four others are independent of it on
 purpose: compiled code, which skips what is known to be zero (``implicit.lanes``), and that of arrays at one point
 (``implicit.one_point``); the contractions

@@ -76,9 +76,7 @@ class Box:
         return self.lower[position], self.upper[position]
 
     def __repr__(self) -> str:
-        if self.names is None:
-            return f"Box({list(self.lower)}, {list(self.upper)})"
-        return f"Box({dict(self.items())})"
+        return f"Box({list(self.lower)}, {list(self.upper)})" if self.names is None else f"Box({dict(self.items())})"
 
     def items(self) -> Iterator[tuple[str, _Interval]]:
         """Pairs of a name and its interval; a box by position has none until a problem names it."""

@@ -105,9 +105,7 @@ class Recorder:
 
     def past(self, k: int) -> dict[str, NDArray[Any]]:
         """What was recorded before the k-th point; it does not change any more."""
-        if self.history is None:
-            return {}
-        return {name: table[:, :k] for name, table in vars(self.reserve(k)).items()}
+        return {} if self.history is None else {name: table[:, :k] for name, table in vars(self.reserve(k)).items()}
 
     def recall_past(self, k: int, tables: Mapping[str, NDArray[Any]]) -> None:
         """Take back what ``past`` told."""

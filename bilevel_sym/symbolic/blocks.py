@@ -66,9 +66,7 @@ def _chain(node: sp.Basic, inner: Sequence[sp.Expr], symbol: sp.Symbol) -> sp.Ex
         return _extremum(node, inner)
     if isinstance(node, sp.Abs):
         return _times(sp.sign(node.args[0]), inner[0])
-    if isinstance(node, sp.sign):
-        return sp.S.Zero
-    return _times(node.fdiff(1), inner[0])
+    return sp.S.Zero if isinstance(node, sp.sign) else _times(node.fdiff(1), inner[0])
 
 
 def _pieces(values: Sequence[sp.Expr], conditions: Sequence[Boolean]) -> sp.Expr:

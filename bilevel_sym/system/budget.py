@@ -98,9 +98,7 @@ class Deadline:
         >>> Deadline(None).within(0.5).seconds is None, 1.9 < Deadline(4).within(0.5).seconds <= 2
         (True, True)
         """
-        if self._ends is None or self.passed:
-            return self
-        return Deadline(max(1e-9, share * (self._ends - monotonic())))
+        return self if self._ends is None or self.passed else Deadline(max(1e-9, share * (self._ends - monotonic())))
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ MARK = '__distribution__ = "bilevel-sym"'  # a line of our ``verify/__init__.py`
 def verifier(part: str = "") -> Any:
     """``verify``, or a module of it; raises ``ForeignPackage`` where another package has taken its name.
 
-    >>> verifier("bracket").__name__
+    >>> verifier("verdict").__name__
     'verify.verdict'
     """
     if found := intruder():

@@ -173,9 +173,7 @@ def exact_constants(**values: sp.Expr | int) -> Constants:
 
 
 def _call(parameters: Mapping[str, object]) -> str:
-    if not parameters:
-        return ""
-    return f"({', '.join(f'{key}={value}' for key, value in parameters.items())})"
+    return f"({', '.join(f'{key}={value}' for key, value in parameters.items())})" if parameters else ""
 
 
 def _constants_text(constants: Constants) -> str:

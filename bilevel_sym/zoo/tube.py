@@ -66,9 +66,7 @@ class TubeShape:
 
     def first_piece(self, x: Sequence[sp.Symbol], i: int) -> sp.Expr:
         """The printed f_{i,1}: descent along x_i has just begun; for i = d, the minimum's bowl."""
-        if i == len(x):
-            return self.bowls(x)
-        return self.bowls(x[:i]) - self.gamma * x[i] ** 2 + self.walls(x[i + 1 :])
+        return self.bowls(x) if i == len(x) else self.bowls(x[:i]) - self.gamma * x[i] ** 2 + self.walls(x[i + 1 :])
 
     def second_piece(self, x: Sequence[sp.Symbol], i: int, y: sp.Expr) -> sp.Expr:
         """The printed f_{i,2}: the connector y leads from the i-th corner to the next."""

@@ -345,9 +345,7 @@ class _Search:
         unknown = self.open[np.isinf(bounds)]
         if len(unknown):
             return unknown[np.argsort(-self.tree.depth[unknown], kind="stable")[: min(batch, _UNBOUNDED_BOXES)]]
-        if len(bounds) <= batch:
-            return self.open
-        return self.open[np.argsort(-coarse(bounds), kind="stable")[:batch]]
+        return self.open if len(bounds) <= batch else self.open[np.argsort(-coarse(bounds), kind="stable")[:batch]]
 
     def _cut(self, chosen: Indices) -> Indices | None:
         """Cut these boxes; the new ones, or None where one that cannot be cut has no bound."""

@@ -182,6 +182,7 @@ def hessian_terms(problem: BilevelProblem, x: Floats) -> HessianTerms:
 def perturbed_descent(problem: BilevelProblem, move: Move) -> Record:
     """Algorithm 1 from near x = 0, with the rule by which a point moves; all that a checker wants to know of the run.
 
+    >>> from verify.gallery.defect import saddle
     >>> run = perturbed_descent(saddle(), lambda x, grad, u: x - ETA * (u if u.any() else grad))
     >>> run["x"].shape, bool(run["perturbed"][0])
     ((121, 2), True)

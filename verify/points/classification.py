@@ -20,8 +20,7 @@ from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.system.budget import Effort
 from bilevel_sym.system.memory import Memory
 from verify.points import stationary
-from verify.points.balls import POINT_BITS, eigenvalue_balls, refine
-from verify.points.exact import exact_point, simplest
+from verify.points.balls import POINT_BITS, eigenvalue_balls, exact_point, refine, simplest
 from verify.points.point import StationaryPoint, as_point, continued, exact_result
 from verify.regularity.structure.large import in_scalars
 from verify.verdict import Bracket

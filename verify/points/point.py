@@ -19,8 +19,7 @@ from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.expressions import rewritten
 from bilevel_sym.typing import Floats
-from verify.points.balls import POINT_BITS, Root, eigenvalue_balls
-from verify.points.exact import ExactPoint, inertia
+from verify.points.balls import POINT_BITS, ExactPoint, Root, eigenvalue_balls, inertia
 from verify.verdict import Bracket
 
 __all__ = ["StationaryPoint"]
@@ -114,7 +113,7 @@ def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
     """An exactly stationary point as a result; its kind by the exact signs of its eigenvalues.
 
     >>> problem = BilevelProblem("x**4 + y**2", "(y - x**3)**2", "x", "y")
-    >>> from verify.points.exact import exact_point
+    >>> from verify.points.balls import exact_point
     >>> exact_result(exact_point(problem, [sp.Integer(0)]), Box({"x": (-1, 1)})).kind
     'degenerate'
     """

@@ -26,9 +26,8 @@ from verify.enclosures.branch_and_bound import PROOF_COST, SECOND
 from verify.enclosures.cover import requested_box
 from verify.enclosures.memory import BOXES_AT_ONCE, PhiMemory
 from verify.enclosures.phi_boxes import PhiEnclosure
-from verify.points.balls import Root, refine
+from verify.points.balls import ExactPoint, Root, exact_point, inertia, refine, simplest
 from verify.points.boxes import Boxes, Mask, excluded, newton_image
-from verify.points.exact import ExactPoint, exact_point, inertia, simplest
 from verify.points.point import Kind, StationaryPoint, as_point, bracket_of, continued, exact_result, named_box
 from verify.regularity.structure.large import in_scalars
 

@@ -33,8 +33,7 @@ from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.typing import Floats
 from verify.strategies.array_problems import array_problems
 from verify.strategies.drawing import draw_recipe
-from verify.strategies.kinds import DEGENERATE, KINDS, Size, shapes, style_of
-from verify.strategies.recipe import Recipe
+from verify.strategies.recipe import DEGENERATE, KINDS, Recipe, Size, shapes, style_of
 
 __all__ = [
     "DEGENERATE",

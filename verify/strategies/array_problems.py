@@ -12,7 +12,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.typing import Floats
-from verify.strategies.kinds import Size
+from verify.strategies.recipe import Size
 
 __all__ = ["LEVELS", "LOSSES", "Spectrum", "array_problems", "matrices"]
 

@@ -8,8 +8,7 @@ from itertools import accumulate
 
 import hypothesis.strategies as st
 
-from verify.strategies.kinds import Size, Style, shapes, style_of
-from verify.strategies.recipe import Noise, Recipe
+from verify.strategies.recipe import Noise, Recipe, Size, Style, shapes, style_of
 from verify.strategies.terms import Matrix, Ridge, Sum, Vector, dot, frame, product, symmetric, unit
 
 __all__ = ["draw_recipe", "draw_upper"]
@@ -230,9 +229,7 @@ def _pairs(x: Matrix, y: Matrix, style: str) -> st.SearchStrategy[tuple[Vector, 
         return within
     if style == "linear in y":
         return mixed | within
-    if style == "even in y":
-        return within | st.tuples(in_y, in_y)
-    return mixed | within | st.tuples(in_y, in_y)
+    return within | st.tuples(in_y, in_y) if style == "even in y" else mixed | within | st.tuples(in_y, in_y)
 
 
 def _add_product(hessian: list[list[Fraction]], c: Fraction, a: Vector, b: Vector) -> None:

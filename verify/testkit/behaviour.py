@@ -97,9 +97,7 @@ def behaviour(
     (True, False, 'noise')
     """
     probe = _Probe(candidate, at, quantity, k, dict(settings), candidate.calls + calls)
-    if calls < LEAST_CALLS and before is not None:
-        return probe.once_more(before)
-    return probe.result(explained)
+    return probe.once_more(before) if calls < LEAST_CALLS and before is not None else probe.result(explained)
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,9 +113,7 @@ class _Knobs:
         if "N" not in found.knobs or self.sweep.quantity != "grad_phi":
             return None
         iterates = _conjugate_gradients(self.sweep.at)
-        if found.verdict == "plateau":
-            return self._stops_early(found, iterates)
-        return self._off_by_one(found, iterates)
+        return self._stops_early(found, iterates) if found.verdict == "plateau" else self._off_by_one(found, iterates)
 
     def _stops_early(self, found: Convergence, iterates: Floats) -> Diagnosis | None:
         """At each point the answer is an earlier iterate than the one that solves the system."""

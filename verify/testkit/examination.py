@@ -77,9 +77,7 @@ class Examination:
             asked = self._asked(found.tried[-1], everywhere=False)  # right with few steps, and wrong with more
         if found is not None and found.verdict in SHRINKS and not (asked.single and found.verdict != SHRINKS[0]):
             return self._concluded(Verdict.INCONCLUSIVE, messages.not_accurate(asked, found), asked)
-        if asked.right:
-            return self._concluded(Verdict.HOLDS, messages.right(asked), asked)
-        return self._wrong(asked)
+        return self._concluded(Verdict.HOLDS, messages.right(asked), asked) if asked.right else self._wrong(asked)
 
     @property
     def _telling(self) -> bool:

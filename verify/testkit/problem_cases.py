@@ -134,7 +134,7 @@ def generated_cases(
     count, seed = _integer("generated", count, 0, MOST_PROBLEMS), _integer("seed", seed, 0, 2**63)
     if not count:
         return ()
-    from verify.strategies.kinds import KINDS, style_of
+    from verify.strategies.recipe import KINDS, style_of
 
     exact = (kind for kind, style in KINDS.items() if style.family != "stochastic")
     names = tuple(exact) if kinds is None else _names_in("kinds", kinds, "a list of kinds of verify.strategies")

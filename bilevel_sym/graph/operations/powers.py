@@ -76,18 +76,14 @@ def _ball_ipow(x: Any, k: int) -> Any:
     if k < 0:
         # a positive power whose ball was cut at zero, or contains it, has the inverse nan
         return NAN if x.contains(0) else monotone(lambda t: 1 / _squared(t, -k), x)
-    if k % 2:
-        return monotone(lambda t: _squared(t, k), x)
-    return positive(even(lambda t: _squared(t, k), x))
+    return monotone(lambda t: _squared(t, k), x) if k % 2 else positive(even(lambda t: _squared(t, k), x))
 
 
 def _root_power(x: Any, p: int, q: int) -> Any:
     """x**(p/q) for p > 0 and x >= 0; arb's own root is nan at zero, and a long power of a root loses digits."""
     if x.is_zero():
         return x
-    if max(p, q) > _LARGEST_ROOT:
-        return (x.log() * p / q).exp()
-    return _squared(x.sqrt() if q == 2 else x.root(q), p)
+    return (x.log() * p / q).exp() if max(p, q) > _LARGEST_ROOT else _squared(x.sqrt() if q == 2 else x.root(q), p)
 
 
 def _ball_rpow(x: Any, p: int, q: int) -> Any:

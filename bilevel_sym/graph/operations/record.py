@@ -230,9 +230,7 @@ def monotone(function: Callable[[Ball], Ball], x: Ball) -> Ball:
     >>> monotone(arb.exp, arb(0, 1)) > 0
     True
     """
-    if _narrow(x) or not x.is_finite():
-        return function(x)
-    return function(x.lower()).union(function(x.upper()))
+    return function(x) if _narrow(x) or not x.is_finite() else function(x.lower()).union(function(x.upper()))
 
 
 def even(function: Callable[[Ball], Ball], x: Ball) -> Ball:
@@ -241,9 +239,7 @@ def even(function: Callable[[Ball], Ball], x: Ball) -> Ball:
     >>> even(arb.cosh, arb(0, 1)) < 2
     True
     """
-    if _narrow(x) or not x.is_finite():
-        return function(x)
-    return function(x.abs_lower()).union(function(x.abs_upper()))
+    return function(x) if _narrow(x) or not x.is_finite() else function(x.abs_lower()).union(function(x.abs_upper()))
 
 
 def positive(x: Ball) -> Ball:

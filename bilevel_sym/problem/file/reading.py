@@ -351,6 +351,4 @@ def _short(value: object) -> str:
         return f"{value!r:.40}"
     if isinstance(value, list | dict):
         return f"a {'list' if isinstance(value, list) else 'table'} of {len(value)}"
-    if isinstance(value, int | sp.Rational):
-        return "a number"
-    return f"a {type(value).__name__}"
+    return "a number" if isinstance(value, int | sp.Rational) else f"a {type(value).__name__}"

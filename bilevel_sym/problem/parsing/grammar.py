@@ -204,9 +204,7 @@ class _Parser:
         raise self._unknown(token)
 
     def _declared(self, meaning: sp.Symbol | sp.Rational) -> Value:
-        if isinstance(meaning, sp.Symbol):
-            return self._build.variable(meaning)
-        return self._build.number(meaning)
+        return self._build.variable(meaning) if isinstance(meaning, sp.Symbol) else self._build.number(meaning)
 
     def _call(self, token: Token) -> Value:
         if self._token.text != "(":

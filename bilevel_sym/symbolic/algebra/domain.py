@@ -85,9 +85,7 @@ def _ball(node: sp.Basic, inner: list[Any], point: Point) -> Any:
         return reduce(flint.arb.max if isinstance(node, sp.Max) else flint.arb.min, inner)
     if isinstance(node, (sp.pi.func, sp.E.func)):
         return flint.arb.pi() if node is sp.pi else flint.arb.const_e()
-    if node.func in _FUNCTIONS:
-        return _FUNCTIONS[node.func](*inner)
-    return _piece(node, inner)
+    return _FUNCTIONS[node.func](*inner) if node.func in _FUNCTIONS else _piece(node, inner)
 
 
 def _piece(node: sp.Basic, inner: list[Any]) -> Any:

@@ -121,9 +121,7 @@ def not_convex(
 
 
 def _abbreviated(entry: sp.Expr, short: dict[sp.Expr, sp.Symbol], limit: int) -> sp.Expr:
-    if sum(1 for _ in postorder(entry)) <= limit:
-        return entry
-    return short.setdefault(entry, sp.Dummy("c", real=True))
+    return entry if sum(1 for _ in postorder(entry)) <= limit else short.setdefault(entry, sp.Dummy("c", real=True))
 
 
 def _constant(rows: Matrix, column: Sequence[sp.Expr]) -> list[sp.Expr]:

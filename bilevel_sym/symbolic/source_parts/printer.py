@@ -82,9 +82,7 @@ class ExpressionPrinter(PythonCodePrinter):
         if source is None:
             return str(super()._print(expr, **options))
         texts = [self._print(argument) for argument in expr.args]
-        if isinstance(expr, sp.Min | sp.Max):
-            return self._folded(source, texts)
-        return self.called(source, texts)
+        return self._folded(source, texts) if isinstance(expr, sp.Min | sp.Max) else self.called(source, texts)
 
     def called(self, source: Source, arguments: Sequence[str]) -> str:
         """A call; its definition is kept."""

@@ -73,9 +73,7 @@ class Count:
         >>> Count.of(goal, "corrected", fall=0.5).settled(goal, 2.0).episodes
         96
         """
-        if goal.episodes is not None:
-            return goal
-        return goal.with_episodes(int(self.at(iota)))
+        return goal if goal.episodes is not None else goal.with_episodes(int(self.at(iota)))
 
 
 @dataclass(frozen=True, slots=True)

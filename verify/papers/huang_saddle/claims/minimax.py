@@ -16,7 +16,7 @@ from verify.papers.huang_saddle.measures.minimax_points import (
     sample_points,
     strict_minimum_in_x,
 )
-from verify.points.exact import exact_point
+from verify.points.balls import exact_point
 from verify.registry import NotApplicable, claim
 from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
@@ -81,9 +81,7 @@ def _strict_minimum(study: Study, sample: SamplePoint) -> bool | None:
 def _exact_slice(study: Study, sample: SamplePoint) -> bool | None:
     """True where f(., y*) has a strict minimum by exact derivatives: then Phi has, and (x, y*) is strict Nash."""
     exact = exact_point(study.exact, [sp.Rational(value) for value in sample.x])
-    if exact is None:
-        return None
-    return strict_minimum_in_x(study.exact, exact.x[0], exact.y) or None
+    return None if exact is None else strict_minimum_in_x(study.exact, exact.x[0], exact.y) or None
 
 
 @claim("def:pureNash", kinds=("minimax",), also=("unlabelled:nash-inequality",))
@@ -147,17 +145,13 @@ def _is_strict_nash(study: Study, sample: SamplePoint) -> bool | None:
     """By the definition: a convex neighbourhood, exact derivatives, or a direction in which f falls along x."""
     if sample.is_nash:
         return True if around_nash(study.exact, sample) else None
-    if sample.f_xx[0] < 0:
-        return False
-    return _exact_slice(study, sample)
+    return False if sample.f_xx[0] < 0 else _exact_slice(study, sample)
 
 
 def _two_sided(study: Study, sample: SamplePoint) -> bool | None:
     is_nash = _is_strict_nash(study, sample)
     necessary = None if sample.point is None else not any(e.upper < 0 for e in sample.point.f_xx)
-    if is_nash is None:
-        return None
-    return _implies(sample.is_nash, is_nash) and _implies(is_nash, necessary)
+    return None if is_nash is None else _implies(sample.is_nash, is_nash) and _implies(is_nash, necessary)
 
 
 @claim("pro:minimax", kinds=("minimax",), also=("unlabelled:saddle-not-nash", "unlabelled:nash-is-minimum"))

@@ -10,7 +10,7 @@ from bilevel_sym import BilevelProblem, StochasticProblem, zoo
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.coverage.ledger import ROWS
 from verify.papers.huang_saddle.coverage.link import Link, Row, Sources, Word, sources
-from verify.papers.huang_saddle.errata.finding import Finding
+from verify.papers.huang_saddle.errata.right import Finding
 from verify.runner import run
 from verify.verdict import CheckResult, Evidence, Verdict
 

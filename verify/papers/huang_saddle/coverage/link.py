@@ -18,8 +18,7 @@ from bilevel_sym import paper
 from bilevel_sym.theories import Statement
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import errata
-from verify.papers.huang_saddle.errata.finding import Finding
-from verify.papers.huang_saddle.errata.right import found_right
+from verify.papers.huang_saddle.errata.right import Finding, found_right
 from verify.registry import Claim
 from verify.runner import claims
 

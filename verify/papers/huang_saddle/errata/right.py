@@ -1,39 +1,82 @@
-"""Statements that were recomputed and found right; each one is computed again whenever it is asked for."""
+"""Statements that were recomputed and found right; each one is computed again whenever it is asked for.
+
+Finding: a statement, or a step of a proof, that was recomputed and found right.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 import sympy as sp
 from flint import arb
 
-from verify.papers.huang_saddle.errata import steps
-from verify.papers.huang_saddle.errata.finding import (
-    ELL,
-    EPS,
-    ETA,
-    FALL,
-    IOTA,
-    KAPPA,
-    L_PHI,
-    MU,
-    NEON_FALL,
-    NEON_TIME,
-    NOISE,
-    RADIUS,
-    RHO,
-    RHO_PHI,
-    TIME,
-    Finding,
-    M,
-    right,
-    same,
-)
+from bilevel_sym import paper
 from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
+from verify.verdict import Evidence
 
 __all__ = ["Finding", "found_right"]
+
+MU, ELL, RHO, M, IOTA, EPS, RHO_PHI, L_PHI = sp.symbols("mu ell rho M iota eps rho_phi L_phi", positive=True)
+KAPPA = ELL / MU
+ETA = 1 / L_PHI
+TIME = L_PHI / sp.sqrt(RHO_PHI * EPS) * IOTA  # script T
+FALL = sp.sqrt(EPS**3 / RHO_PHI) / (100 * IOTA**3)  # script F
+RADIUS = sp.sqrt(EPS / RHO_PHI) / (4 * IOTA)  # script S
+NOISE = EPS / (400 * IOTA**3)  # r
+NEON_TIME, NEON_FALL = TIME / 4, 4 * FALL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A statement that stands: its places, what was computed, and the computation.
+
+    >>> from verify.papers.huang_saddle.errata.right import found_right
+    >>> all(finding.holds() for finding in found_right()[:3])
+    True
+    """
+
+    labels: tuple[str, ...]
+    text: str
+    evidence: Evidence
+    holds: Callable[[], bool]
+
+    @property
+    def name(self) -> str:
+        """The name of the computation, by which coverage and tests refer to the finding."""
+        return getattr(self.holds, "__name__", "")
+
+    @property
+    def where(self) -> str:
+        """The references to the places."""
+        return "; ".join(map(paper.cite, self.labels))
+
+
+def right(*labels: str, text: str, evidence: Evidence = "proved") -> Callable[[Callable[[], bool]], Finding]:
+    """Make a computation a finding; ``found_right`` collects them by their type.
+
+    >>> @right("lem:descent", text="1/4 + 1/4 = 1/2")
+    ... def half():
+    ...     return 1 / 4 + 1 / 4 == 1 / 2
+    >>> half.where, half.holds()
+    ('Lemma 2.8 [lem:descent]', True)
+    """
+    for label in labels:
+        paper.cite(label)
+    return lambda holds: Finding(labels=labels, text=text, evidence=evidence, holds=holds)
+
+
+def same(left: sp.Expr, other: sp.Expr) -> bool:
+    """Whether two expressions agree, symbolically.
+
+    >>> x = sp.Symbol("x")
+    >>> same((x + 1) ** 2, x**2 + 2 * x + 1)
+    True
+    """
+    return bool(sp.simplify(left - other) == 0)
 
 
 def found_right() -> list[Finding]:
@@ -42,6 +85,8 @@ def found_right() -> list[Finding]:
     >>> found_right()[0].labels
     ('lem:descent',)
     """
+    from verify.papers.huang_saddle.errata import steps  # which are written with the symbols of this module
+
     return [entry for module in (globals(), vars(steps)) for entry in module.values() if isinstance(entry, Finding)]
 
 

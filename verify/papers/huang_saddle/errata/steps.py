@@ -9,7 +9,7 @@ import sympy as sp
 from flint import arb
 
 from bilevel_sym import BilevelProblem, MinimaxConstants, derive
-from verify.papers.huang_saddle.errata.finding import (
+from verify.papers.huang_saddle.errata.right import (
     ELL,
     EPS,
     ETA,

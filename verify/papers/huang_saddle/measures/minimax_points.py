@@ -20,8 +20,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.implicit.engine import EXPANSION
 from verify.enclosures.interval_matrix import Matrices
-from verify.points.balls import POINT_BITS, eigenvalue_balls
-from verify.points.exact import exact_point
+from verify.points.balls import POINT_BITS, eigenvalue_balls, exact_point
 from verify.points.stationary import StationaryPoint
 from verify.study import Study
 

@@ -123,9 +123,7 @@ def _unfit(truth: Truth) -> str:
         return "grad_phi_hat is not there"
     if record.y is None or (record.v is None and isinstance(estimator, AID)):
         return "the warm starts y and v are not there"
-    if record.x.shape[1] < 2 and record.y_0 is None:
-        return "there is no iterate whose warm start is known"
-    return ""
+    return "there is no iterate whose warm start is known" if record.x.shape[1] < 2 and record.y_0 is None else ""
 
 
 def _run(truth: Truth) -> Run:
@@ -187,9 +185,7 @@ def _not_from_the_start(truth: Truth, run: Run) -> str:
     """The bound over a whole run follows every iterate from the first, so each has to lie where the constants hold."""
     if not truth.complete:
         return f"the whole run would have to be followed, but {truth.remark}"
-    if not np.isfinite(run.off_y[:, 0]).all():
-        return "the first warm start has no exact value beside it"
-    return ""
+    return "" if np.isfinite(run.off_y[:, 0]).all() else "the first warm start has no exact value beside it"
 
 
 def _told(truth: Truth, run: Run, result: CheckResult) -> CheckResult:
