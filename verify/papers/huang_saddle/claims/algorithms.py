@@ -30,6 +30,7 @@ from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
+from verify import CheckResult, NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.papers.huang_saddle.measures.runs import EPISODE
@@ -41,9 +42,6 @@ from verify.papers.huang_saddle.measures.second_writing.plain import (
     long,
     roundings,
 )
-from verify.registry import NotApplicable, claim
-from verify.study import Study
-from verify.verdict import CheckResult
 
 REGION = "runs from the box in x"
 

@@ -14,10 +14,8 @@ from bilevel_sym import AID, Descent, GDmax, solve
 from bilevel_sym.arithmetic.arrays import BLOCK_LANES
 from bilevel_sym.estimators import Estimator, ExactOracle, Oracle
 from bilevel_sym.implicit.engine import Lanes
+from verify import CheckResult, Study, claim, judged
 from verify.papers.huang_saddle.measures.growth import Order, Theorem, aid_sizes, gdmax_sizes, shipped, stocbio_sizes
-from verify.registry import claim
-from verify.study import Study
-from verify.verdict import CheckResult, judged
 
 REGION = "all constants"
 

@@ -7,11 +7,10 @@ import numpy as np
 from bilevel_sym import AID, Descent
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import FLOAT64_EPS
+from verify import CheckResult, Study
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.runs import compared, joined_words, recorded, small_step, starts
 from verify.registry import INSIDE, claim
-from verify.study import Study
-from verify.verdict import CheckResult
 
 __all__ = ["descent"]
 

@@ -19,6 +19,7 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
+from verify import NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.papers.huang_saddle.measures.second_writing.plain import (
@@ -33,8 +34,6 @@ from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimat
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import hypergradient_error
 from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, samples_of
 from verify.papers.huang_saddle.measures.stochastic.stocbio_bounds import solved_points
-from verify.registry import NotApplicable, claim
-from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 REGION = "points of the box in x"

@@ -12,12 +12,10 @@ from typing import Any
 from bilevel_sym import Constants, MinimaxConstants
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
+from verify import CheckResult, Study, claim
 from verify.papers.huang_saddle.measures.agreement import agreed
 from verify.papers.huang_saddle.measures.second_writing import transcripts
 from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
-from verify.registry import claim
-from verify.study import Study
-from verify.verdict import CheckResult
 
 REGION = "all constants"
 

@@ -20,9 +20,8 @@ from bilevel_sym import derive_generic
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.symbolic.formulas import Equation, textbook_equations
+from verify import Study, claim
 from verify.papers.huang_saddle.measures.jets import JET_BITS, Numbers, TaylorPoint, taylor_point
-from verify.registry import claim
-from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
 __all__: list[str] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sympy as sp
 
+from verify import NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.minimax_points import (
     SamplePoint,
     around_nash,
@@ -17,8 +18,6 @@ from verify.papers.huang_saddle.measures.minimax_points import (
     strict_minimum_in_x,
 )
 from verify.points.balls import exact_point
-from verify.registry import NotApplicable, claim
-from verify.study import Study
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
 __all__: list[str] = []

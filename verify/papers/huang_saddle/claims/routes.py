@@ -22,13 +22,11 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.typing import FLOAT64_EPS, Floats
+from verify import Bracket, CheckResult, Study, claim
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.points.derivatives_at import Derivatives, block_values
-from verify.registry import claim
-from verify.study import Study
-from verify.verdict import Bracket, CheckResult
 
 __all__ = ["against_bracket", "kernels_against_certificates", "response_solves", "terms_against_kernels"]
 

@@ -12,17 +12,15 @@ import numpy as np
 import sympy as sp
 from flint import arb, fmpq
 
-from bilevel_sym import Constants, MinimaxConstants, StochasticProblem
+from bilevel_sym import Constants, MinimaxConstants, StochasticProblem, schedules
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.theories.huang_saddle import schedules
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
+from verify import Study, claim
 from verify.papers.huang_saddle.claims.tube import require_smooth
 from verify.papers.huang_saddle.measures import conditions
 from verify.papers.huang_saddle.measures.agreement import decided_exactly
 from verify.papers.huang_saddle.measures.visiting import DELTA, descends, positive_constants, visits
-from verify.registry import claim
-from verify.study import Study
 from verify.verdict import Bracket, CheckResult, Evidence, inconclusive, judged
 
 REGION = "the constants of the box"

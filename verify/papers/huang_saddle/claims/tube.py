@@ -13,12 +13,10 @@ from bilevel_sym import AID, BilevelProblem, Descent, Perturbed, solve
 from bilevel_sym.typing import Floats
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.tube import TAU
+from verify import Bracket, CheckResult, NotApplicable, Study, claim, judged
 from verify.papers.huang_saddle.measures.agreement import decided_exactly
 from verify.papers.huang_saddle.measures.tube import HIGH, LOW, MIDDLE, Tube, branch, curvature, tube_of
-from verify.registry import NotApplicable, claim
 from verify.statistics import judged_probability
-from verify.study import Study
-from verify.verdict import Bracket, CheckResult, judged
 
 REGION = "the box in x"
 

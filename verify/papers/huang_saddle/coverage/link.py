@@ -16,11 +16,10 @@ from typing import Literal, cast, get_args
 import bilevel_sym
 from bilevel_sym import paper
 from bilevel_sym.theories import Statement
+from verify import Claim, claims
 from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import errata
 from verify.papers.huang_saddle.errata.right import Finding, found_right
-from verify.registry import Claim
-from verify.runner import claims
 
 __all__ = ["Account", "BrokenLink", "Link", "Row", "Sources", "cited", "coverage", "link", "sources"]
 

@@ -7,11 +7,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal
 
-from verify.erratum import Erratum
+from verify import CheckResult, Erratum
 from verify.papers.huang_saddle.errata import table
 from verify.papers.huang_saddle.errata.right import found_right
 from verify.papers.huang_saddle.errata.table import NOTATIONAL
-from verify.verdict import CheckResult
 
 __all__ = ["SUBJECTS", "errata", "errata_table"]
 

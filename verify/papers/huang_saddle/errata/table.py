@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bilevel_sym import paper
-from verify.erratum import Erratum
+from verify import CheckResult, Erratum
 from verify.papers.huang_saddle.errata.right import Finding
-from verify.verdict import CheckResult
 
 __all__ = ["NOTATIONAL", "Misprint", "markdown", "text"]
 

@@ -19,8 +19,7 @@ from typing import Any, Literal, cast
 
 import sympy as sp
 
-from bilevel_sym import Constants, MinimaxConstants
-from bilevel_sym.theories.huang_saddle import schedules
+from bilevel_sym import Constants, MinimaxConstants, schedules
 from bilevel_sym.theories.huang_saddle.schedules.batches import gradient_terms, hessian_terms
 from verify.papers.huang_saddle.measures.conditions import Rates, gradient_bound
 

@@ -19,10 +19,9 @@ from bilevel_sym.certify.krawczyk import BallBlocks
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.expressions import substitute
 from bilevel_sym.implicit.engine import EXPANSION
+from verify import StationaryPoint, Study
 from verify.enclosures.interval_matrix import Matrices
 from verify.points.balls import POINT_BITS, eigenvalue_balls, exact_point
-from verify.points.stationary import StationaryPoint
-from verify.study import Study
 
 __all__ = ["SamplePoint", "around_nash", "sample_points", "strict_minimum_in_x"]
 

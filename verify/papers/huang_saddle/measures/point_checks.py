@@ -14,12 +14,11 @@ import numpy as np
 from bilevel_sym import AID, Descent, LocalMinimum, Status, solve
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.typing import Floats
+from verify import StationaryPoints, Study
 from verify.papers.huang_saddle.measures.agreement import Agreement
 from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.papers.huang_saddle.measures.second_writing.plain import engines
 from verify.points.point import StationaryPoint
-from verify.points.stationary import StationaryPoints
-from verify.study import Study
 
 __all__ = ["answers", "endings", "missed", "newton_roots"]
 

@@ -18,8 +18,7 @@ from bilevel_sym import Box, Constants, Kernels
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.typing import Bools, Floats
-from verify.study import Study
-from verify.verdict import CheckResult, Verdict
+from verify import CheckResult, Study, Verdict
 
 __all__ = ["Region", "judged_over_regions", "lower_levels", "regions", "tightest_of"]
 

@@ -16,9 +16,8 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories import Variant
 from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
+from verify import NotApplicable, Study
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
-from verify.registry import NotApplicable
-from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
 __all__ = ["log_rate_y", "rate_v", "rate_y"]

@@ -14,8 +14,7 @@ from bilevel_sym.theories.huang_saddle.schedules.aid import perturbed_accuracy
 from bilevel_sym.theories.huang_saddle.schedules.escape import PERTURBED, Escape, Pace, escape_of
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.typing import Floats
-from verify.registry import NotApplicable
-from verify.study import Study
+from verify import NotApplicable, Study
 
 __all__ = ["DELTA", "Saddle", "Saddles", "easiest_saddle", "places", "saddles", "slopes"]
 

@@ -19,8 +19,7 @@ from flint import arb, arb_poly, fmpq
 from bilevel_sym import BilevelProblem
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.zoo.tube import TAU, TubeShape
-from verify.registry import NotApplicable
-from verify.verdict import Bracket
+from verify import Bracket, NotApplicable
 
 __all__ = ["HIGH", "LOW", "MIDDLE", "Tube", "branch", "curvature", "tube_of"]
 

@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bilevel_sym import Constants, LocalMinimum, MinimaxConstants, Solution, Status, solve
+from bilevel_sym import Constants, LocalMinimum, MinimaxConstants, Solution, Status, schedules, solve
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError, CertificateFailure
-from bilevel_sym.theories.huang_saddle import schedules
 from bilevel_sym.theories.huang_saddle.schedules.goal import Smoothness
 from bilevel_sym.typing import Bools, Floats
+from verify import NotApplicable, Study
 from verify.papers.huang_saddle.measures.saddles import DELTA, MOST_SADDLES, places
-from verify.registry import NotApplicable
 from verify.statistics import corrected, judged_probability
-from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
 __all__ = ["DELTA", "descends", "positive_constants", "visits"]

@@ -31,10 +31,9 @@ from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
+from verify import Bracket, Study
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.interval_matrix import Matrices
-from verify.study import Study
-from verify.verdict import Bracket
 
 __all__ = ["SAMPLE_BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
 
