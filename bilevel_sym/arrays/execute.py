@@ -23,6 +23,8 @@ FEW_ENTRIES = 500
 SMALL_SUM = 10_000  # entries up to which sums need no care for temporary arrays
 SMALL_GRAM = 200  # columns below which blocks cost more than they save
 BLOCKS = 5
+LAYER = 500  # rows of a narrow matrix that are weighted and multiplied at a time
+MANY = 8  # such layers from which on it pays
 BLOCK = 8  # points in a product of one fixed shape
 LaneProducts: TypeAlias = Literal["together", "blocks", "each"]
 Kernel = Callable[..., Any]
@@ -425,7 +427,10 @@ def _gram(step: Step, args: Sequence[Step]) -> Kernel:
         if not weights:
             return np.asarray(np.matmul(rows.swapaxes(-1, -2), rows))
         weight = weights[0] if len(weights) == 1 else np.multiply(*weights)
-        if weight.ndim > 1 or rows.ndim > 2 or rows.shape[1] < SMALL_GRAM:
+        alone = weight.ndim == 1 and rows.ndim == 2
+        if alone and rows.shape[1] < SMALL_GRAM and len(rows) > MANY * LAYER:
+            return _in_layers(rows, weight)
+        if not alone or rows.shape[1] < SMALL_GRAM:
             return np.asarray(np.matmul((rows * weight[..., None]).swapaxes(-1, -2), rows))
         if (weight >= 0).all():
             half = rows * np.sqrt(weight)[:, None]
@@ -433,6 +438,18 @@ def _gram(step: Step, args: Sequence[Step]) -> Kernel:
         return _by_blocks(rows * weight[:, None], rows)
 
     return kernel
+
+
+def _in_layers(rows: Floats, weight: Floats) -> Floats:
+    """rows^T diag(weight) rows, a few of many rows at a time: what is made of them stays in the cache."""
+    root = np.sqrt(weight) if (weight >= 0).all() else None
+    factor = weight if root is None else root
+    result, some = np.zeros((rows.shape[1],) * 2), np.empty((LAYER, rows.shape[1]))
+    for start in range(0, len(rows), LAYER):
+        own = rows[start : start + LAYER]
+        scaled = np.multiply(own, factor[start : start + LAYER, None], out=some[: len(own)])
+        result += scaled.T @ (own if root is None else scaled)
+    return result
 
 
 def _by_blocks(scaled: Floats, rows: Floats) -> Floats:

@@ -178,7 +178,8 @@ class Plan:
     def _alone(self, product: Ordered, rank: int) -> tuple[Number, Operand]:
         operands, coefficient = product.operands, product.coefficient
         free = {label for _, labels in operands for label in labels if label < rank}
-        if coefficient != 1.0 and len(free) > 1 and len(operands) > 1:
+        different = len({step for step, _ in operands}) > 1  # of a matrix and itself half suffices, if it is left alone
+        if coefficient != 1.0 and len(free) > 1 and different:
             operands, coefficient = self._with_coefficient(operands, coefficient), 1.0
         performed = self._subtree(product.tree, operands, product.shape)
         return coefficient, self._summed(performed, free)

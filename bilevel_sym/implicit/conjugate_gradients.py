@@ -15,7 +15,17 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 
-__all__ = ["FLOOR", "Lower", "NotConvex", "NotSolved", "System", "Systems", "newton", "solve_together"]
+__all__ = [
+    "FLOOR",
+    "TO_ROUND_OFF",
+    "Lower",
+    "NotConvex",
+    "NotSolved",
+    "System",
+    "Systems",
+    "newton",
+    "solve_together",
+]
 
 Product = Callable[[Floats], Floats]
 MAX_STEPS = 100  # of Newton's method
@@ -27,10 +37,11 @@ TRUSTED = 1e-8  # a residual above this, relative to the right-hand side, is not
 LOOSE = 0.1  # how precisely the first systems are solved
 CLOSE = 1e-6  # a step below this, relative to y: from here on full steps converge
 ENOUGH = 1e-9  # how precisely systems are solved near the end: each step then gains nine digits
-FRESH = 20  # products for which a factor serves at least
+FRESH = 30  # products for which a factor serves at least
 TRIED = 8  # products after which it is guessed how many more there will be
-TO_ROUND_OFF = 16.0  # digits that residuals lose until the end
-WORTH = 2.5  # times what a factor costs that it must save: some products are left to do, and it will be out of date
+TO_ROUND_OFF = 16.0  # digits by which a system that is solved to the end makes its residual smaller
+WORTH = 1.25  # times what a factor costs that it must save, for what it costs is a guess
+SLOW = 5.0  # times what a factor costs that products may, whatever is hoped of the next ones
 CURVATURE = 10.0  # how much larger than its square the error after a step may be, relative to y
 SOLVED = 1e-14  # a residual above this, relative to the right-hand side, is not solved side by side with others
 FEW = 3  # products without a smaller residual after which one below that is rounding
@@ -71,6 +82,8 @@ class Systems:
     """Linear systems with g_yy, one after the other: how many products they took, and the factor once there is one.
 
     - ``budget``: products that cost as much as forming and factoring g_yy; infinite where that may not be.
+    - ``after``: digits of the systems that will be solved with the same factor when these are.
+    - ``condition``: what solves with a factor of g_yy, perhaps at a point nearby.
 
     >>> systems = Systems(np.inf)
     >>> systems.solve(System(np.zeros(1), lambda z: 2 * z, lambda: (lambda z: z / 2)), np.array([4.0]), FLOOR)
@@ -78,25 +91,35 @@ class Systems:
     """
 
     budget: float
+    after: float = 0.0
+    condition: Product | None = None
     products: int = 0
-    condition: Product | None = field(default=None)
     _digits: float = 0.0  # by which products have made residuals smaller
-    _renewed: float = 0.0  # the number of products at which the factor is out of date
+    _renewed: float = field(default=0.0, init=False)  # the number of products at which the factor is out of date
+
+    def __post_init__(self) -> None:
+        self._renewed = max(self.budget, FRESH)
 
     def _factor(self, at: System) -> None:
         self.condition = at.factor()
         self._renewed = self.products + max(self.budget, FRESH)
 
-    def _is_due(self, shrunk: float) -> bool:
-        """Whether the factor pays now that the residual is so much smaller than the right-hand side."""
+    def _is_due(self, shrunk: float, rtol: float) -> bool:
+        """Whether the factor pays now that the residual is so much smaller than the right-hand side.
+
+        A step of Newton's method is solved as precisely as steps are short: a factor made here then gains about as many
+        digits with each product as this system asks for.
+        """
         if self.condition is not None:
             return self.products >= self._renewed
         if self.products < TRIED or self.budget == np.inf:
             return False
-        if self.products > 2 * WORTH * self.budget:
+        if self.products > SLOW * self.budget:
             return True
-        digits = max(self._digits - math.log10(max(shrunk, FLOOR)), 0.0)
-        return self.products * (TO_ROUND_OFF - digits) > WORTH * self.budget * digits
+        gained, wanted = max(-math.log10(max(shrunk, FLOOR)), 0.0), -math.log10(rtol)
+        left = max(wanted - gained, 0.0) + self.after - (math.log10(ENOUGH) if rtol > ENOUGH else 0.0)
+        # the products that are left at the rate so far, and with a factor
+        return self.products * left > (WORTH * self.budget + left / wanted) * (self._digits + gained)
 
     def solve(self, at: System, right: Floats, rtol: float) -> Floats:
         """g_yy^-1 right, to ``rtol`` or to where the residual no longer shrinks.
@@ -118,7 +141,7 @@ class Systems:
                 least, best = size, z
             if size <= goal or since > STALLED:
                 break
-            if self._is_due(size / whole):
+            if self._is_due(size / whole, rtol):
                 self._factor(at)
                 return self.solve(at, right, rtol)
             better = residual if self.condition is None else self.condition(residual)

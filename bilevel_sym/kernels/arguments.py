@@ -9,7 +9,8 @@ and balls for the few points whose edges have no sign.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -23,11 +24,29 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.frames import check_labels
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["HINT", "LOWER", "Kinks", "Shape", "joined", "member_of", "of_the_batch"]
+__all__ = ["HINT", "LOWER", "Kinks", "Shape", "Variables", "joined", "member_of", "of_the_batch"]
 
 Shape = tuple[int, ...]
 
 _FLOAT64 = np.dtype(np.float64)
+
+
+class Variables(Sequence[Any]):
+    """So many variables, which are made when somebody looks at them: an array may have thousands.
+
+    >>> variables = Variables(2, lambda: ("x1", "x2"))
+    >>> len(variables), list(variables)
+    (2, ['x1', 'x2'])
+    """
+
+    def __init__(self, count: int, made: Callable[[], Sequence[Any]]) -> None:
+        self._count, self._made = count, made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._made()[k]
 
 
 def joined(arguments: Mapping[str, tuple[ArrayLike, Sequence[object]]]) -> tuple[Floats, Shape]:

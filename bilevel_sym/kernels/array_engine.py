@@ -20,6 +20,7 @@ from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
 from bilevel_sym.implicit.conjugate_gradients import (
     FLOOR,
+    TO_ROUND_OFF,
     Lower,
     NotConvex,
     NotSolved,
@@ -95,6 +96,7 @@ class ArrayEngine(SessionEngine):
         self.d, self.n = self._workshop.x.size, self._workshop.y.size
         self._program = lru_cache(MAX_PROGRAMS)(self._compile)
         self._factored: tuple[bytes, Callable[[Structured], Structured] | None] = b"", None
+        self._ended: tuple[bytes, Callable[[Floats], Floats] | None] = b"", None
         keep_memory()
 
     def invariant(self) -> ArrayEngine:
@@ -149,6 +151,8 @@ class ArrayEngine(SessionEngine):
         if self._factors and not self._alone(NEWTON, len(x)):
             return super().lower_level(x, y0)
         rows = [self._lower(k, *row) for k, row in enumerate(zip(x, y0, strict=True))]
+        if len(rows) != 1 or self.batch_invariant:
+            self._ended = b"", None  # else the last bits of v would depend on where a point stands
         y, gradients, products = zip(*rows, strict=True) if rows else ((), (), ())
         counts = (np.array(calls, dtype=np.int64) for calls in (gradients, products))
         return LowerSolution(np.array(y).reshape(len(x), self.n), *counts)
@@ -219,10 +223,13 @@ class ArrayEngine(SessionEngine):
             g_y = run.block("g_y")
             return self._system(run, g_y if np.isfinite(run.block("g")) else np.full_like(g_y, np.nan), xy)
 
+        systems = Systems(self._budget, after=TO_ROUND_OFF)  # v is asked for next, mostly
         try:
-            return newton(at, y0, Systems(self._budget))
+            found = newton(at, y0, systems)
         except (NotConvex, NotPositiveDefinite, NotSolved):
             return None
+        self._ended = np.concatenate([x, found.y]).tobytes(), systems.condition
+        return found
 
     @cached_property
     def _budget(self) -> float:
@@ -346,7 +353,12 @@ class ArrayEngine(SessionEngine):
 
     def _adjoint(self, row: Floats) -> tuple[Run, Floats]:
         run = self._run(PRODUCTS, row)
-        return run, self._solution(run, run.block("f_y"), row, Systems(self._budget))
+        return run, self._solution(run, run.block("f_y"), row, Systems(self._budget, condition=self._left_over(row)))
+
+    def _left_over(self, row: Floats) -> Callable[[Floats], Floats] | None:
+        """The factor with which Newton's method came to this point a moment ago; it is not kept any longer."""
+        (where, condition), self._ended = self._ended, (b"", None)
+        return condition if where == row.tobytes() else None
 
     def _solution(self, run: Run, right: Floats, row: Floats, systems: Systems) -> Floats:
         try:

@@ -16,7 +16,7 @@ from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure
 from bilevel_sym.graph.assumptions import assumed_sign, rebuild
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.implicit.engine import EXPANSION, Engine, Expansion, Session, in_chunks, over_points
-from bilevel_sym.kernels.arguments import LOWER, Kinks, Shape, joined, member_of, of_the_batch
+from bilevel_sym.kernels.arguments import LOWER, Kinks, Shape, Variables, joined, member_of, of_the_batch
 from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
@@ -177,7 +177,7 @@ class Kernels:
 
     def _block(self, name: str, *points: ArrayLike) -> Floats:
         d, n = self.problem.d, self.problem.n
-        variables = self.problem.x_entries, self.problem.y_entries, self.problem.y_entries
+        variables = self._x, self._y, self._y
         given, shape = joined(dict(zip("xyv", zip(points, variables, strict=False), strict=False)))
         self._keep_promises(given, shape)
         if "_" in name:  # values exist on an edge too
@@ -275,7 +275,7 @@ class Kernels:
         >>> BilevelProblem("x*y", "y**2/2 - x*y", "x", "y").kernels.expansion([3.0], [3.0])
         Expansion(phi=array(9.), grad=array([6.]), hess=array([[2.]]))
         """
-        xy, shape = joined({"x": (x, self.problem.x_entries), "y": (y, self.problem.y_entries)})
+        xy, shape = joined({"x": (x, self._x), "y": (y, self._y)})
         self._keep_promises(xy, shape)
         self._refuse_kinks("expansion", EXPANSION, xy, shape)
         return self._expansion("expansion", xy, shape)
@@ -291,8 +291,8 @@ class Kernels:
     ) -> tuple[Floats, Shape]:
         """(x, y*(x)) row by row, and the batch shape; refused where the blocks that ``what`` takes do not exist."""
         d = self.problem.d
-        starts = {} if y0 is None else {"y0": (y0, self.problem.y_entries)}
-        given, shape = joined({"x": (x, self.problem.x_entries)} | starts)
+        starts = {} if y0 is None else {"y0": (y0, self._y)}
+        given, shape = joined({"x": (x, self._x)} | starts)
         self._keep_promises(given[:, :d], shape)
         points, start = given[:, :d], given[:, d:]
         if y0 is None:
@@ -307,9 +307,19 @@ class Kernels:
         return xy, shape
 
     @cached_property
+    def _x(self) -> Variables:
+        return Variables(self.problem.d, lambda: self.problem.x_entries)
+
+    @cached_property
+    def _y(self) -> Variables:
+        return Variables(self.problem.n, lambda: self.problem.y_entries)
+
+    @cached_property
     def _promises(self) -> list[tuple[int, Any, str]]:
         """The columns (x, y) whose symbols have a sign by assumption."""
-        variables = enumerate((*self.problem.x_entries, *self.problem.y_entries))
+        if self.problem.is_array:
+            return []  # nothing is assumed of the entries of arrays
+        variables = enumerate((*self.problem.x, *self.problem.y))
         return [(k, s, sign) for k, s in variables if (sign := assumed_sign(s)) is not None]
 
     def _keep_promises(self, rows: Floats, shape: Shape) -> None:

@@ -277,13 +277,16 @@ class ArrayStatement:
     @cached_property
     def frame(self) -> tuple[object, ...]:
         """Everything but the formulas, box and name."""
+        return self._framed(lambda array: array)
+
+    def _framed(self, told: Callable[[DataArray], object]) -> tuple[object, ...]:
         variables = tuple(tuple((leaf.name, leaf.dims) for leaf in self.arrays_of(role)) for role in self.groups)
         data = tuple(
-            (name, self.leaves[name].dims, self.leaves[name].declared_symmetric, given.array and given.array.digest)
+            (name, self.leaves[name].dims, self.leaves[name].declared_symmetric, given.array and told(given.array))
             for name, given in sorted(self.data.items())
         )
         drawn = tuple(
-            (role, tuple((name, array.digest) for name, array in arrays.items()))
+            (role, tuple((name, told(array)) for name, array in arrays.items()))
             for role, arrays in self.samples.items()
         )
         return (variables, data, drawn, tuple(self.dimensions.items()), tuple(self.parameters.items()))
@@ -304,7 +307,8 @@ class ArrayStatement:
 
     def digest(self, *more: object) -> str:
         """64 letters for the content and more."""
-        return hashlib.sha256(repr((*more, self.keys, self.frame)).encode(errors="surrogatepass")).hexdigest()
+        content = repr((*more, self.keys, self._framed(lambda array: array.digest)))
+        return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
 def state_arrays(
