@@ -2,7 +2,8 @@
 
 Everybody solves the lower level from zero and gives Phi and its gradient, then its Hessian as well. The first Hessian
 is timed from the stated problem (text for us, Python functions for JAX): compilation is part of the wait. Later calls
-are medians of interleaved rounds; one call is enough where it takes many seconds. Agreement is checked first.
+are medians of interleaved rounds; one call is enough where it takes many seconds. Agreement is checked first. Deriving
+is from data and text to printed formulas.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import count
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,11 @@ Kernel = Callable[[Floats], Any]
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Wall time of one call."""
+    """Processor time of one call: wall time on one core of a quiet machine, and nearly the same on a busy one."""
     gc.collect()
-    start = perf_counter()
+    start = process_time()
     action()
-    return perf_counter() - start
+    return process_time() - start
 
 
 def state(case: ArrayCase) -> BilevelProblem:

@@ -163,3 +163,16 @@ def test_a_frame_gives_its_columns_by_name() -> None:
     problem = BilevelProblem("sum(softplus(-label*a*y))", "y**2", "x", "y", data=frame)  # type: ignore[arg-type]
     assert sorted(problem.arrays) == ["a", "label"]
     assert problem.dimensions == {"m": 3}
+
+
+def test_arrays_are_told_apart_by_every_entry_without_a_digest() -> None:
+    entries = np.linspace(0.0, 1.0, 1001)
+    one, same, other = (data_array(e, "b") for e in (entries, entries.copy(), np.where(entries == 0.5, 0.7, entries)))
+    assert one == same != other
+    assert hash(one) == hash(same)
+    assert len({one, same, other}) == 2
+    assert not any("digest" in vars(array) for array in (one, same, other))
+    sparse = [data_array(scipy.sparse.csr_array(np.diag(e)), "S") for e in ([1.0, 2.0], [1.0, 2.0], [2.0, 1.0])]
+    assert sparse[0] == sparse[1] != sparse[2]
+    assert hash(sparse[0]) == hash(sparse[1])
+    assert sparse[0] != data_array(np.diag([1.0, 2.0]), "S")

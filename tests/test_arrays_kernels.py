@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 import scipy.sparse as ss
 
+from benchmarks.array_cases import make
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, MinimaxProblem, compile_kernels, solve
+from bilevel_sym.arrays import execute
+from bilevel_sym.arrays.data import DataArray
 from bilevel_sym.arrays.order import Product, Tree, places_in
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure, TooLarge
-from bilevel_sym.implicit import conjugate_gradients
+from bilevel_sym.implicit import conjugate_gradients, structured
 from bilevel_sym.kernels import array_engine
 from bilevel_sym.kernels.choice import choose_engine
 from bilevel_sym.kernels.kernels import Kernels
+from bilevel_sym.problem.array_statement import ArrayStatement
 from bilevel_sym.typing import Floats
 
 LOSS = "mean(softplus(-c*(B @ y)))"
@@ -386,3 +390,57 @@ def test_many_factors_are_contracted_without_outer_products_on_the_way() -> None
         return max(own, *map(largest, tree))
 
     assert largest(product.cheapest()) <= 20_000 * 10
+
+
+def test_the_first_result_asks_for_nothing_that_grows_with_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a digest of the data nor a symbol for every entry."""
+    problem = regression(25, 5, seed=1)
+    monkeypatch.setattr(DataArray, "digest", property(lambda _: pytest.fail("digested")))
+    monkeypatch.setattr(ArrayStatement, "symbols_of_entries", lambda *_: pytest.fail("symbols"))
+    assert problem.kernels.hess_phi(np.zeros(5)).shape == (5, 5)
+
+
+def test_hypergradients_use_the_factor_that_newton_ended_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One factor for y* and v, of points that come alone; the last bits do not depend on what was asked before."""
+    monkeypatch.setattr(array_engine, "EACH", -1.0)
+    monkeypatch.setattr(array_engine, "COMPILED", 0)
+    monkeypatch.setattr(conjugate_gradients, "TRIED", 2)
+    monkeypatch.setattr(array_engine.ArrayEngine, "_budget", 3.0)
+    made: list[structured.Structured] = []
+
+    def spied(matrix: structured.Structured) -> Any:
+        made.append(matrix)
+        return structured.solver(matrix)
+
+    monkeypatch.setattr(array_engine, "solver", spied)
+    problem, rng = regression(60, 20, seed=2), np.random.default_rng(3)
+    kernels, (x, other) = problem.kernels, rng.normal(size=(2, 20)) - 1.0
+    grad = kernels.grad_phi(x)
+    assert len(made) == 1
+    kernels.y_star(other)
+    kernels.v_star(other)
+    np.testing.assert_array_equal(kernels.grad_phi(x), grad)
+    first, second = kernels.grad_phi(np.array([x, x]))
+    np.testing.assert_array_equal(first, second)  # wherever a point stands
+    np.testing.assert_allclose(first, grad, rtol=1e-11, atol=1e-15)
+
+
+def test_many_rows_are_multiplied_in_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With weights of one sign (g_yy) and of both (L_yy), and a last layer that is short, against NumPy by hand."""
+    monkeypatch.setattr(array_engine, "COMPILED", 0)
+    seen: list[bool] = []
+    in_layers = execute._in_layers
+
+    def spied(rows: Floats, weight: Floats) -> Floats:
+        seen.append(bool((weight >= 0).all()))
+        return in_layers(rows, weight)
+
+    monkeypatch.setattr(execute, "_in_layers", spied)
+    case = make("logistic", execute.LAYER * execute.MANY + 13, 7)
+    x = case.point()
+    _, grad, hess = case.by_hand(case.data, x, True)
+    assert hess is not None
+    kernels = BilevelProblem(case.f, case.g, case.x, case.y, data=dict(case.data)).kernels
+    np.testing.assert_allclose(kernels.hess_phi(x), hess, rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(kernels.grad_phi(x), grad, rtol=1e-11, atol=1e-15)
+    assert set(seen) == {True, False}
