@@ -26,6 +26,7 @@ __all__ = ["main"]
 
 ROUNDS = 5
 LIMIT = 0.2  # of JAX, the target
+PATIENCE = 1200  # seconds of a busy machine for one case
 WAYS = {"SymPy": False, "text": True}
 
 
@@ -68,7 +69,7 @@ def main(cases: list[str]) -> int:
     heads = [f"{name}, {way}" for name in (Tape.name, Compiled.name) for way in WAYS]
     print(f"| {' | '.join(['set-up, ms (of JAX)', *heads, 'JAX'])} |\n{'| --- ' * (len(heads) + 2)}|")
     for case in cases or CASES:
-        print(row(case, launch.run("set_up", "--one", case)), flush=True)
+        print(row(case, launch.run("set_up", "--one", case, patience=PATIENCE)), flush=True)
     return 0
 
 
