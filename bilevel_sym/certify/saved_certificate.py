@@ -23,6 +23,7 @@ __all__ = [
     "EXACT",
     "FORMAT",
     "LOOSE",
+    "content_of",
     "decimal_ball",
     "problem_text",
     "rounded_down",
@@ -105,5 +106,13 @@ def write_certificate(
     >>> sorted(json.loads(path.read_text()))
     ['format', 'kind', 'problem', 'x']
     """
-    content: dict[str, Any] = {"format": FORMAT, "kind": kind, "problem": problem_text(problem), **says}
-    write(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    write(path, json.dumps(content_of(kind, problem, says), indent=1, allow_nan=False) + "\n")
+
+
+def content_of(kind: str, problem: BilevelProblem, says: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file holds.
+
+    >>> sorted(content_of("point", BilevelProblem("x*y", "y**2 - x*y", "x", "y"), {"x": {"x": "1"}}))
+    ['format', 'kind', 'problem', 'x']
+    """
+    return {"format": FORMAT, "kind": kind, "problem": problem_text(problem), **says}

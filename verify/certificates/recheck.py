@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence; from fraction
 from functools import lru_cache, partial, reduce; from math import comb, dist, factorial, hypot, prod
 from itertools import combinations, combinations_with_replacement as multisets, product; from typing import Any
 from pathlib import Path; from flint import arb, arb_mat, fmpq, fmpq_mpoly; __all__ = ["NotProved", "Refused", "prove"]
-BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST = 80, 200_000, 500_000, 2_000, 20, 2**24
+BITS, MOST_BITS, BOXES, POINTS, DEEPER, LARGEST, ZERO = 80, 200_000, 500_000, 2_000, 20, 2**24, fmpq(0)
 BLOCKS = {  # what each number bounds: derivatives of f, of g, or of Phi (p), by their axes; z is (x, y)
     "block": {"mu": "g_yy", "ell": "f_xx f_xy f_yy g_xx g_xy g_yy", "rho": "f_xxx f_xxy f_xyy f_yyy g_xxy g_xyy g_yyy",
               "nu": "g_xxxy g_xxyy g_xyyy g_yyyy", "M": "f_x f_y", "g_y": "g_y"},
@@ -92,9 +92,9 @@ def series(name: str, a: Any, order: int, r: Any = None) -> list[Any]:
     return [over(first, a, name), *(slopes[k] / (k + 1) for k in range(order))]
 class Jet:  # a power series: coefficients by degree and exponents, of three bits each (negative: to first order only)
     def __init__(self, value: Any, order: int, parts: list[dict[int, Any]] | None = None) -> None:
-        nothing = not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
-        self.parts = parts or [{} if nothing else {0: value}, *({} for _ in range(order))]
-        self.value = self.parts[0].get(0, fmpq(0))
+        zero = parts is None and not isinstance(value, fmpq_mpoly) and value == 0  # a ball that may be zero is not == 0
+        self.parts = parts or [{} if zero else {0: value}, *({} for _ in range(order))]
+        self.value = self.parts[0].get(0, ZERO)
     def plus(self, other: Jet, sign: int = 1) -> Jet:
         pairs = zip(self.parts, other.parts, strict=True)
         return Jet(0, 0, [p | {k: p.get(k, 0) + (c if sign > 0 else -c) for k, c in q.items()} for p, q in pairs])
@@ -103,6 +103,8 @@ class Jet:  # a power series: coefficients by degree and exponents, of three bit
         return Jet(0, 0, [{k: a if a == b else arb(a).union(arb(b)) for k, (a, b) in part.items()} for part in pairs])
     def times(self, other: Jet) -> Jet:
         if self is other: return self.through("pow", fmpq(2))
+        if type(c := self.value) is fmpq and c != 0 and not any(self.parts[1:]):  # a number
+            return other if c == 1 else Jet(0, 0, [{k: v * c for k, v in part.items()} for part in other.parts])
         parts: list[dict[int, Any]] = [{} for _ in other.parts]
         for i, mine in ((i, mine) for i, mine in enumerate(self.parts) if mine):
             for target, others in ((t, o) for t, o in zip(parts[i:], other.parts, strict=False) if o):
@@ -137,7 +139,7 @@ def evaluate(node: Any, at: Mapping[str, Any]) -> Any:  # in jets; Python has pa
             first, second = evaluate(left, at), evaluate(right, at)
             if isinstance(op, ast.Pow): return first.power(second)
             if isinstance(op, ast.Add | ast.Sub): return first.plus(second, 1 if isinstance(op, ast.Add) else -1)
-            return first.times(second if isinstance(op, ast.Mult) else second.through("pow", fmpq(-1)))
+            return first.times(second) if isinstance(op, ast.Mult) else second.through("pow", fmpq(-1)).times(first)
         case ast.Call(func=ast.Name(id="Piecewise"), args=pieces, keywords=[]):
             for value, test in (piece.elts for piece in pieces):
                 match test:
@@ -332,9 +334,8 @@ class Problem:  # f and g for each row of data, y* (g is assumed strongly convex
             self.rows[key] = [Row(tree, self.names, numbers | row) for row in data]
     def value(self, key: str, at: Mapping[str, Any], order: int) -> Any:  # the mean of all rows of f or g
         at = {**at, "": order} | {name: Jet(0, 0, at[name].parts[: order + 1]) for name in self.names}
-        def least(along: set[int]) -> int: return order - 1 - (key == "g" and along.isdisjoint(self.own))  # of grad_y g
-        rows = [row.jet(at, least) for row in self.rows[key]]
-        return reduce(Jet.plus, rows).times(Jet(fmpq(1, len(rows)), order))
+        def due(along: set[int]) -> int: return order - 1 - (key == "g" and along.isdisjoint(self.own))  # of grad_y g
+        return Jet(fmpq(1, len(rows := self.rows[key])), order).times(reduce(Jet.plus, (r.jet(at, due) for r in rows)))
     def lower(self, x: Sequence[Any], y: Any, *along: Iterable[int]) -> list[Any]:  # grad_y g, and how it moves along
         jet = self.value("g", variables(self.names, [*x, *y.entries()], 2, {*self.own}.union(*along)), 2)
         groups = [()], *([(k,) for k in group] for group in along)
@@ -384,8 +385,7 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         ends = tuple((rational(a), rational(b)) for a, b in (Table(table).the(name, list) for name in self.names))
         if len(table) != len(ends) or any(a > b for a, b in ends): raise Refused("a box is none of the problem")
         return ends
-    def cover(self, what: str, cuts: str, test: Callable[[Box], Any]) -> None:
-        """Each leaf of the cover passes the test, or is cut until its parts do: a test says where to cut, or None."""
+    def cover(self, what: str, cuts: str, test: Callable[[Box], Any]) -> Any:  # a test says where to cut
         if len(cuts) > 9 * BOXES: raise Refused(f"{what} has more than {BOXES} cuts")
         words, waiting = iter(cuts.split()), [(self.box, 0)]
         while waiting:
@@ -397,7 +397,7 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
     def widest(self, box: Box) -> tuple[int, Any]:
         shares = [(b - a) / (d - c) if d > c else fmpq(0) for (a, b), (c, d) in zip(box, self.box, strict=True)]
         return shares.index(max(shares)), None
-    def bounded(self, name: str, row: Any, indices: Any, shape: Sequence[int], claim: Any, key: str) -> None:
+    def bounded(self, name: str, claim: Any, key: str, row: Any, indices: Any, shape: Sequence[int]) -> Any:
         """The norm is at most the upper end all over the box; of mu the smallest eigenvalue at least the lower one."""
         bound = arb(-rational(claim["lower"]) if name == "mu" else rational(claim["upper"]))
         own, even = sorted({k for i in indices for k in i}), len(shape) == 2 and indices[0][0] == indices[0][1]
@@ -417,9 +417,8 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
             except ArithmeticError: return self.widest(box)  # what is undefined here may be defined on both halves
             sizes = [*map(sum, zip(*moves, strict=True))]
             return (sizes.index(max(sizes)), None) if any(sizes) else self.widest(box)
-        covers = claim.the("covers", Table); self.cover(name, covers.the(key) if key in covers else ".", test)
-    def attained(self, name: str, claim: Any, row: Any, indices: Sequence[Any]) -> None:
-        """The norm at a point of the box, along given directions, reaches the lower end (of mu, the upper one)."""
+        covers = claim.the("covers", Table); return self.cover(name, covers.the(key) if key in covers else ".", test)
+    def attained(self, name: str, claim: Any, row: Any, indices: Any) -> None:  # at a point, along directions given
         point = self.region({key: [value, value] for key, value in claim.the("point", Table).items()})
         found, size = read(hull(row.formulas(point, indices)), indices), arb(1)
         for vector in reversed([[rational(v) for v in vector] for vector in claim.the("directions", list)]):
@@ -428,17 +427,18 @@ class Checker:  # one certificate, one problem; ``sentences`` and ``numbers`` ar
         got, end = (-found[0], -rational(claim["upper"])) if name == "mu" else (abs(found[0]), rational(claim["lower"]))
         if len(found) > 1 or not (size > 0 and got >= end * size and inside(point, self.box)):
             raise NotProved(f"{name} was not proved to reach its claimed end at the point given")
-    def brackets(self) -> None:  # every block of a number, for every row of data; the other end is attained by one
+    def blocks(self, name: str) -> dict[str, Any]:  # of a number, for every row of data: its row, indices and shape
         axes = {"x": range(len(self.problem.x)), "y": self.problem.own, "z": range(len(self.problem.names))}
-        for name, blocks in BLOCKS[self.kind].items():
-            claim, rows = self.content.the("claims", Table).the(name, Table), dict[str, Any]()
-            for block in blocks.split():
-                indices, shape = list(product(*(axes[a] for a in block[2:]))), [len(axes[a]) for a in block[2:]]
-                each = {str(r.numbers): r for r in self.problem.rows.get(block[0], [])}.values() or [self.problem]
-                for key, row in ((f"{block} {k}", row) for k, row in enumerate(each)):
-                    if claim.the("upper") != "inf": self.bounded(name, row, indices, shape, claim, key)
-                    rows[key] = row, indices
-            if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *rows[claim.the("at")])
+        rows = {key: {str(row.numbers): row for row in rows}.values() for key, rows in self.problem.rows.items()}
+        def block(b: str, row: Any) -> Any: return row, [*product(*(axes[a] for a in b))], [len(axes[a]) for a in b]
+        each = ((b, enumerate(rows.get(b[0], [self.problem]))) for b in BLOCKS[self.kind][name].split())
+        return {f"{b} {k}": block(b[2:], row) for b, rows in each for k, row in rows}
+    def brackets(self) -> None:  # every block is bounded; the other end is attained by one
+        for name in BLOCKS[self.kind]:
+            claim, rows = self.content.the("claims", Table).the(name, Table), self.blocks(name)
+            if (claim.the("lower") != "-inf") if name == "mu" else (claim.the("upper") != "inf"):
+                for key, block in rows.items(): self.bounded(name, claim, key, *block)
+            if name == "mu" or rational(claim.the("lower")) > 0: self.attained(name, claim, *rows[claim.the("at")][:2])
             self.numbers[name] = (claim["lower"], claim["upper"])
             self.sentences.append(f"{name} is in [{claim['lower']}, {claim['upper']}]")
     def stationary(self) -> None:  # each point is the one zero of grad Phi in its box; others are in open boxes

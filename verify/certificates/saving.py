@@ -12,17 +12,10 @@ import numpy as np
 from flint import fmpq
 
 from bilevel_sym import BilevelProblem, Box, StochasticProblem
-from bilevel_sym.arithmetic.balls import precision
-from bilevel_sym.certify.saved_certificate import (
-    EXACT,
-    LOOSE,
-    problem_text,
-    rounded_down,
-    rounded_up,
-    write_certificate,
-)
+from bilevel_sym.certify.saved_certificate import EXACT, problem_text, rounded_down, rounded_up, write_certificate
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from verify.certificates import recheck
+from verify.certificates.provable import provable_brackets, provable_points, ready
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import LEAF, Cover
 from verify.enclosures.tensor_norm import worst_directions
@@ -36,12 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["save_constants", "save_smoothness", "save_stationary"]
 
 Path = str | os.PathLike[str]
-ENOUGH = 200  # pieces; the checker expands functions of two variables to a higher order than the search
-LONG_SEARCH = 1000  # pieces of the box of two x: beyond, the checker's own cuts are fewer
-LOOSER = 1.1  # what a bound of D^3 Phi is multiplied by where so many pieces would have to be proved again
 
 
-def save_constants(constants: CertifiedConstants, path: Path) -> None:
+def save_constants(constants: CertifiedConstants, path: Path, progress: bool = False) -> None:
     """Brackets of the constants; the lower end of each with the point and the directions that reach it.
 
     >>> import json, pathlib, tempfile, verify
@@ -52,27 +42,24 @@ def save_constants(constants: CertifiedConstants, path: Path) -> None:
     >>> claim["lower"], claim["upper"], claim["at"]
     ('1.9999999', '2.0000001', 'g_yy 0')
     """
-    claims, box = {}, _box_of(constants)
+    claims, found, box = {}, {}, _box_of(constants)
     for name in ("mu", "ell", "rho", "nu", "M", "g_y"):
         proofs = [proof for proof in constants.proofs if proof.constant == name]
         best = max(proofs, key=lambda proof: proof.bracket.lower)
         upper = max(proof.bracket.upper for proof in proofs)
-        # entries that move together are bounded one by one by the checker, which costs it more pieces
-        slack = EXACT if len(box) == 2 and constants.reading == "block" else LOOSE
-        ends = rounded_down(max(best.bracket.lower, 0.0)), rounded_up(upper, slack)
+        ends = {"lower": rounded_down(max(best.bracket.lower, 0.0)), "upper": rounded_up(upper)}
         if name == "mu":
-            ends = rounded_down(-upper, slack), rounded_up(-best.bracket.lower)
-        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if _helps(proof.cover)}
-        claims[name] = {"lower": ends[0], "upper": ends[1], **_witness(constants, best), "covers": covers}
+            ends = {"lower": rounded_down(-upper), "upper": rounded_up(-best.bracket.lower)}
+        found[name] = -upper if name == "mu" else upper
+        covers = {_row(constants.problem, proof): _cuts(proof.cover) for proof in proofs if proof.cover.size > 1}
+        claims[name] = {**ends, **_witness(constants, best), "covers": covers}
     says = {"box": _box(box), "near": {}, "claims": claims}
+    says = provable_brackets(constants.reading, constants.problem, says, found, progress)
     write_certificate(path, constants.reading, constants.problem, says)
 
 
-def save_smoothness(found: Smoothness, path: Path) -> None:
+def save_smoothness(found: Smoothness, path: Path, progress: bool = False) -> None:
     """Brackets of sup |grad Phi|, sup |Hess Phi| and the Lipschitz constant of Hess Phi.
-
-    With two x, where the search took more than 1000 pieces, its cuts are left to the checker. The upper end of the
-    Lipschitz constant of Hess Phi is then written 10 % above what was found: the file says less than is known.
 
     >>> import json, pathlib, tempfile, verify
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
@@ -81,16 +68,16 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
     >>> json.loads(path.read_text())["claims"]["L_phi"]["lower"]
     '1.9999999'
     """
-    kernels, slack = found.problem.mean.kernels, EXACT if len(found.box) == 1 else LOOSE
+    kernels = found.problem.mean.kernels
     tensors = {"grad_norm": kernels.grad_phi, "L_phi": kernels.hess_phi, "rho_phi": kernels.third_phi}
     claims: dict[str, Any] = {}
+    uppers = {name: getattr(found, name).upper for name in tensors}
+    uppers["rho_phi"] = _provable(uppers["rho_phi"], found)
     for name, tensor_at in tensors.items():
         bracket, point = getattr(found, name), found.points.get(name)
         block = f"p_{'x' * (1 + len(claims))} 0"
-        many = len(found.box) == 2 and found.covers[name].size > LONG_SEARCH
-        covers = {} if many else {block: _cuts(found.covers[name])}
-        upper = bracket.upper if name != "rho_phi" else _provable(bracket.upper * (LOOSER if many else 1.0), found)
-        claim: dict[str, Any] = {"lower": "0", "upper": rounded_up(upper, slack), "at": block, "covers": covers}
+        ends = {"lower": "0", "upper": rounded_up(uppers[name])}
+        claim: dict[str, Any] = {**ends, "at": block, "covers": {block: _cuts(found.covers[name])}}
         if point is not None and bracket.lower > 0:
             at = np.array([point[symbol.name] for symbol in found.problem.x])
             _, directions = worst_directions(np.asarray(tensor_at(at)))
@@ -101,10 +88,11 @@ def save_smoothness(found: Smoothness, path: Path) -> None:
             }
         claims[name] = claim
     says = {"box": _box(found.box), "near": _near(found.problem, found.box), "claims": claims}
+    says = provable_brackets("smoothness", found.problem, says, uppers, progress)
     write_certificate(path, "smoothness", found.problem, says)
 
 
-def save_stationary(found: StationaryPoints, path: Path) -> None:
+def save_stationary(found: StationaryPoints, path: Path, progress: bool = False) -> None:
     """The stationary points with the boxes in which each is the only one, and the boxes that are not decided.
 
     >>> import json, pathlib, tempfile
@@ -130,6 +118,7 @@ def save_stationary(found: StationaryPoints, path: Path) -> None:
         points.append({"near": at, "alone": alone, "kind": point.kind, "directions": directions})
     undecided = [_box(box) for box in found.undecided]
     says = {"box": _box(found.box), "near": near, "points": points, "undecided": undecided}
+    says = provable_points(problem, says, progress)
     write_certificate(path, "stationary", problem, says)
 
 
@@ -155,7 +144,7 @@ class _Finder:
 
     def _holds_one(self, box: Sequence[tuple[Fraction, Fraction]]) -> bool:
         exact = tuple((fmpq(a.numerator, a.denominator), fmpq(b.numerator, b.denominator)) for a, b in box)
-        with precision(recheck.BITS):
+        with ready():
             try:
                 image = self.problem.newton(exact)[0]
             except ArithmeticError:
@@ -178,11 +167,6 @@ def _provable(upper: float, found: Smoothness) -> float:
     width = max(float(high - low) for low, high in found.box)
     least = float(EXACT) * found.L_phi.upper / width if width > 0 else 0.0
     return least if 0 < upper < least < math.inf else upper
-
-
-def _helps(cover: Cover) -> bool:
-    """Whether its cuts are worth keeping: in two variables the checker needs fewer than a long search has made."""
-    return cover.size > 1 and (cover.lower.size != 2 or cover.size <= ENOUGH)
 
 
 def _cuts(cover: Cover) -> str:

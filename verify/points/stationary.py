@@ -91,11 +91,11 @@ class StationaryPoints:
         """Whether the points are proved to be all in the box."""
         return not self.undecided
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write the points, and that there are no others, as a JSON file that ``recheck`` proves again."""
         from verify.certificates.saving import save_stationary
 
-        save_stationary(self, path)
+        save_stationary(self, path, progress)
 
     def __iter__(self) -> Iterator[StationaryPoint]:
         return iter(self.points)

@@ -179,7 +179,7 @@ class CertifiedConstants:
         """The relative width of the widest bracket; one that ends at rounding errors of zero has none."""
         return max(_width(bracket) for bracket in self.brackets.values())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write the brackets as a JSON file that ``recheck`` proves again without search.
 
         Those of an array problem follow from its structure, and not from a cover of a box: no file holds them.
@@ -191,7 +191,7 @@ class CertifiedConstants:
             )
         from verify.certificates.saving import save_constants
 
-        save_constants(self, path)
+        save_constants(self, path, progress)
 
     def __str__(self) -> str:
         ends = {} if self.box is None else dict(self.box.items())

@@ -91,11 +91,11 @@ class Smoothness:
             name: _ratio(formula, bracket.upper) for name, (formula, bracket) in pairs.items() if formula is not None
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write the brackets as a JSON file that ``recheck`` proves again; the formulas are not in it."""
         from verify.certificates.saving import save_smoothness
 
-        save_smoothness(self, path)
+        save_smoothness(self, path, progress)
 
     def __str__(self) -> str:
         formulas = {"L_phi": self.L_phi_formula, "rho_phi": self.rho_phi_formula}
