@@ -274,6 +274,7 @@ def test_what_takes_too_much_work_is_claimed_wider_and_proved(
 ) -> None:
     """An end that is widened is never narrower than what was found, and the file can be proved again."""
     monkeypatch.setattr(provable, "WORK", work)
+    monkeypatch.setattr(provable, "PHI_WORK", work)
     monkeypatch.setattr(provable, "FEWEST", 1)
     path = saved(CURVED, kind, tmp_path / "little.json")
     monkeypatch.undo()

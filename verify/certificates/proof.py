@@ -15,6 +15,7 @@ from bilevel_sym import BilevelProblem
 from bilevel_sym.certify.saved_certificate import problem_text
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
 from verify.certificates import recheck as program
+from verify.certificates.provable import ready
 from verify.verdict import Bracket
 
 __all__ = ["Rechecked", "proved", "recheck"]
@@ -101,7 +102,8 @@ def proved(path: str, problem: str | None) -> dict[str, Any]:
         return program.prove(path)
     try:
         certificate = program.certificate(path)
-        _compare(certificate, problem)
+        with ready():
+            _compare(certificate, problem)
     except (OSError, *program.SPOILT) as error:
         raise program.Refused(f"{error!s:.200}") from None
     return program.prove(certificate, problem)

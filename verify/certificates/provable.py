@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import comb
 from typing import Any
 
-import flint
-
 from bilevel_sym import BilevelProblem
+from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.certify.saved_certificate import EXACT, LOOSE, content_of, rounded_down, rounded_up
 from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.system.progress import ProgressBar
@@ -28,7 +27,8 @@ from verify.certificates import recheck
 __all__ = ["Trial", "provable_brackets", "provable_points", "ready"]
 
 WIDER = (EXACT, LOOSE, "0.02", "0.1", "0.3", "1", "3", "15", "255", "65535")  # relatively, what a claim is loosened by
-WORK = 60e6  # units of about a microsecond, for a block of a claim that is tried as it was found
+WORK = 20e6  # units of about a microsecond, for a block of a claim that is tried as it was found
+PHI_WORK = 60e6  # the same for a derivative of Phi: y* is enclosed over small pieces only
 SHARE_OF_WIDER = 0.2  # of that work, for each wider one
 POINTS_WORK = 200e6  # for all of a box but its stationary points
 FEWEST = 16  # pieces: estimates are of dense formulas, and most are sparse
@@ -41,7 +41,7 @@ def ready() -> Iterator[None]:
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)
     try:
-        with flint.ctx.workprec(recheck.BITS):
+        with precision(recheck.BITS):
             yield
     finally:
         sys.setrecursionlimit(depth)
@@ -109,7 +109,8 @@ def _bounded(
     end, rounded, never = ("lower", rounded_down, "-inf") if name == "mu" else ("upper", rounded_up, "inf")
     left, covers = checker.blocks(name), dict[str, str]()
     for slack in slacks if math.isfinite(found) else ():
-        stated, work = {**claim, end: rounded(found, slack)}, WORK * (1 if slack == slacks[0] else SHARE_OF_WIDER)
+        stated, work = {**claim, end: rounded(found, slack)}, PHI_WORK if checker.kind == "smoothness" else WORK
+        work *= 1 if slack == slacks[0] else SHARE_OF_WIDER
         for key in list(left):
             cuts = _cuts(checker, name, stated, key, work)
             if cuts is None:
