@@ -288,6 +288,28 @@ def test_what_takes_too_much_work_is_claimed_wider_and_proved(
         assert any(less.brackets[name] != best.brackets[name] for name in best.brackets)
 
 
+def test_an_end_that_is_not_seen_to_be_reached_is_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = program.Checker.attained
+
+    def unseen(self: program.Checker, name: str, *more: Any) -> None:
+        if name in missed:
+            raise program.NotProved(name)
+        reached(self, name, *more)
+
+    monkeypatch.setattr(program.Checker, "attained", unseen)
+    missed = {"rho"}
+    path = saved(TOY, "constants", tmp_path / "toy.json")
+    monkeypatch.undo()
+    brackets = verify.recheck(path, TOY).brackets
+    assert brackets["rho"].lower == 0 < brackets["rho"].upper
+    assert brackets["ell"].lower > 1.9
+    monkeypatch.setattr(program.Checker, "attained", unseen)
+    missed = {"mu"}
+    with pytest.raises(CertificateFailure, match="nothing was saved"):
+        saved(TOY, "constants", tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
 def test_pieces_that_take_too_much_work_are_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provable, "POINTS_WORK", 0.0)
     monkeypatch.setattr(provable, "FEWEST", 1)

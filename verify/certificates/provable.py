@@ -98,8 +98,26 @@ def provable_brackets(
         exact = len(checker.box) == (2 if kind == "block" else 1) and kind != "joint"
         for done, (name, end) in enumerate(found.items()):
             meter.at(done, name)
-            claims[name] = _bounded(checker, name, says["claims"][name], end, WIDER[not exact :])
+            claim = _attained(checker, name, says["claims"][name])
+            claims[name] = _bounded(checker, name, claim, end, WIDER[not exact :])
     return {**says, "claims": claims}
+
+
+def _attained(checker: Trial, name: str, claim: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The claim, or zero for its other end where the checker does not see at the point given that it is reached."""
+    if name != "mu" and claim["lower"] == "0":
+        return claim
+    try:
+        row, indices, _ = checker.blocks(name)[claim["at"]]
+        checker.attained(name, checker.content["claims"][name], row, indices)
+    except (recheck.NotProved, ArithmeticError, LookupError):
+        if name == "mu":
+            raise CertificateFailure(
+                "nothing was saved: where the smallest eigenvalue of g_yy is small was not proved again",
+                hint="a box that ends before the kink or the end of a domain",
+            ) from None
+        return {**claim, "lower": "0"}
+    return claim
 
 
 def _bounded(
@@ -156,7 +174,7 @@ def provable_points(problem: BilevelProblem, says: Mapping[str, Any], progress: 
     - ``progress``: whether a terminal shows how far it is.
     """
     with ready(), ProgressBar("proving what is saved", shown=progress):
-        says = _alone(problem, says)
+        says = _proved_points(problem, says)
         for _ in range(ROUNDS):
             checker = Trial("stationary", problem, says)
             checker.given_up = []
@@ -174,7 +192,7 @@ def provable_points(problem: BilevelProblem, says: Mapping[str, Any], progress: 
         return {**says, "points": [], "undecided": [says["box"]]}
 
 
-def _alone(problem: BilevelProblem, says: Mapping[str, Any]) -> dict[str, Any]:
+def _proved_points(problem: BilevelProblem, says: Mapping[str, Any]) -> dict[str, Any]:
     """The same with the kinds that the checker proves; the box of a point that it does not find is an open one."""
     points, undecided = [], list(says["undecided"])
     for point in says["points"]:
