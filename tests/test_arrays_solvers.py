@@ -27,6 +27,7 @@ from bilevel_sym import (
     MinimaxProblem,
     Neumann,
     Perturbed,
+    Solution,
     StocBiO,
     StochasticProblem,
     solve,
@@ -434,6 +435,12 @@ def row_problem(formula: str, rows: int = 70, n: int = 37) -> StochasticProblem:
     return StochasticProblem("y @ y/2 + x @ y", formula, "x[n]", "y[n]", "", "e[n] d", {}, {"e": e, "d": d})
 
 
+def rounds_by_address() -> bool:
+    """Whether NumPy's inner product depends on where in memory its vectors begin, as with OpenBLAS's oldest kernels."""
+    vectors = np.random.default_rng(0).normal(size=(40, 37))
+    return not np.array_equal(np.vecdot(vectors, vectors), [np.vecdot(v.copy(), v.copy()) for v in vectors])
+
+
 @pytest.mark.parametrize("formula", ROW_FORMULAS)
 def test_compiled_walks_are_those_in_numpy_and_each_has_the_same_bits_alone(
     formula: str, monkeypatch: pytest.MonkeyPatch
@@ -442,13 +449,14 @@ def test_compiled_walks_are_those_in_numpy_and_each_has_the_same_bits_alone(
     if importlib.util.find_spec("numba") is not None and formula in ("logistic", "least squares"):
         assert RowEngine(problem).walk(("g_yy_v",), "g", 33, 1) is not None
     algorithm = replace(PLAIN, S=33, batch_g=12, neumann_batches=(33, 33, 9, 1))
-    x0, found = starts(problem, 3), []
+    x0, found = starts(problem, 3), list[Solution]()
     for _ in range(2):
         whole = solve(problem, algorithm, x0, steps=3, rng=[4, 5, 6])
+        rtol = 1e-12 if found and rounds_by_address() else 0.0
         for k in range(3):
             alone = solve(problem, algorithm, x0[k], steps=3, rng=[4 + k])
-            np.testing.assert_array_equal(alone.x, whole.x[k])
-            np.testing.assert_array_equal(alone.trajectory.v, whole.trajectory.v[k])
+            np.testing.assert_allclose(alone.x, whole.x[k], rtol=rtol)
+            np.testing.assert_allclose(alone.trajectory.v, whole.trajectory.v[k], rtol=rtol, atol=rtol)
         found.append(whole)
         monkeypatch.setattr("bilevel_sym.solvers.stocbio.can_compile", lambda backend: False)
     agree(*found, rtol=1e-12)

@@ -37,7 +37,8 @@ POSIX = pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and modes a
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(config, "CACHE_DIR", "")  # what NUMBA_CACHE_DIR says of other files
     (tmp_path / "small.py").write_text(SMALL, encoding="utf-8")
     return tmp_path
 

@@ -89,8 +89,8 @@ $SIZES    $Y = $ZERO if start is None else np.asarray(start)
             if np.linalg.norm(step) <= 1e-8 * (1 + np.linalg.norm($Y)):
                 $Y = $Y + step
                 return $RESULT($Y - $SOLVED($SLOPE($Y)))
-            length, descent = 1.0, np.sum(slope * step)
-            while length > 1e-12 and not $VALUE($Y + length * step) <= value + 1e-4 * length * descent:
+            length, descent, noise = 1.0, np.sum(slope * step), 1e-12 * abs(value)
+            while length > 1e-12 and not $VALUE($Y + length * step) <= value + 1e-4 * length * descent + noise:
                 length /= 2
             $Y = $Y + length * step
     raise ArithmeticError("no minimiser of g found at x; is it strongly convex in y?")''',
@@ -104,7 +104,7 @@ $SIZES
         descent, small = jnp.sum(slope * step), jnp.linalg.norm(step) <= 1e-8 * (1 + jnp.linalg.norm($Y))
 
         def too_long(length):
-            lower = $VALUE($Y + length * step) <= value + 1e-4 * length * descent
+            lower = $VALUE($Y + length * step) <= value + 1e-4 * length * descent + 1e-12 * jnp.abs(value)
             return ~small & ~lower & (length > 1e-12)
 
         length = jax.lax.while_loop(too_long, lambda length: length / 2, jnp.ones(()))
@@ -129,7 +129,8 @@ $SIZES    $Y = $ZERO if start is None else start
         step = -$SOLVED(slope)
         small = torch.linalg.norm(step) <= 1e-8 * (1 + torch.linalg.norm($Y))
         lower = $VALUE($Y + length * step)
-        good = small | (lower <= value + 1e-4 * length * torch.sum(slope * step))
+        noise = 1e-12 * torch.abs(value)  # what sums are rounded by decides nothing
+        good = small | (lower <= value + 1e-4 * length * torch.sum(slope * step) + noise)
         $Y, value = torch.where(good, $Y + length * step, $Y), torch.where(good, lower, value)
         length = torch.where(good, 1.0, length / 2)
         if is_true(small):
@@ -162,9 +163,10 @@ SCALAR_NEWTON = '''def y_star(x):
             if np.linalg.norm(step) <= 1e-8 * (1 + np.linalg.norm(y)):
                 y = y + step
                 return y - np.linalg.solve(g_yy(x, y), g_y(x, y))
-            t = 1.0
+            t, value = 1.0, g(x, y)
+            most = value + 1e-12 * abs(value)  # what sums are rounded by decides nothing
             while t > 1e-12 and not (
-                allowed(y + t * step) and g(x, y + t * step) <= g(x, y) + 1e-4 * t * (slope @ step)
+                allowed(y + t * step) and g(x, y + t * step) <= most + 1e-4 * t * (slope @ step)
             ):
                 t /= 2
             y = y + t * step
