@@ -24,7 +24,7 @@ from bilevel_sym.errors import CertificateFailure
 from bilevel_sym.system.progress import ProgressBar
 from verify.certificates import recheck
 
-__all__ = ["Trial", "provable_brackets", "provable_points", "ready"]
+__all__ = ["Trial", "named", "provable_brackets", "provable_points", "ready"]
 
 WIDER = (EXACT, LOOSE, "0.02", "0.1", "0.3", "1", "3", "15", "255", "65535")  # relatively, what a claim is loosened by
 WORK = 20e6  # units of about a microsecond, for a block of a claim that is tried as it was found
@@ -185,7 +185,7 @@ def provable_points(problem: BilevelProblem, says: Mapping[str, Any], progress: 
                 raise CertificateFailure(f"nothing was saved: {error}") from None
             if not checker.given_up:
                 return dict(says)
-            rest = [_named(checker.names, box) for box in checker.given_up]
+            rest = [named(checker.names, box) for box in checker.given_up]
             says = {**says, "undecided": [*says["undecided"], *rest]}
             if len(says["points"]) + len(says["undecided"]) > recheck.POINTS:
                 break
@@ -207,5 +207,10 @@ def _proved_points(problem: BilevelProblem, says: Mapping[str, Any]) -> dict[str
     return {**says, "points": points, "undecided": undecided}
 
 
-def _named(names: Sequence[str], box: recheck.Box) -> dict[str, list[str]]:
+def named(names: Sequence[str], box: Sequence[tuple[Any, Any]]) -> dict[str, list[str]]:
+    """A box as files state it.
+
+    >>> named(["x"], [(0, 1)])
+    {'x': ['0', '1']}
+    """
     return {name: [str(low), str(high)] for name, (low, high) in zip(names, box, strict=True)}

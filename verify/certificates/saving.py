@@ -15,7 +15,7 @@ from bilevel_sym import BilevelProblem, Box, StochasticProblem
 from bilevel_sym.certify.saved_certificate import EXACT, problem_text, rounded_down, rounded_up, write_certificate
 from bilevel_sym.errors import BilevelError, CertificateFailure, InvalidArgument
 from verify.certificates import recheck
-from verify.certificates.provable import provable_brackets, provable_points, ready
+from verify.certificates.provable import named, provable_brackets, provable_points, ready
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.cover import LEAF, Cover
 from verify.enclosures.tensor_norm import worst_directions
@@ -140,7 +140,7 @@ class _Finder:
             alone = [(Fraction(value) - r, Fraction(value) + r) for value, r in zip(point.x, reach, strict=True)]
             if self._holds_one(alone):
                 break
-        return self._named(alone), self._named(at)
+        return named(self.names, alone), named(self.names, at)
 
     def _holds_one(self, box: Sequence[tuple[Fraction, Fraction]]) -> bool:
         exact = tuple((fmpq(a.numerator, a.denominator), fmpq(b.numerator, b.denominator)) for a, b in box)
@@ -150,9 +150,6 @@ class _Finder:
             except ArithmeticError:
                 return False
             return image is not None and all(a < i < b for i, (a, b) in zip(image.entries(), exact, strict=True))
-
-    def _named(self, box: Sequence[tuple[Fraction, Fraction]]) -> dict[str, list[str]]:
-        return {name: [str(low), str(high)] for name, (low, high) in zip(self.names, box, strict=True)}
 
 
 def _box(box: Box) -> dict[str, list[str]]:
