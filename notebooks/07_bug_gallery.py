@@ -318,7 +318,7 @@ show(verify.check_hypergradient(wrong["Neumann: first term twice"], problem))
 # The series has a term that grows: |I - eta g_yy| > 1. Plausible for two or three terms; with more it explodes, and asking for more accuracy makes it worse.
 # Seen: the outer step as the Neumann step: the paper's [est-vq].
 # ```python
-# k, eta = problem.kernels, 4 * step_size(problem)  # defect: 4
+# return by_series(problem, neumann, 4 * step_size(problem), depth=10)  # defect: 4
 # ```
 
 # %%
@@ -329,7 +329,7 @@ show(verify.check_hypergradient(wrong["Neumann: step above 2/ell"], problem))
 #
 # The identity in the place of the inverse: v = f_y. The loss goes down where g_yy is near a multiple of the identity.
 # ```python
-# v = k.f_y(x, y)  # defect: g_yy^-1 is missing
+# return hypergradient(problem, inverse=lambda A, b: b)  # defect: np.linalg.solve(A, b)
 # ```
 
 # %%
@@ -372,7 +372,7 @@ show(verify.check_hypergradient(wrong["unconverged lower level"], problem))
 #
 # y is carried from call to call, and makes one gradient step each time. It works while x moves slowly, and lags behind as soon as it does not; asked twice, it answers twice.
 # ```python
-# y_before = gradient_descent(k, x, y_before, 1, tau)  # defect: until convergence
+# return gradient_descent(k, x, y, 1, tau)  # defect: until convergence
 # ```
 
 # %%
@@ -383,7 +383,7 @@ show(verify.check_hypergradient(wrong["stale warm start"], problem))
 #
 # The lower level stops at |g_y| < 1e-4. Four digits everywhere: the loss goes down, until it stops a little too early.
 # ```python
-# while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
+# return hypergradient(problem, lower=lambda k, x, y: descent_until(k, x, y, 1e-4, tau))  # defect: 1e-4
 # ```
 
 # %%
@@ -394,7 +394,7 @@ show(verify.check_hypergradient(wrong["tolerance too loose"], problem))
 #
 # The solver is built, and never run. Nothing is raised: a function with a missing call returns what it was given.
 # ```python
-# return start(problem)  # defect: newton(k, x, start(problem))
+# return lambda x: start(problem)  # defect: newton(k, x, start(problem))
 # ```
 
 # %%
@@ -416,7 +416,7 @@ show(verify.check_lower_solution(wrong["lower level: five steps"], problem))
 #
 # It stops at |g_y| < 1e-4. Four digits at every point, and no warning.
 # ```python
-# while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
+# return lambda x: descent_until(k, x, start(problem), 1e-4, tau)  # defect: 1e-4
 # ```
 
 # %%
@@ -427,7 +427,7 @@ show(verify.check_lower_solution(wrong["lower level: loose tolerance"], problem)
 #
 # The solution is stored, and handed out one call later. Along a slow trajectory it is nearly right; at a new point it is the old answer.
 # ```python
-# answer, stored = (y if stored is None else stored), y  # defect: answer = y
+# return one_call_late(lambda x: newton(k, x, start(problem)))  # defect: newton(k, x, start(problem))
 # ```
 
 # %%
@@ -447,7 +447,7 @@ plt.show()
 #
 # Somewhere inside, numbers pass through single precision. Float64 comes out, with seven digits at best: the loss goes down until rounding takes over.
 # ```python
-# v = np.linalg.solve(k.g_yy(x, y).astype(np.float32), k.f_y(x, y).astype(np.float32))  # defect: float32
+# return np.linalg.solve(A.astype(np.float32), b.astype(np.float32)).astype(np.float64)  # defect: float32
 # ```
 
 # %%
@@ -459,7 +459,7 @@ show(verify.check_hypergradient(wrong["float32 inside"], problem))
 # The gradient is stored, and used one call later. Along a slow trajectory the loss goes down; after a jump the first step goes the old way.
 # Seen: the stale gradient after a perturbation: the paper's Algorithm 1.
 # ```python
-# answer, stored = (new if stored is None else stored), new  # defect: answer = new
+# return one_call_late(hypergradient(problem))  # defect: hypergradient(problem)
 # ```
 
 # %%

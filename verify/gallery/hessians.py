@@ -7,7 +7,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
-from verify.gallery.plain import Candidate, hessian_terms, newton, start
+from verify.gallery.plain import Candidate, HessianTerms, from_terms, hessian_terms, newton, start
 
 __all__: list[str] = []
 
@@ -19,14 +19,10 @@ __all__: list[str] = []
     looks="right on every quadratic lower level; elsewhere symmetric, plausible, and wrong",
     seen="published hypergradient code; silently wrong higher-order terms: Theseus PR #425, Clapeyron.jl #502",
 )
-def third_derivatives_missing(problem: BilevelProblem) -> Candidate:
+@from_terms
+def third_derivatives_missing(term: HessianTerms) -> Floats:
     """y* taken for linear in x."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.direct + term.cross + term.cross.T + term.quadratic  # defect: third is missing
-
-    return candidate
+    return term.direct + term.cross + term.cross.T + term.quadratic  # defect: third is missing
 
 
 @defect(
@@ -36,14 +32,10 @@ def third_derivatives_missing(problem: BilevelProblem) -> Candidate:
     looks="nobody can tell for d = 1; eigenvalue routines read one triangle and say nothing",
     seen="the paper's [phi-hessian] as printed",
 )
-def hessian_not_symmetrised(problem: BilevelProblem) -> Candidate:
+@from_terms
+def hessian_not_symmetrised(term: HessianTerms) -> Floats:
     """The mixed term counted twice, where one of the two is its transpose."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.direct + term.cross + term.cross + term.quadratic + term.third  # defect: .T
-
-    return candidate
+    return term.direct + term.cross + term.cross + term.quadratic + term.third  # defect: .T
 
 
 @defect(
@@ -52,14 +44,10 @@ def hessian_not_symmetrised(problem: BilevelProblem) -> Candidate:
     cause="symmetry",
     looks="a Cholesky factorisation that reads the upper triangle is right, and one that reads the lower is not",
 )
-def one_triangle_filled(problem: BilevelProblem) -> Candidate:
+@from_terms
+def one_triangle_filled(term: HessianTerms) -> Floats:
     """Only the entries above the diagonal are computed, and not copied."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return np.triu(term.direct + term.cross + term.cross.T + term.quadratic + term.third)  # defect: triu
-
-    return candidate
+    return np.triu(term.direct + term.cross + term.cross.T + term.quadratic + term.third)  # defect: triu
 
 
 @defect(
@@ -68,14 +56,10 @@ def one_triangle_filled(problem: BilevelProblem) -> Candidate:
     cause="cross",
     looks="right wherever f does not mix x and y",
 )
-def mixed_terms_forgotten(problem: BilevelProblem) -> Candidate:
+@from_terms
+def mixed_terms_forgotten(term: HessianTerms) -> Floats:
     """dy_dx f_yx and its transpose are missing."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.direct + term.quadratic + term.third  # defect: cross + cross.T
-
-    return candidate
+    return term.direct + term.quadratic + term.third  # defect: cross + cross.T
 
 
 @defect(
@@ -103,14 +87,10 @@ def empirical_fisher_for_f_yy(problem: BilevelProblem) -> Candidate:
     cause="quadratic",
     looks="right where f is linear in y",
 )
-def f_yy_forgotten(problem: BilevelProblem) -> Candidate:
+@from_terms
+def f_yy_forgotten(term: HessianTerms) -> Floats:
     """dy_dx f_yy dy_dx^T is missing."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.direct + term.cross + term.cross.T + term.third  # defect: quadratic is missing
-
-    return candidate
+    return term.direct + term.cross + term.cross.T + term.third  # defect: quadratic is missing
 
 
 @defect(
@@ -119,11 +99,7 @@ def f_yy_forgotten(problem: BilevelProblem) -> Candidate:
     cause="direct",
     looks="right where f is linear in x, as most hyperparameter problems are",
 )
-def f_xx_forgotten(problem: BilevelProblem) -> Candidate:
+@from_terms
+def f_xx_forgotten(term: HessianTerms) -> Floats:
     """The direct term is missing."""
-
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.cross + term.cross.T + term.quadratic + term.third  # defect: direct is missing
-
-    return candidate
+    return term.cross + term.cross.T + term.quadratic + term.third  # defect: direct is missing

@@ -7,7 +7,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect, isotropic
-from verify.gallery.plain import Candidate, hypergradient, neumann, newton, norm, start, step_size
+from verify.gallery.plain import Candidate, by_series, hypergradient, neumann, norm, step_size
 
 __all__: list[str] = []
 
@@ -120,9 +120,8 @@ def linear_solver_that_rarely_fails(problem: BilevelProblem) -> Candidate:
 )
 def neumann_first_term_missing(problem: BilevelProblem) -> Candidate:
     """The sum starts at q = 1: no number of terms makes up for it."""
-    k, eta = problem.kernels, step_size(problem)
 
-    def neumann(A: Floats, b: Floats, Q: int) -> Floats:
+    def neumann(A: Floats, b: Floats, Q: int, eta: float) -> Floats:
         term = eta * b
         v = np.zeros_like(b)  # defect: the term of q = 0
         for _ in range(Q - 1):
@@ -130,12 +129,7 @@ def neumann_first_term_missing(problem: BilevelProblem) -> Candidate:
             v = v + term
         return v
 
-    def candidate(x: Floats, Q: int = 1000) -> Floats:
-        y = newton(k, x, start(problem))
-        v = neumann(k.g_yy(x, y), k.f_y(x, y), Q)
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
-
-    return candidate
+    return by_series(problem, neumann, step_size(problem))
 
 
 @defect(
@@ -168,14 +162,7 @@ def neumann_first_term_twice(problem: BilevelProblem) -> Candidate:
 )
 def neumann_step_above_two_over_ell(problem: BilevelProblem) -> Candidate:
     """The series has a term that grows: |I - eta g_yy| > 1."""
-    k, eta = problem.kernels, 4 * step_size(problem)  # defect: 4
-
-    def candidate(x: Floats, Q: int = 10) -> Floats:
-        y = newton(k, x, start(problem))
-        v = neumann(k.g_yy(x, y), k.f_y(x, y), Q, eta)
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
-
-    return candidate
+    return by_series(problem, neumann, 4 * step_size(problem), depth=10)  # defect: 4
 
 
 @defect(
@@ -185,14 +172,7 @@ def neumann_step_above_two_over_ell(problem: BilevelProblem) -> Candidate:
 )
 def g_yy_forgotten(problem: BilevelProblem) -> Candidate:
     """The identity in the place of the inverse: v = f_y."""
-    k = problem.kernels
-
-    def candidate(x: Floats) -> Floats:
-        y = newton(k, x, start(problem))
-        v = k.f_y(x, y)  # defect: g_yy^-1 is missing
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
-
-    return candidate
+    return hypergradient(problem, inverse=lambda A, b: b)  # defect: np.linalg.solve(A, b)
 
 
 @defect(

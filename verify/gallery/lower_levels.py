@@ -5,7 +5,17 @@ from __future__ import annotations
 from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
-from verify.gallery.plain import Candidate, gradient_descent, hypergradient, newton, norm, start, step_size
+from verify.gallery.numbers import one_call_late
+from verify.gallery.plain import (
+    Candidate,
+    descent_until,
+    gradient_descent,
+    hypergradient,
+    newton,
+    start,
+    step_size,
+    warm_started,
+)
 
 __all__: list[str] = []
 
@@ -35,14 +45,12 @@ def unconverged_lower_level(problem: BilevelProblem) -> Candidate:
 )
 def stale_warm_start(problem: BilevelProblem) -> Candidate:
     """y is carried from call to call, and makes one gradient step each time."""
-    y_before, tau = start(problem), step_size(problem)
+    tau = step_size(problem)
 
-    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
-        nonlocal y_before
-        y_before = gradient_descent(k, x, y_before, 1, tau)  # defect: until convergence
-        return y_before
+    def move(k: Kernels, x: Floats, y: Floats) -> Floats:
+        return gradient_descent(k, x, y, 1, tau)  # defect: until convergence
 
-    return hypergradient(problem, lower=lower)
+    return hypergradient(problem, lower=warm_started(problem, move))
 
 
 @defect(
@@ -53,13 +61,7 @@ def stale_warm_start(problem: BilevelProblem) -> Candidate:
 def tolerance_too_loose(problem: BilevelProblem) -> Candidate:
     """The lower level stops at |g_y| < 1e-4."""
     tau = step_size(problem)
-
-    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
-        while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
-            y = gradient_descent(k, x, y, 1, tau)
-        return y
-
-    return hypergradient(problem, lower=lower)
+    return hypergradient(problem, lower=lambda k, x, y: descent_until(k, x, y, 1e-4, tau))  # defect: 1e-4
 
 
 @defect(
@@ -70,11 +72,7 @@ def tolerance_too_loose(problem: BilevelProblem) -> Candidate:
 )
 def lower_level_left_at_its_start(problem: BilevelProblem) -> Candidate:
     """The solver is built, and never run."""
-
-    def candidate(x: Floats) -> Floats:
-        return start(problem)  # defect: newton(k, x, start(problem))
-
-    return candidate
+    return lambda x: start(problem)  # defect: newton(k, x, start(problem))
 
 
 @defect(
@@ -98,14 +96,7 @@ def lower_level_five_steps(problem: BilevelProblem) -> Candidate:
 def lower_level_loose_tolerance(problem: BilevelProblem) -> Candidate:
     """It stops at |g_y| < 1e-4."""
     k, tau = problem.kernels, step_size(problem)
-
-    def candidate(x: Floats) -> Floats:
-        y = start(problem)
-        while norm(k.g_y(x, y)) > 1e-4:  # defect: 1e-4
-            y = gradient_descent(k, x, y, 1, tau)
-        return y
-
-    return candidate
+    return lambda x: descent_until(k, x, start(problem), 1e-4, tau)  # defect: 1e-4
 
 
 @defect(
@@ -117,12 +108,4 @@ def lower_level_loose_tolerance(problem: BilevelProblem) -> Candidate:
 def lower_level_predecessor(problem: BilevelProblem) -> Candidate:
     """The solution is stored, and handed out one call later."""
     k = problem.kernels
-    stored: Floats | None = None
-
-    def candidate(x: Floats) -> Floats:
-        nonlocal stored
-        y = newton(k, x, start(problem))
-        answer, stored = (y if stored is None else stored), y  # defect: answer = y
-        return answer
-
-    return candidate
+    return one_call_late(lambda x: newton(k, x, start(problem)))  # defect: newton(k, x, start(problem))

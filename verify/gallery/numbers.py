@@ -19,12 +19,22 @@ __all__: list[str] = []
 )
 def float32_inside(problem: BilevelProblem) -> Candidate:
     """Somewhere inside, numbers pass through single precision."""
-    k = problem.kernels
+
+    def solved(A: Floats, b: Floats) -> Floats:
+        return np.linalg.solve(A.astype(np.float32), b.astype(np.float32)).astype(np.float64)  # defect: float32
+
+    return hypergradient(problem, inverse=solved)
+
+
+def one_call_late(right: Candidate) -> Candidate:
+    """What is right, stored and handed out one call later; the first call has nothing older."""
+    stored: Floats | None = None
 
     def candidate(x: Floats) -> Floats:
-        y = newton(k, x, start(problem))
-        v = np.linalg.solve(k.g_yy(x, y).astype(np.float32), k.f_y(x, y).astype(np.float32))  # defect: float32
-        return k.f_x(x, y) - k.g_xy(x, y) @ v.astype(np.float64)
+        nonlocal stored
+        new = right(x)
+        answer, stored = (new if stored is None else stored), new
+        return answer
 
     return candidate
 
@@ -37,16 +47,7 @@ def float32_inside(problem: BilevelProblem) -> Candidate:
 )
 def answer_for_the_point_before(problem: BilevelProblem) -> Candidate:
     """The gradient is stored, and used one call later."""
-    right = hypergradient(problem)
-    stored: Floats | None = None
-
-    def candidate(x: Floats) -> Floats:
-        nonlocal stored
-        new = right(x)
-        answer, stored = (new if stored is None else stored), new  # defect: answer = new
-        return answer
-
-    return candidate
+    return one_call_late(hypergradient(problem))  # defect: hypergradient(problem)
 
 
 @defect(

@@ -8,6 +8,7 @@ What is right: the candidates that the defects are one line off from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
-from verify.gallery.defect import Kind
+from verify.gallery.defect import Kind, Make
 from verify.points.derivatives_at import block_values
 
 __all__ = ["right"]
@@ -23,6 +24,10 @@ __all__ = ["right"]
 Candidate = Callable[..., Floats]
 LowerLevel = Callable[[Kernels, Floats, Floats], Floats]
 Inverse = Callable[[Floats, Floats], Floats]
+Series = Callable[[Floats, Floats, int, float], Floats]
+"""(A, b, the number of terms, the step size) -> v."""
+Total = Callable[[Kernels, Floats, Floats, Floats], Floats]
+"""(k, x, y*, v) -> what is put together of them."""
 Record = Mapping[str, Any]
 Move = Callable[[Floats, Floats, Floats], Floats]
 """(x, the gradient there, a perturbation or zero) -> the next x."""
@@ -90,6 +95,13 @@ def gradient_descent(k: Kernels, x: Floats, y: Floats, D: int, tau: float) -> Fl
     return y
 
 
+def descent_until(k: Kernels, x: Floats, y: Floats, tolerance: float, tau: float) -> Floats:
+    """Steps of size tau on g(x, .), until |g_y| is within the tolerance."""
+    while norm(k.g_y(x, y)) > tolerance:
+        y = gradient_descent(k, x, y, 1, tau)
+    return y
+
+
 def dense_solve(A: Floats, b: Floats) -> Floats:
     """v with A v = b, by factorisation.
 
@@ -132,8 +144,24 @@ def neumann(A: Floats, b: Floats, Q: int, eta: float) -> Floats:
     return v
 
 
-def hypergradient(problem: BilevelProblem, *, lower: LowerLevel = newton, inverse: Inverse = dense_solve) -> Candidate:
-    """x -> grad Phi(x), from a way to solve the lower level and a way to solve a linear system.
+def total_derivative(k: Kernels, x: Floats, y: Floats, v: Floats) -> Floats:
+    """f_x - g_xy v."""
+    return k.f_x(x, y) - k.g_xy(x, y) @ v
+
+
+def hypergradient(
+    problem: BilevelProblem,
+    *,
+    lower: LowerLevel = newton,
+    inverse: Inverse = dense_solve,
+    total: Total = total_derivative,
+) -> Candidate:
+    """x -> grad Phi(x), from ways to solve the lower level and a linear system, and to put the terms together.
+
+    - ``problem``: the problem.
+    - ``lower``: (k, x, y_0) -> y*.
+    - ``inverse``: (g_yy, f_y) -> v.
+    - ``total``: (k, x, y*, v) -> the gradient.
 
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> hypergradient(problem)(np.array([3.0]))
@@ -143,10 +171,52 @@ def hypergradient(problem: BilevelProblem, *, lower: LowerLevel = newton, invers
 
     def candidate(x: Floats) -> Floats:
         y = lower(k, x, start(problem))
-        v = inverse(k.g_yy(x, y), k.f_y(x, y))
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
+        return total(k, x, y, inverse(k.g_yy(x, y), k.f_y(x, y)))
 
     return candidate
+
+
+def from_total(total: Total) -> Make:
+    """A way to put the terms of the hypergradient together, as a program: all else is right."""
+
+    @wraps(total)
+    def make(problem: BilevelProblem) -> Candidate:
+        return hypergradient(problem, total=total)
+
+    return make
+
+
+def by_series(problem: BilevelProblem, series: Series, eta: float, *, depth: int = 1000) -> Candidate:
+    """x -> grad Phi(x) with v from a series, of as many terms Q as the candidate is asked for.
+
+    - ``problem``: the problem.
+    - ``series``: (g_yy, f_y, Q, eta) -> v.
+    - ``eta``: its step size.
+    - ``depth``: Q by default.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+    >>> by_series(problem, neumann, 0.5)(np.array([3.0]), Q=1)  # v is half of what it should be
+    array([4.5])
+    """
+    k = problem.kernels
+
+    def candidate(x: Floats, Q: int = depth) -> Floats:
+        y = newton(k, x, start(problem))
+        return total_derivative(k, x, y, series(k.g_yy(x, y), k.f_y(x, y), Q, eta))
+
+    return candidate
+
+
+def warm_started(problem: BilevelProblem, move: LowerLevel) -> LowerLevel:
+    """A lower level that goes on from where it was left by the call before."""
+    y_before = start(problem)
+
+    def lower(k: Kernels, x: Floats, y: Floats) -> Floats:
+        nonlocal y_before
+        y_before = move(k, x, y_before)
+        return y_before
+
+    return lower
 
 
 class HessianTerms(NamedTuple):
@@ -177,6 +247,22 @@ def hessian_terms(problem: BilevelProblem, x: Floats) -> HessianTerms:
     inner = np.einsum("ia,jb,abk->ijk", dy_dx, dy_dx, at["g_yyy"])
     third = at["g_xxy"] + mixed + mixed.swapaxes(0, 1) + inner
     return HessianTerms(at["f_xx"], dy_dx @ at["f_xy"].T, dy_dx @ at["f_yy"] @ dy_dx.T, -third @ v)
+
+
+def from_terms(combined: Callable[[HessianTerms], Floats]) -> Make:
+    """A way to put the terms of Hess Phi together, as a program: the terms themselves are right."""
+
+    @wraps(combined)
+    def make(problem: BilevelProblem) -> Candidate:
+        return lambda x: combined(hessian_terms(problem, x))
+
+    return make
+
+
+@from_terms
+def hessian(term: HessianTerms) -> Floats:
+    """Hess Phi, the sum of its terms."""
+    return term.direct + term.cross + term.cross.T + term.quadratic + term.third
 
 
 def perturbed_descent(problem: BilevelProblem, move: Move) -> Record:
@@ -218,7 +304,7 @@ def right(problem: BilevelProblem, kind: Kind = "hypergradient") -> dict[str, An
     ['term by term']
     """
     if kind == "hessian":
-        return {"term by term": _hessian(problem)}
+        return {"term by term": hessian(problem)}
     if kind == "lower solution":
         k, y, tau = problem.kernels, start(problem), step_size(problem)
         steps: Candidate = lambda x, D=1000: gradient_descent(k, x, y, D, tau)  # noqa: E731
@@ -229,9 +315,9 @@ def right(problem: BilevelProblem, kind: Kind = "hypergradient") -> dict[str, An
         "dense solve": hypergradient(problem),
         "conjugate gradients": hypergradient(problem, inverse=conjugate_gradients),
         "D and N steps": _steps(problem),
-        "Neumann series": _neumann(problem),
+        "Neumann series": by_series(problem, neumann, step_size(problem)),
         "unrolled": _unrolled(problem),
-        "warm start": _warm(problem),
+        "warm start": hypergradient(problem, lower=warm_started(problem, newton)),
     }
 
 
@@ -241,19 +327,7 @@ def _steps(problem: BilevelProblem) -> Candidate:
 
     def candidate(x: Floats, D: int = 1000, N: int = 20) -> Floats:
         y = gradient_descent(k, x, start(problem), D, tau)
-        v = conjugate_gradients(k.g_yy(x, y), k.f_y(x, y), N)
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
-
-    return candidate
-
-
-def _neumann(problem: BilevelProblem) -> Candidate:
-    k, eta = problem.kernels, step_size(problem)
-
-    def candidate(x: Floats, Q: int = 1000) -> Floats:
-        y = newton(k, x, start(problem))
-        v = neumann(k.g_yy(x, y), k.f_y(x, y), Q, eta)
-        return k.f_x(x, y) - k.g_xy(x, y) @ v
+        return total_derivative(k, x, y, conjugate_gradients(k.g_yy(x, y), k.f_y(x, y), N))
 
     return candidate
 
@@ -268,26 +342,5 @@ def _unrolled(problem: BilevelProblem) -> Candidate:
             dy_dx = dy_dx - tau * (k.g_xy(x, y) + dy_dx @ k.g_yy(x, y))
             y = y - tau * k.g_y(x, y)
         return k.f_x(x, y) + dy_dx @ k.f_y(x, y)
-
-    return candidate
-
-
-def _warm(problem: BilevelProblem) -> Candidate:
-    """y is carried from call to call, and solved to the end each time."""
-    y_before = start(problem)
-
-    def candidate(x: Floats) -> Floats:
-        nonlocal y_before
-        k = problem.kernels
-        y_before = y = newton(k, x, y_before)
-        return k.f_x(x, y) - k.g_xy(x, y) @ np.linalg.solve(k.g_yy(x, y), k.f_y(x, y))
-
-    return candidate
-
-
-def _hessian(problem: BilevelProblem) -> Candidate:
-    def candidate(x: Floats) -> Floats:
-        term = hessian_terms(problem, x)
-        return term.direct + term.cross + term.cross.T + term.quadratic + term.third
 
     return candidate
