@@ -92,6 +92,53 @@ SMALL = {  # in compiled code where numba is there
 @pytest.mark.parametrize(("m", "n"), [(7, 3), (1, 1), (3, 9), (20, 8)])
 @pytest.mark.parametrize("name", SMALL)
 def test_compiled_code_finds_what_numpy_finds(name: str, m: int, n: int) -> None:
+    compiled, plain, point = small_kernels(name, m, n)
+    start = np.ones(compiled._engine.n)
+    names = ("y_star", "phi", "grad_phi", "hess_phi")
+    ours, others = ([getattr(kernels, name)(point, y0=start) for name in names] for kernels in (compiled, plain))
+    assert plain._engine._compiled is None
+    alone, at = compiled._engine._compiled, np.concatenate([point, others[0]])
+    ours += [*alone.gradient(at), *alone.expansion(at)]  # NumPy takes over where these find nothing
+    others += [*others[1:3], *others[1:]]
+    for one, two in zip(ours, others, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10 * np.abs(two).max())
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 3), (1, 1), (3, 9), (20, 8), (30, 17)])
+@pytest.mark.parametrize("name", SMALL)
+def test_compiled_products_find_what_numpy_finds(name: str, m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_engine, "COMPILED_EACH", -1.0)
+    monkeypatch.setattr(array_engine, "CHOLESKY", 1e6)  # products, whatever they cost
+    compiled, plain, point = small_kernels(name, m, n)
+    start, alone = np.ones(compiled._engine.n), compiled._engine._compiled
+    assert plain._engine._compiled is None
+    assert type(alone).__name__ == "CompiledProducts"
+    y_star, phi, grad_phi, hess_phi = (
+        getattr(plain, name)(point, y0=start) for name in ("y_star", "phi", "grad_phi", "hess_phi")
+    )
+    lower, at = alone.lower_level(point, start), np.concatenate([point, y_star])
+    ours = [lower.y, *alone.gradient(at), *alone.expansion(at), compiled.grad_phi(point, y0=start)]
+    others = [y_star, phi, grad_phi, phi, grad_phi, hess_phi, grad_phi]
+    assert min(lower.gradients, lower.products) > 0
+    for one, two in zip(ours, others, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10 * np.abs(two).max())
+
+
+def test_what_takes_many_products_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(array_engine, "COMPILED_EACH", -1.0)
+    problem, x = regression(40, 6), np.linspace(-1.0, 0.5, 6)
+    expected = quantities(compile_kernels(problem, backend="tape"), x)
+    few = array_engine_kernels(problem)
+    few._engine._compiled._most = 2
+    assert few._engine._compiled.lower_level(x, np.zeros(6)) is None
+    at = np.concatenate([x, expected["y_star"]])
+    assert few._engine._compiled.gradient(at) is few._engine._compiled.expansion(at) is None
+    close(expected, quantities(few, x))
+
+
+def small_kernels(name: str, m: int, n: int) -> tuple[Any, Any, Any]:
+    """Kernels of a small problem that may run in compiled code, those that may not, and a point."""
     pytest.importorskip("numba")
     f, g, x, y = SMALL[name]
     rng = np.random.default_rng(m + n)
@@ -101,15 +148,7 @@ def test_compiled_code_finds_what_numpy_finds(name: str, m: int, n: int) -> None
     problem = BilevelProblem(f, g, x, y, data=data)
     compiled: Any = array_engine_kernels(problem)
     plain: Any = Kernels(problem, "auto", compiled._engine._twin("together"))
-    point, start = 0.3 * rng.normal(size=problem.d), np.ones(problem.n)
-    names = ("y_star", "phi", "grad_phi", "hess_phi")
-    ours, others = ([getattr(kernels, name)(point, y0=start) for name in names] for kernels in (compiled, plain))
-    assert plain._engine._compiled is None
-    alone, at = compiled._engine._compiled, np.concatenate([point, others[0]])
-    ours += [*alone.gradient(at), *alone.expansion(at)]  # NumPy takes over where these find nothing
-    others += [*others[1:3], *others[1:]]
-    for one, two in zip(ours, others, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10 * np.abs(two).max())
+    return compiled, plain, 0.3 * rng.normal(size=problem.d)
 
 
 def test_batches_are_their_points() -> None:

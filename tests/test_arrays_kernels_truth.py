@@ -55,7 +55,7 @@ class Blocks:
         memory = translation.memory()
         for start, part in zip(translation.inputs, np.split(self.points[0], [d + n, d + 2 * n])[:2], strict=True):
             memory[start : start + len(part)] = part
-        for code in translation.code:
+        for code in translation.code():
             one_point.value(code, translation.numbers, memory, 0)
         shapes = {name: program.shape(name) for name in names}
         starts = translation.blocks

@@ -351,3 +351,35 @@ def test_a_planted_defect_in_compiled_plans_is_seen(defect: Any, problem: str, m
     defect(monkeypatch, compiled_plan)
     with pytest.raises((AssertionError, LowerLevelFailure, TypeError)):  # nothing is found, too
         test_arrays_kernels.test_compiled_code_finds_what_numpy_finds(problem, 7, 3)
+
+
+def loops_joined_across_gaps(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module._joined
+    patch.setattr(module, "_joined", lambda sizes, into, one, two: right(sizes, into))
+
+
+def rooms_given_away_too_soon(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module.Translation._step
+
+    def step(self: Any, code: Any, step: Any, args: Any, to: int, at: Any) -> None:
+        right(self, code, step, args, to, at)
+        if args and step.kind == "contract":
+            self.vacate(at[-1], args[-1].entries)
+
+    patch.setattr(module.Translation, "_step", step)
+
+
+def steps_of_a_block_forgotten(patch: pytest.MonkeyPatch, module: Any) -> None:
+    patch.setattr(module, "reachable", lambda steps, outputs: [*outputs, *(steps[k].args for k in outputs)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("defect", [loops_joined_across_gaps, rooms_given_away_too_soon, steps_of_a_block_forgotten])
+def test_a_planted_defect_in_compiled_products_is_seen(defect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    from bilevel_sym.implicit import compiled_plan
+
+    test_arrays_kernels.test_compiled_products_find_what_numpy_finds("softmax", 7, 3, monkeypatch)
+    defect(monkeypatch, compiled_plan)
+    with pytest.raises((AssertionError, AttributeError, TypeError)):  # nothing is found, too
+        test_arrays_kernels.test_compiled_products_find_what_numpy_finds("softmax", 7, 3, monkeypatch)

@@ -230,7 +230,7 @@ class ArrayProgram:
             return (self.workshop.inputs[0].size,)
         return self.blocks[name].shape
 
-    def work(self, stage: int, points: int = 1) -> float:
+    def work(self, stage: int, points: float = 1) -> float:
         """What a stage costs at a point, of so many that go together; see ``Plan.work``."""
         places = {place: k for k, place in self.numbers.items()}
         saved = CALL * (1 - 1 / points) * len(self.instructions[stage])

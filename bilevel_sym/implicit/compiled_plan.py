@@ -15,14 +15,15 @@ from bilevel_sym.arithmetic.compiled import plans as compiled
 from bilevel_sym.arithmetic.compiled.elementwise import CODES
 from bilevel_sym.arithmetic.compiled.rows import LINE
 from bilevel_sym.arrays.plan import Step
-from bilevel_sym.implicit.array_program import ArrayBlock, ArrayProgram
+from bilevel_sym.implicit.array_program import ArrayBlock, ArrayProgram, reachable
 from bilevel_sym.typing import Floats
 
-__all__ = ["WITH_V", "Rooms", "Translation", "Unable"]
+__all__ = ["ALONG_U", "WITH_V", "Rooms", "Translation", "Unable"]
 
 MAX_NUMBERS = 400_000  # in the memory of a program
 LOOPS = 4
 WITH_V = frozenset({"g_xy_v", "g_yy_v", "L_xx", "L_xy", "L_yy"})  # blocks that take v
+ALONG_U = frozenset({"s_x", "s_y"})  # blocks that take a direction too
 Strides = Mapping[int, int]  # of an array, by label
 
 
@@ -35,14 +36,16 @@ class Rooms:
 
     - ``program``: whose values they are; ``Unable`` where data are sparse.
     - ``most``: numbers that there may be.
+    - ``stages``: how many there are of inputs: (x, y), v, directions.
     """
 
-    def __init__(self, program: ArrayProgram, most: int) -> None:
+    def __init__(self, program: ArrayProgram, most: int, stages: int = 2) -> None:
         if not all(isinstance(value, np.ndarray | np.generic) for value in program.constants.values()):
             raise Unable
         self.program, self.size, self._most = program, 0, most
         self._numbers, self._at = list[float](), dict[int, int]()
-        self.inputs = [self.room(layout.size) for layout in program.workshop.inputs[:2]]
+        self._unused = dict[int, list[int]]()  # rooms by their size
+        self.inputs = [self.room(layout.size) for layout in program.workshop.inputs[:stages]]
         for start, leaves in zip(self.inputs, program.leaves, strict=False):
             self._at |= {place: start + part.start for place, part, _ in leaves}
         for k in program.constants:
@@ -50,14 +53,21 @@ class Rooms:
 
     def room(self, entries: int) -> int:
         """Where so many numbers may stand."""
-        start, self.size = self.size, self.size + -(-entries // LINE) * LINE
+        whole = -(-entries // LINE) * LINE
+        if self._unused.get(whole):
+            return self._unused[whole].pop()
+        start, self.size = self.size, self.size + whole
         if self.size > self._most:
             raise Unable
         return start
 
+    def vacate(self, start: int, entries: int) -> None:
+        """Others may stand there."""
+        self._unused.setdefault(-(-entries // LINE) * LINE, []).append(start)
+
     def memory(self) -> Floats:
         """Room for all values, data in their places."""
-        raw = np.zeros(self.size + LINE)
+        raw = np.zeros(self.size + 2 * LINE)  # whole vectors are read at the end
         start = (-raw.ctypes.data // raw.itemsize) % LINE
         memory = raw[start : start + self.size]
         for k, value in self.program.constants.items():
@@ -82,25 +92,29 @@ class Translation(Rooms):
     - ``program``: what to compute.
     - ``most``: multiplications that it may take.
     - ``own``: blocks that stand in a room of their own, because they are overwritten.
+    - ``stages``: how many there are of inputs: (x, y), v, directions.
     """
 
-    def __init__(self, program: ArrayProgram, most: float, own: Iterable[str] = ()) -> None:
-        super().__init__(program, MAX_NUMBERS)
+    def __init__(self, program: ArrayProgram, most: float, own: Iterable[str] = (), stages: int = 2) -> None:
+        super().__init__(program, MAX_NUMBERS, stages)
         self._steps, self._left = program.workshop.plan.steps, most
-        self._code: tuple[list[int], list[int]] = [], []
+        self._code = [list[tuple[int | str, list[int]]]() for _ in range(stages)]
         self._step_at = {place: k for k, place in program.numbers.items()}
-        self._one = self.room(1)
-        for stage in (0, 1):
+        self._one, self._passing = self.room(1), list[tuple[int, int]]()
+        for stage in range(stages):
             self._translate(stage)
-        self.blocks = {
-            name: self._block(block, self._code[name in WITH_V], name in own) for name, block in program.blocks.items()
-        }
+        self._unused.clear()  # what stands there from now on stays
+        self.blocks = {name: self._block(name, block, name in own) for name, block in program.blocks.items()}
 
-    @property
-    def code(self) -> tuple[Any, Any]:
-        """The instructions without v, and those with it."""
-        one, two = (np.array(lines, dtype=np.int64) for lines in self._code)
-        return one, two
+    def code(self, names: Iterable[str] | None = None) -> tuple[Any, ...]:
+        """The instructions of each stage, or those of them that some blocks need."""
+        wanted = self.program.blocks if names is None else {name: self.program.blocks[name] for name in names}
+        needed = reachable(self._steps, set().union(*(block.steps() for block in wanted.values())))
+        kept = {*needed, *wanted}
+        return tuple(
+            np.array([entry for key, lines in stage if key in kept for entry in lines], dtype=np.int64)
+            for stage in self._code
+        )
 
     def memory(self) -> Floats:
         """Room for all values, data in their places, and a one."""
@@ -117,13 +131,25 @@ class Translation(Rooms):
     # ---- instructions -----------------------------------------------------------------------------------------------
 
     def _translate(self, stage: int) -> None:
-        for _, args, out, _ in self.program.instructions[stage]:
-            step = self._steps[self._step_at[out]]
+        for _, args, out, dead in self.program.instructions[stage]:
+            step, code = self._steps[self._step_at[out]], list[int]()
             own = [self._steps[self._step_at[place]] for place in args]
             if step.sparse or any(arg.sparse for arg in own):
                 raise Unable
             to = self._at[out] = self.room(step.entries)
-            self._step(self._code[stage], step, own, to, [self._at[place] for place in args])
+            self._step(code, step, own, to, [self._at[place] for place in args])
+            self._code[stage].append((self._step_at[out], code))
+            for start, entries in self._passing:
+                self.vacate(start, entries)
+            self._passing.clear()
+            for place in dead:
+                self.vacate(self._at[place], self._steps[self._step_at[place]].entries)
+
+    def _passing_room(self, entries: int) -> int:
+        """Where numbers may stand until a step is done."""
+        start = self.room(entries)
+        self._passing.append((start, entries))
+        return start
 
     def _step(self, code: list[int], step: Step, args: Sequence[Step], to: int, at: Sequence[int]) -> None:
         parameter: Any = step.parameter
@@ -219,14 +245,16 @@ class Translation(Rooms):
         two: its strides
         factor: a coefficient
         """
-        labels = [label for label in sizes if sizes[label] != 1]
+        sizes = _joined(sizes, into, one, two)
+        labels = list(sizes)
         if len(labels) > LOOPS:
             raise Unable
 
-        def last(label: int) -> tuple[bool, bool, int]:
+        def last(label: int) -> tuple[bool, bool, bool, int]:
             # what runs through memory without a gap; else what is summed
             strides = into.get(label, 0), *sorted((one.get(label, 0), two.get(label, 0)))
-            return strides == (1, 0, 1), strides[0] == 0, sizes[label]
+            summed = strides[0] == 0
+            return strides in ((1, 0, 1), (1, 1, 1)), strides == (0, 1, 1), summed, sizes[label]
 
         labels.sort(key=last)
         if labels and (one.get(labels[-1], 0), two.get(labels[-1], 0)) == (0, 1):
@@ -261,12 +289,12 @@ class Translation(Rooms):
         down, along = (1, n) if axis == 0 else (m, 1)
         weights, weighted = list(at[1:]), at[0]
         while len(weights) > 1:
-            product = self.room(m)
+            product = self._passing_room(m)
             self._fill(code, product, m, 0.0)
             self._nest(code, {0: m}, product, {0: 1}, weights.pop(), {0: 1}, weights.pop(), {0: 1})
             weights.append(product)
         if weights or axis == 1:
-            weighted = self.room(m * n)
+            weighted = self._passing_room(m * n)
             by, stride = (weights[0], {0: 1}) if weights else (self._one, {})
             self._fill(code, weighted, m * n, 0.0)
             self._nest(code, {0: m, 1: n}, weighted, {0: n, 1: 1}, at[0], {0: along, 1: down}, by, stride)
@@ -314,14 +342,16 @@ class Translation(Rooms):
         sizes: of the labels
         """
         shape = [sizes[label] for label in labels]
-        to = self.room(prod(shape))
+        to = self._passing_room(prod(shape))
         self._copy(code, shape, to, a, {k: strides[label] for k, label in enumerate(labels)})
         return to
 
     # ---- blocks -----------------------------------------------------------------------------------------------------
 
-    def _block(self, block: ArrayBlock, code: list[int], own: bool) -> int:
+    def _block(self, name: str, block: ArrayBlock, own: bool) -> int:
         """Where a block stands, after instructions that put it together if it has several pieces."""
+        code = list[int]()
+        self._code[2 if name in ALONG_U else int(name in WITH_V)].append((name, code))
         numbers = self.program.numbers
         if len(block.pieces) == 1 and not own:
             parts = block.pieces[0][2]
@@ -359,6 +389,20 @@ def _strides(shape: Sequence[int], labels: Any = None) -> dict[int, int]:
     for k, label in enumerate(range(len(shape)) if labels is None else labels):
         found[int(label)] = found.get(int(label), 0) + prod(shape[k + 1 :])
     return found
+
+
+def _joined(sizes: Mapping[int, int], *arrays: Strides) -> dict[int, int]:
+    """Sizes of the labels that need a loop: one is enough for two along which all arrays run on without a gap."""
+    left = {label: size for label, size in sizes.items() if size != 1}
+    for outer in list(left):
+        for inner in list(left):
+            if (
+                outer in left
+                and outer != inner
+                and all(own.get(outer, 0) == own.get(inner, 0) * left[inner] for own in arrays)
+            ):
+                left[inner] *= left.pop(outer)
+    return left
 
 
 def _embedded(strides: Strides, sizes: Mapping[int, int], deltas: Any) -> tuple[Strides, dict[int, int]]:

@@ -16,16 +16,10 @@ import numpy as np
 from bilevel_sym.typing import Floats
 
 __all__ = [
-    "FLOOR",
-    "TO_ROUND_OFF",
-    "Lower",
-    "NotConvex",
-    "NotSolved",
-    "System",
-    "Systems",
-    "newton",
+    "CLOSE", "CURVATURE", "ENOUGH", "FEW", "FLOOR", "LOOSE", "MAX_HALVINGS", "MAX_STEPS", "ROUND_OFF", "SOLVED",
+    "STALLED", "TO_ROUND_OFF", "TRUSTED", "Lower", "NotConvex", "NotSolved", "System", "Systems", "newton",
     "solve_together",
-]
+]  # fmt: skip
 
 Product = Callable[[Floats], Floats]
 MAX_STEPS = 100  # of Newton's method

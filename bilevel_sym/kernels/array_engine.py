@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -39,7 +40,7 @@ from bilevel_sym.system.memory import refuse_beyond
 from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
-    from bilevel_sym.kernels.compiled_arrays import CompiledArrays
+    from bilevel_sym.kernels.compiled_arrays import CompiledArrays, CompiledProducts
 
 __all__ = ["ArrayEngine"]
 
@@ -47,6 +48,9 @@ Result = TypeVar("Result")
 MAX_PROGRAMS = 64
 COMPILED = 150  # lower-level variables up to which points may run in compiled code
 COMPILED_WORK = 1e5  # what forming g_yy may cost there; see ``Plan.work``
+COMPILED_PRODUCT = 2e5  # what a product with g_yy may cost there
+COMPILED_EACH = 20  # where g_yy costs no more than so many products it is factored there
+COMPILED_MOST = 3  # times what a factor costs that products may before they are left to NumPy
 DENSE = 3000  # lower-level variables up to which g_yy may be formed and factored
 EACH = 5  # where g_yy costs no more than so many products it is factored for each system
 ONE = 50  # the same where g is quadratic in y: then one factor is all
@@ -159,8 +163,9 @@ class ArrayEngine(SessionEngine):
 
     def _lower(self, k: int, x: Floats, y0: Floats) -> tuple[Floats, int, int]:
         with np.errstate(all="ignore"):
-            dense = self._factors or self._compiled is not None
-            found = self._quickly(x, y0) if dense else self._by_products(x, y0)
+            found = None if self._compiled is None else self._compiled.lower_level(x, y0)
+            if found is None:
+                found = self._quickly(x, y0) if self._factors else self._by_products(x, y0)
         if found is not None and found.arrived:
             return found.y, found.gradients, found.products
         if self.n > DENSE:
@@ -173,9 +178,6 @@ class ArrayEngine(SessionEngine):
 
     def _quickly(self, x: Floats, y0: Floats) -> Lower | None:
         """Full Newton steps with g_yy factored each time; None where one does not help, and care is needed."""
-        if self._compiled is not None:
-            done = self._compiled.lower_level(x, y0)
-            return None if done is None else Lower(done[0], done[1], self.n * done[1], True)
         found = self._one_step(x, y0) if self._is_quadratic else self._full_steps(x, y0)
         if found is None or not np.isfinite(self._run(("g",), np.concatenate([x, found[0]])).block("g")):
             return None  # outside the domain of g its derivatives may still look fine: log(y) has one at -1
@@ -247,14 +249,19 @@ class ArrayEngine(SessionEngine):
         return self._budget <= (ONE if self._is_quadratic else EACH)
 
     @cached_property
-    def _compiled(self) -> CompiledArrays | None:
-        """The same for one point of a small problem in compiled code; None where there is none."""
-        small = self.n <= COMPILED and self._program(NEWTON).work(0) <= COMPILED_WORK
-        if self.batch_invariant or not small or not self._may_compile():
+    def _compiled(self) -> CompiledArrays | CompiledProducts | None:
+        """The same for one point in compiled code; None where calls of NumPy cost little beside the work."""
+        product = self._program(("g_yy_v",))
+        if self.batch_invariant or product.work(1) > COMPILED_PRODUCT or not self._may_compile():
             return None
-        from bilevel_sym.kernels.compiled_arrays import CompiledArrays
+        from bilevel_sym.kernels.compiled_arrays import CompiledArrays, CompiledProducts
 
-        return CompiledArrays.of(self._program, self.d, self.n, quadratic=self._is_quadratic)
+        # products that a factor is worth, where calls cost nothing
+        worth = (self._program(("g_yy",)).work(0, inf) + CHOLESKY * self.n**3) / product.work(1, inf)
+        if worth > COMPILED_EACH:
+            return CompiledProducts.of(self._program, self.d, self.n, int(COMPILED_MOST * worth))
+        small = self.n <= COMPILED and self._program(NEWTON).work(0) <= COMPILED_WORK
+        return CompiledArrays.of(self._program, self.d, self.n, quadratic=self._is_quadratic) if small else None
 
     def _system(self, run: Run, right: Floats, xy: Floats) -> System:
         """g_yy at a point: products by ``run``, and its factor."""
@@ -288,16 +295,16 @@ class ArrayEngine(SessionEngine):
         """Phi and grad Phi at rows (x, y)."""
         if self._factors and not self._alone(GRADIENT, len(xy)):
             return super().gradient(xy)
-        dense = self._factors or self._compiled is not None
-        gradient = self._gradient if dense else self._gradient_by_products
-        rows = [gradient(k, row) for k, row in enumerate(xy)]
+        rows = [self._gradient(k, row) for k, row in enumerate(xy)]
         phi, grad = zip(*rows, strict=True) if rows else ((), ())
         return np.array(phi), np.array(grad).reshape(len(xy), self.d)
 
     def _gradient(self, k: int, row: Floats) -> tuple[Floats, Floats]:
         if self._compiled is not None and (found := self._compiled.gradient(row)) is not None:
             return found
-        if self._is_quadratic:
+        if not self._factors:
+            run, v = _of_member(k, lambda: self._adjoint(row))
+        elif self._is_quadratic:
             run = self._run(("f", "f_x", "f_y", "g_xy_v"), row)
             v = _column(_of_member(k, lambda: self._curvature(row[: self.d])), run.block("f_y"))
         else:
@@ -313,14 +320,9 @@ class ArrayEngine(SessionEngine):
     def expansion(self, xy: Floats) -> Expansion:
         """Phi, grad Phi and Hess Phi at rows (x, y)."""
         self._refuse_beyond((len(xy) + 2) * self.d**2, "Hess Phi")
-        alone = self._alone(EXPANSION, len(xy))
-        if self.n > DENSE or (alone and self._compiled is None and self._goes_along):
-            self._refuse_beyond(3 * self.d * self.n, "Hess Phi")
-            rows = [_of_member(k, partial(self._expansion_by_products, row)) for k, row in enumerate(xy)]
-        elif not alone:
+        if self.n <= DENSE and not self._alone(EXPANSION, len(xy)):
             return super().expansion(xy)
-        else:
-            rows = [self._expansion(k, row) for k, row in enumerate(xy)]
+        rows = [self._expansion(k, row) for k, row in enumerate(xy)]
         phi, grad, hess = zip(*rows, strict=True) if rows else ((), (), ())
         size, d = len(xy), self.d
         return Expansion(np.array(phi), np.array(grad).reshape(size, d), np.array(hess).reshape(size, d, d))
@@ -328,6 +330,9 @@ class ArrayEngine(SessionEngine):
     def _expansion(self, k: int, row: Floats) -> tuple[Floats, Floats, Floats]:
         if self._compiled is not None and (found := self._compiled.expansion(row)) is not None:
             return found
+        if self.n > DENSE or self._goes_along:
+            self._refuse_beyond(3 * self.d * self.n, "Hess Phi")
+            return _of_member(k, lambda: self._expansion_by_products(row))
         run, at = self._formulas(EXPANSION, row)
         return _of_member(k, lambda: (run.block("f"), at.grad.dense()[:, 0], at.hess.dense()))
 
@@ -370,11 +375,6 @@ class ArrayEngine(SessionEngine):
                 f"a linear system with g_yy is too badly conditioned: products solve it only to {error.residual:.1e}",
                 hint="scale the variables, or a larger penalty",
             ) from None
-
-    def _gradient_by_products(self, k: int, row: Floats) -> tuple[Floats, Floats]:
-        run, v = _of_member(k, lambda: self._adjoint(row))
-        run.perform(1, v)
-        return run.block("f"), run.block("f_x") - run.block("g_xy_v")
 
     def _response(self, row: Floats) -> Floats:
         run = self._run(("g_yx_u", "g_yy_v"), row)

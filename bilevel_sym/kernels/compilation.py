@@ -60,7 +60,7 @@ def compile_all() -> None:
     """
     from bilevel_sym.arithmetic.compiled import rows as batches
     from bilevel_sym.arithmetic.compiled.vectors import WIDTH
-    from bilevel_sym.implicit import one_point
+    from bilevel_sym.implicit import one_point, one_point_products
     from bilevel_sym.kernels.compiled_engine import CompiledEngine
     from bilevel_sym.solvers.compiled.compiled_loop import CompiledLoop, LoopState, Rule
 
@@ -80,6 +80,10 @@ def compile_all() -> None:
     one_point.newton(empty, numbers, table, ends, np.zeros(3), 1, True)
     for formulas in (one_point.gradient, one_point.expand):
         formulas(empty, empty, numbers, table, ends, np.zeros(1))
+    places, counts = np.zeros(10, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    one_point_products.newton(empty, empty, numbers, table, places, places, counts)
+    one_point_products.gradient(*(empty,) * 3, numbers, table, places, places, 0, np.zeros(1))
+    one_point_products.expand(*(empty,) * 4, numbers, table, places, places, 0, np.zeros(1))
     cuts, sizes = np.zeros(3, dtype=np.int64), np.array([0, 0, -1, 0, 0, 1, 1])
     data, picked = batches.to_read(table), batches.to_read(empty)
     batches.walk(code, cuts, numbers, numbers, data, data, data, none, picked, sizes, 1.0)
@@ -101,7 +105,7 @@ def cache_folder() -> Path | None:
 def _entrances() -> Iterator[tuple[Any, int]]:
     """What Python calls, and for how many kinds of tables it is compiled."""
     from bilevel_sym.arithmetic.compiled import interpreter, rows
-    from bilevel_sym.implicit import lanes, one_point
+    from bilevel_sym.implicit import lanes, one_point, one_point_products
     from bilevel_sym.solvers.compiled import trajectories
 
     yield interpreter.run, 2
@@ -113,6 +117,9 @@ def _entrances() -> Iterator[tuple[Any, int]]:
     yield one_point.newton, 1
     yield one_point.gradient, 1
     yield one_point.expand, 1
+    yield one_point_products.newton, 1
+    yield one_point_products.gradient, 1
+    yield one_point_products.expand, 1
     yield trajectories.advance, 2
 
 

@@ -1,8 +1,9 @@
 """Steps of array plans at one point, in compiled code, and the linear algebra of small systems.
 
 A program is a row of instructions (op, to, a, b, number, four sizes, four strides of each of to, a and b), performed
-on one array of numbers, ``memory``. Whatever multiplies, sums, copies or transposes entries is a ``NEST`` of loops;
-what takes most of the time has an instruction of its own. The bits of a result depend on sizes alone.
+on one array of numbers, ``memory``, and a line behind it may be read. Whatever multiplies, sums, copies or transposes
+entries is a ``NEST`` of loops; what takes most of the time has an instruction of its own. The bits of a result depend
+on sizes alone.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ from __future__ import annotations
 from math import inf
 
 from bilevel_sym.arithmetic.compiled.elementwise import CODES, exp, inlined, library, strict, whole_power
-from bilevel_sym.arithmetic.compiled.rows import apply, dot, matrix_vector, vector_matrix
-from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, root, size, store
+from bilevel_sym.arithmetic.compiled.rows import apply, dot, folded, matrix_vector, vector_matrix
+from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, root, size, store, store_some
 
 __all__ = [
     "APPLY", "FILL", "LOGSUMEXP", "MATRIX_VECTOR", "NEST", "POWER", "PRODUCT", "ROOT", "SYMMETRIC", "VECTOR_MATRIX",
-    "WIDTH", "copied", "factored", "largest_size", "matrix_product", "perform", "solved",
+    "WIDTH", "add_multiple", "copied", "factored", "largest_size", "matrix_product", "perform", "solved",
 ]  # fmt: skip
 
 FILL, APPLY, POWER, NEST, MATRIX_VECTOR, VECTOR_MATRIX, PRODUCT, ROOT, LOGSUMEXP = range(9)
 SYMMETRIC = 1  # a product of which half suffices
 WIDTH = 21  # entries of an instruction
 LOG = CODES["log"]
+
+
+@inlined
+def add_multiple(memory, to, a, factor, n):
+    """to += factor a."""
+    whole = n - n % 8
+    for i in range(0, whole, 8):
+        store(memory, to + i, fma(load8(memory, a + i), factor, load8(memory, to + i)))
+    if whole < n:
+        store_some(memory, to + whole, fma(load8(memory, a + whole), factor, load8(memory, to + whole)), n - whole)
 
 
 @inlined
@@ -37,18 +48,20 @@ def _nest(memory, factor, code, line):
                 into = to + i * t0 + j * t1 + k * t2
                 one = a + i * a0 + j * a1 + k * a2
                 two = b + i * b0 + j * b1 + k * b2
-                if t3 == 0:
+                if t3 == 0 and a3 == 1 and b3 == 1:
+                    store(memory, into, fma(factor, dot(memory, one, two, last), at(memory, into)))
+                elif t3 == 0:
                     total = 0.0
                     for h in range(last):
                         total = fma(at(memory, one + h * a3), at(memory, two + h * b3), total)
                     store(memory, into, fma(factor, total, at(memory, into)))
                 elif t3 == 1 and a3 == 1 and b3 == 0:
-                    own = factor * at(memory, two)
-                    whole = last - last % 8
-                    for h in range(0, whole, 8):
-                        store(memory, into + h, fma(load8(memory, one + h), own, load8(memory, into + h)))
-                    for h in range(whole, last):
-                        store(memory, into + h, fma(at(memory, one + h), own, at(memory, into + h)))
+                    add_multiple(memory, into, one, factor * at(memory, two), last)
+                elif t3 == 1 and a3 == 1 and b3 == 1:
+                    for h in range(0, last, 8):
+                        scaled = factor * load8(memory, one + h)
+                        result = fma(scaled, load8(memory, two + h), load8(memory, into + h))
+                        store_some(memory, into + h, result, last - h)
                 else:
                     for h in range(last):
                         product = factor * at(memory, one + h * a3)
@@ -57,46 +70,60 @@ def _nest(memory, factor, code, line):
 
 
 @inlined
+def _four_by_sixteen(memory, to, a, b, n, p, down, along, count):
+    """Four rows of A B, 16 columns or the ``count`` that there are, more than eight: vectors that are not whole too."""
+    a1, a2, a3 = a + down, a + 2 * down, a + 3 * down
+    left, right = load8(memory, b), load8(memory, b + 8)
+    s0, s1, s2, s3 = left * at(memory, a), left * at(memory, a1), left * at(memory, a2), left * at(memory, a3)
+    t0, t1, t2, t3 = right * at(memory, a), right * at(memory, a1), right * at(memory, a2), right * at(memory, a3)
+    for k in range(1, n):
+        left, right, c = load8(memory, b + k * p), load8(memory, b + k * p + 8), k * along
+        one, two, three, four = at(memory, a + c), at(memory, a1 + c), at(memory, a2 + c), at(memory, a3 + c)
+        s0, s1, s2, s3 = fma(left, one, s0), fma(left, two, s1), fma(left, three, s2), fma(left, four, s3)
+        t0, t1, t2, t3 = fma(right, one, t0), fma(right, two, t1), fma(right, three, t2), fma(right, four, t3)
+    store(memory, to, s0)
+    store(memory, to + p, s1)
+    store(memory, to + 2 * p, s2)
+    store(memory, to + 3 * p, s3)
+    store_some(memory, to + 8, t0, count - 8)
+    store_some(memory, to + p + 8, t1, count - 8)
+    store_some(memory, to + 2 * p + 8, t2, count - 8)
+    store_some(memory, to + 3 * p + 8, t3, count - 8)
+
+
+@inlined
+def _four_by_eight(memory, to, a, b, n, p, down, along, count):
+    """Four rows of A B, eight columns or the ``count`` that there are."""
+    a1, a2, a3 = a + down, a + 2 * down, a + 3 * down
+    right = load8(memory, b)
+    s0, s1, s2, s3 = right * at(memory, a), right * at(memory, a1), right * at(memory, a2), right * at(memory, a3)
+    for k in range(1, n):
+        right, c = load8(memory, b + k * p), k * along
+        s0, s1 = fma(right, at(memory, a + c), s0), fma(right, at(memory, a1 + c), s1)
+        s2, s3 = fma(right, at(memory, a2 + c), s2), fma(right, at(memory, a3 + c), s3)
+    store_some(memory, to, s0, count)
+    store_some(memory, to + p, s1, count)
+    store_some(memory, to + 2 * p, s2, count)
+    store_some(memory, to + 3 * p, s3, count)
+
+
+@inlined
 def matrix_product(memory, to, a, b, m, n, p, down, along, symmetric):
     """A B, (m, n) and (n, p): entry (i, k) of A stands ``i down + k along`` behind its first one."""
-    all_eights, fours = p - p % 8, m - m % 4
+    fours = m - m % 4
     for i in range(0, fours, 4):
-        whole = min(all_eights, i + 8) if symmetric else all_eights  # at least what is on and below the diagonal
-        a0, a1, a2, a3 = a + i * down, a + (i + 1) * down, a + (i + 2) * down, a + (i + 3) * down
-        t = to + i * p
-        for j in range(0, whole, 8):
-            right = load8(memory, b + j)
-            s0, s1 = right * at(memory, a0), right * at(memory, a1)
-            s2, s3 = right * at(memory, a2), right * at(memory, a3)
-            for k in range(1, n):
-                right, c = load8(memory, b + k * p + j), k * along
-                s0, s1 = fma(right, at(memory, a0 + c), s0), fma(right, at(memory, a1 + c), s1)
-                s2, s3 = fma(right, at(memory, a2 + c), s2), fma(right, at(memory, a3 + c), s3)
-            store(memory, t + j, s0)
-            store(memory, t + p + j, s1)
-            store(memory, t + 2 * p + j, s2)
-            store(memory, t + 3 * p + j, s3)
-        for j in range(all_eights, p if not symmetric or i + 4 > all_eights else 0):
-            r0 = r1 = r2 = r3 = 0.0
-            for k in range(n):
-                one, c = at(memory, b + k * p + j), k * along
-                r0, r1 = fma(one, at(memory, a0 + c), r0), fma(one, at(memory, a1 + c), r1)
-                r2, r3 = fma(one, at(memory, a2 + c), r2), fma(one, at(memory, a3 + c), r3)
-            store(memory, t + j, r0)
-            store(memory, t + p + j, r1)
-            store(memory, t + 2 * p + j, r2)
-            store(memory, t + 3 * p + j, r3)
+        end = min(p, i + 4) if symmetric else p  # at least what is on and below the diagonal
+        for j in range(0, end, 16):
+            if p - j > 8:
+                _four_by_sixteen(memory, to + i * p + j, a + i * down, b + j, n, p, down, along, p - j)
+            else:
+                _four_by_eight(memory, to + i * p + j, a + i * down, b + j, n, p, down, along, p - j)
     for i in range(fours, m):
-        for j in range(0, all_eights, 8):
+        for j in range(0, p, 8):
             part = load8(memory, b + j) * at(memory, a + i * down)
             for k in range(1, n):
                 part = fma(load8(memory, b + k * p + j), at(memory, a + i * down + k * along), part)
-            store(memory, to + i * p + j, part)
-        for j in range(all_eights, p):
-            total = 0.0
-            for k in range(n):
-                total = fma(at(memory, b + k * p + j), at(memory, a + i * down + k * along), total)
-            store(memory, to + i * p + j, total)
+            store_some(memory, to + i * p + j, part, p - j)
     if symmetric:
         for i in range(m):
             for j in range(i):
@@ -113,8 +140,10 @@ def _logsumexp(memory, to, a, rows, width):
             value = at(memory, first + j)
             if not value <= largest:
                 largest = value
-        total = 0.0
-        for j in range(width):
+        total, whole = 0.0, width - width % 8
+        for j in range(0, whole, 8):
+            total = total + folded(exp(load8(memory, first + j) - largest))
+        for j in range(whole, width):
             total = total + exp(at(memory, first + j) - largest)
         store(memory, to + i, largest + library(LOG, total))
 

@@ -19,7 +19,7 @@ from bilevel_sym.arithmetic.compiled.vectors import at, fma, load8, load32, stor
 
 __all__ = [
     "ADD", "ADD_NUMBER", "APPLY", "DOT", "FILL", "LINE", "MATRIX_VECTOR", "MULTIPLY", "MULTIPLY_NUMBER", "POWER",
-    "SCALE", "SUM", "VECTOR_MATRIX", "apply", "dot", "matrix_vector", "to_read", "vector_matrix", "walk",
+    "SCALE", "SUM", "VECTOR_MATRIX", "apply", "dot", "folded", "matrix_vector", "to_read", "vector_matrix", "walk",
 ]  # fmt: skip
 
 (
@@ -47,7 +47,7 @@ def _ask(typing, array, index):
 
 
 @intrinsic
-def _folded(typing, vector):
+def folded(typing, vector):
     """The sum of the numbers of a vector: halves are added until one is left."""
 
     def generate(context, builder, sig, args):
@@ -89,7 +89,7 @@ def dot(memory, a, b, n):
     total = load8(memory, a) * load8(memory, b)
     for j in range(8, whole, 8):
         total = fma(load8(memory, a + j), load8(memory, b + j), total)
-    return _folded(total) + rest
+    return folded(total) + rest
 
 
 @inlined
@@ -104,7 +104,7 @@ def _sum(memory, a, n):
     total = load8(memory, a)
     for j in range(8, whole, 8):
         total = load8(memory, a + j) + total
-    return _folded(total) + rest
+    return folded(total) + rest
 
 
 @inlined
@@ -124,10 +124,10 @@ def _four_dots(memory, to, a, b, n):
         one = at(memory, b + j)
         r0, r1 = fma(at(memory, a + j), one, r0), fma(at(memory, a1 + j), one, r1)
         r2, r3 = fma(at(memory, a2 + j), one, r2), fma(at(memory, a3 + j), one, r3)
-    store(memory, to, _folded(t0) + r0)
-    store(memory, to + 1, _folded(t1) + r1)
-    store(memory, to + 2, _folded(t2) + r2)
-    store(memory, to + 3, _folded(t3) + r3)
+    store(memory, to, folded(t0) + r0)
+    store(memory, to + 1, folded(t1) + r1)
+    store(memory, to + 2, folded(t2) + r2)
+    store(memory, to + 3, folded(t3) + r3)
 
 
 @inlined

@@ -18,7 +18,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 __all__ = [
     "ROUNDER", "WIDTH", "any_above", "at", "choose_equal", "choose_le", "choose_less", "choose_nan", "fma",
     "gather_like", "get", "lanes_of", "load4", "load8", "load16", "load32", "load_like", "power_of_two", "put", "root",
-    "scatter", "size", "store", "with_sign", "zero",
+    "scatter", "size", "store", "store_some", "with_sign", "zero",
 ]  # fmt: skip
 
 WIDTH = 32  # lanes of a vector of lanes
@@ -302,6 +302,28 @@ def store(typing, array, index, vector):
         return context.get_dummy_value()
 
     return types.void(array, index, vector), generate
+
+
+@intrinsic
+def store_some(typing, array, index, vector, count):
+    """Write the first ``count`` numbers of a vector into a flat array from an index on, and nothing behind them."""
+
+    def generate(context, builder, sig, args):
+        value, width, number = args[2], args[2].type.count, ir.IntType(64)
+        where = context.cast(builder, args[1], sig.args[1], types.intp)
+        counted = context.cast(builder, args[3], sig.args[3], types.int64)
+        lanes = ir.VectorType(number, width)
+        single = builder.insert_element(ir.Constant(lanes, ir.Undefined), counted, ir.IntType(32)(0))
+        limit = builder.shuffle_vector(single, single, ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width))
+        mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(width))), limit)
+        pointer = _address(context, builder, sig.args[0], args[0], where, value.type)
+        kind = ir.FunctionType(ir.VoidType(), [value.type, pointer.type, ir.IntType(32), mask.type])
+        name = f"llvm.masked.store.v{width}f64.p0v{width}f64"
+        masked = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.call(masked, [value, pointer, ir.IntType(32)(8), mask])
+        return context.get_dummy_value()
+
+    return types.void(array, index, vector, count), generate
 
 
 @intrinsic
