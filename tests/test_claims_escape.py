@@ -22,7 +22,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify.papers.huang_saddle.claims import escape, neon
 from verify.papers.huang_saddle.claims.escape import descended
 from verify.papers.huang_saddle.measures import saddles
-from verify.papers.huang_saddle.measures.saddles import Saddle, easiest_saddle
+from verify.papers.huang_saddle.measures.saddles import Saddle
 from verify.registry import Claim
 from verify.study import Study, study_of
 from verify.verdict import Bracket, CheckResult, Verdict
@@ -34,6 +34,11 @@ CLAIMS = {
     if isinstance(item, Claim) and item.check.__module__ == module.__name__
 }
 AT_SADDLES = ("lem:escapesaddle", "lem:neon", "lem:saddle-decrease")
+
+
+def easiest_saddle(study: Study, pace: Any = PERTURBED) -> Saddle:
+    """The saddle point from which an escape takes fewest steps; of equal ones the first."""
+    return min(saddles.saddles(study, pace).found, key=lambda saddle: saddle.escape.T_escape)
 
 
 def points(*at: tuple[tuple[float, ...], str], complete: bool = True) -> Any:

@@ -177,17 +177,17 @@ class Study:
     @property
     def constants(self) -> CertifiedConstants:
         """Certified constants of Assumption 2.1 over the box; raises what kept them from being certified."""
-        return self._kept("_constants", lambda: self.constants_over(self.box, SHARES["constants"]))
+        return self.kept("_constants", lambda: self.constants_over(self.box, SHARES["constants"]))
 
     @property
     def joint(self) -> CertifiedConstants:
         """The same constants read jointly in (x, y), which the sharp formulas take."""
-        return self._kept("_joint", lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
+        return self.kept("_joint", lambda: self.constants_over(self.box, SHARES["constants"], reading="joint"))
 
     @property
     def smoothness(self) -> Smoothness:
         """Certified brackets of the derivatives of Phi; raises what kept them from being certified."""
-        return self._kept("_smoothness", lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
+        return self.kept("_smoothness", lambda: self.smoothness_over(self.box, SHARES["smoothness"]))
 
     @property
     def stationary(self) -> StationaryPoints:
@@ -196,10 +196,16 @@ class Study:
 
         effort = SHARES["stationary"] * self.effort
         found = partial(search, self.exact, self.x_box, effort=effort, seconds=self.deadline, memory=self.memory)
-        return self._kept("_stationary", lambda: self._whole(found()))
+        return self.kept("_stationary", lambda: self._whole(found()))
 
-    def _kept(self, name: str, compute: Callable[[], T]) -> T:
-        """What was computed once, or the error: a failure is remembered too, and not tried again."""
+    def kept(self, name: str, compute: Callable[[], T]) -> T:
+        """What was computed once, or the error: a failure is remembered too, and not tried again.
+
+        >>> from bilevel_sym import zoo
+        >>> study = study_of(zoo.get("scalar").problem)
+        >>> study.kept("a number", lambda: 1), study.kept("a number", lambda: 2)
+        (1, 1)
+        """
         if name not in self.__dict__:
             try:
                 self.__dict__[name] = compute()

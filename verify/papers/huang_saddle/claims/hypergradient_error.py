@@ -30,7 +30,6 @@ REGION = INSIDE
 
 CONTRACTION_POINTS = 24
 MOST_STEPS = 5  # of an inner loop, for the rates
-ERROR_RUNS = 9
 MOST_WORK = 60_000  # gradients of g in one run: about a second
 
 
@@ -296,17 +295,14 @@ def _with_gamma(study: Study, region: Region) -> CheckResult:
     c = region.constants
     label, part = "lem:grad-err-aid", "Gamma_1"
     D, N = runs.halving(c, study.variant)
-    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
+    if D * runs.RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive(label, f"D = {D} steps for each estimate in {region.name}", part=part)
     eta = runs.small_step(region, runs.ITERATIONS)
-    algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta)
-    run = runs.recorded(
-        study, region, algorithm, runs.starts(study, region, ERROR_RUNS, "gamma"), runs.ITERATIONS, "gamma"
-    )
+    run = runs.shaken_run(study, region, AID(D, N, 1 / c.ell), eta, "gamma")
     bound = sum(_coefficients(c, D, N, study.variant)) * runs.gammas(run, c, eta, study.variant)
     return runs.compared(
         label, study, run.error, np.broadcast_to(bound[:, None], run.error.shape), 2 * runs.rounding(region).grad,
-        at=run.x, part=part, message=runs.joined_words(runs.described(D, N, eta, run, region), run.left_out),
+        at=run.x, part=part, message=runs.described(D, N, eta, run, region),
     )  # fmt: skip
 
 
@@ -333,17 +329,10 @@ def _gdmax(study: Study, region: Region) -> CheckResult:
     c = region.constants
     rate = runs.rate_y(c, study.variant)
     D = 1 if rate <= 0.5 else math.ceil(math.log(0.5) / runs.log_rate_y(c, study.variant))
-    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
+    if D * runs.RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive("lem:grad-err-mini", f"D = {D} steps for each estimate in {region.name}")
     eta = runs.small_step(region, runs.ITERATIONS)
-    run = runs.recorded(
-        study,
-        region,
-        runs.shaken(GDmax(D, 1 / c.ell), region, eta),
-        runs.starts(study, region, ERROR_RUNS, "mini"),
-        runs.ITERATIONS,
-        "mini",
-    )
+    run = runs.shaken_run(study, region, GDmax(D, 1 / c.ell), eta, "mini")
     longest = run.longest / eta
     if study.variant == "printed":
         longest = np.full_like(longest, c.hypergradient_bound)
@@ -351,5 +340,5 @@ def _gdmax(study: Study, region: Region) -> CheckResult:
     noise = 2 * c.ell * runs.rounding(region).y + 64 * FLOAT64_EPS * c.M
     return runs.compared(
         "lem:grad-err-mini", study, run.error, np.broadcast_to(bound[:, None], run.error.shape), noise, at=run.x,
-        message=runs.joined_words(runs.described(D, 0, eta, run, region), run.left_out),
+        message=runs.described(D, 0, eta, run, region),
     )  # fmt: skip

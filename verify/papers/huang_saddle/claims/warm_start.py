@@ -16,7 +16,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape, neon_estimate
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.claims.hypergradient_error import ERROR_RUNS, MOST_WORK, always_exact, never_errs
+from verify.papers.huang_saddle.claims.hypergradient_error import MOST_WORK, always_exact, never_errs
 from verify.papers.huang_saddle.measures import runs
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.second_writing.plain import Long, LongEstimate, norm
@@ -94,10 +94,7 @@ def _recursion(study: Study, region: Region, label: str, recursion: Recursion) -
     eta = runs.small_step(region, runs.ITERATIONS) / farther
     rows = []
     for D, N in STEPS:
-        algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-        run = runs.recorded(
-            study, region, algorithm, runs.starts(study, region, ERROR_RUNS, label), runs.ITERATIONS, label
-        )
+        run = runs.shaken_run(study, region, AID(D, N, 1 / c.ell), eta, label, farther=farther)
         moved = run.moved[:, :-1]
         if study.variant == "printed":
             moved = eta * np.linalg.norm(run.grad_phi_hat[:, :-1], axis=-1)
@@ -128,18 +125,17 @@ def gamma_1(study: Study) -> CheckResult:
 def _within_gamma(study: Study, region: Region) -> CheckResult:
     c, label = region.constants, "eq:equvseq"
     D, N = runs.halving(c, study.variant)
-    if D * ERROR_RUNS * runs.ITERATIONS > MOST_WORK:
+    if D * runs.RUNS * runs.ITERATIONS > MOST_WORK:
         return inconclusive(label, f"D = {D} steps for each estimate in {region.name}")
     farther = LONG_PERTURBATION if study.variant == "printed" else 1.0
     eta = runs.small_step(region, runs.ITERATIONS) / farther
-    algorithm = runs.shaken(AID(D, N, 1 / c.ell), region, eta, farther)
-    run = runs.recorded(study, region, algorithm, runs.starts(study, region, ERROR_RUNS, label), runs.ITERATIONS, label)
+    run = runs.shaken_run(study, region, AID(D, N, 1 / c.ell), eta, label, farther=farther)
     measured = np.where(run.usable, run.off_y + run.off_v, np.nan)[:, 1:]  # at k = 0 both sides say the same
     bound = np.broadcast_to(runs.gammas(run, c, eta, study.variant)[:, None], measured.shape)
     noise = 2 * (runs.rounding(region).y + runs.rounding(region).v)
     return runs.compared(
         label, study, measured, bound, noise, at=run.x[:, 1:],
-        message=runs.joined_words(runs.described(D, N, eta, run, region), run.left_out),
+        message=runs.described(D, N, eta, run, region),
     )  # fmt: skip
 
 
@@ -339,7 +335,7 @@ def hat_phi(study: Study) -> CheckResult:
 
 def _falls(study: Study, region: Region) -> CheckResult:
     label, c, kernels = "eq:hatphi", region.constants, study.kernels
-    start = runs.starts(study, region, ERROR_RUNS, label)
+    start = runs.starts(study, region, runs.RUNS, label)
     eta = 1 / float(c.L_phi(variant=study.variant))
     estimator = AID(2, 1, 1 / c.ell)
     here = estimator.estimate(study.exact, start.x, y0=start.y, v0=start.v)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def regions(study: Study) -> Iterator[Region]:
     found = False
     for part in (None, *PARTS):
         try:
-            region = _whole(study) if part is None else _local(study, part)
+            region = _whole(study) if part is None else study.kept(f"region {part}", partial(_local, study, part))
         except BilevelError as error:
             first = first or error
             continue
@@ -157,23 +157,8 @@ def _whole(study: Study) -> Region:
     return Region(low, high, study.exact.d, _floats(study.constants.valid), "the box")
 
 
-@lru_cache(8)
-def _certified(study: Study, part: float) -> Region | BilevelError:
-    try:
-        return _local_once(study, part)
-    except BilevelError as error:
-        return error
-
-
 def _local(study: Study, part: float) -> Region:
-    """One of the smaller boxes; several claims ask for it, so it is kept."""
-    found = _certified(study, part)
-    if isinstance(found, BilevelError):
-        raise found
-    return found
-
-
-def _local_once(study: Study, part: float) -> Region:
+    """One of the smaller boxes."""
     low, high = _ends(study)
     if not np.isfinite(high - low).all():
         raise BilevelError("the box does not say how far y goes", hint="give intervals for y too")

@@ -24,10 +24,10 @@ import numpy as np
 from bilevel_sym import AID
 from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
-from bilevel_sym.typing import Bools, Floats, Indices
+from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.tensor_norm import largest_values
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
-from verify.papers.huang_saddle.measures.runs import v_stars
+from verify.papers.huang_saddle.measures.runs import paths_inside, v_stars
 from verify.points.derivatives_at import Derivatives, block_values
 from verify.study import Study
 
@@ -206,7 +206,7 @@ def tightest_iterations(
 def _tried(study: Study, region: Region, estimator: AID, bound: Bound, place: Floats, off: Floats) -> Iterations:
     x, y = place[:, : region.d], place[:, region.d :]
     y_star = lower_levels(study.kernels, x)
-    inside = region.holds(x, y_star) & _stays(study, region, estimator, x, y)
+    inside = region.holds(x, y_star) & paths_inside(study, region, estimator, x, y, region.holds(x, y))
     error, bounds = np.full(len(x), np.nan), np.full(len(x), np.nan)
     if inside.any():
         x_in, y_in, there = x[inside], y[inside], y_star[inside]
@@ -216,12 +216,3 @@ def _tried(study: Study, region: Region, estimator: AID, bound: Bound, place: Fl
         error[inside] = np.linalg.norm(estimate.grad_phi_hat - exact, axis=1)
         bounds[inside] = bound(np.linalg.norm(y_in - there, axis=1), np.linalg.norm(off[inside], axis=1))
     return Iterations(x, error, bounds)
-
-
-def _stays(study: Study, region: Region, estimator: AID, x: Floats, y: Floats) -> Bools:
-    """Whether the steps for y stay in the region, along which the rates are proved."""
-    stays = region.holds(x, y)
-    for _ in range(estimator.D):
-        y = y - estimator.tau * study.kernels.g_y(x, y)
-        stays = stays & region.holds(x, y)
-    return stays

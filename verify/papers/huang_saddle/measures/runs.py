@@ -65,7 +65,7 @@ def rate_v(kappa: Floats | float, steps: int, variant: Variant) -> Floats:
     return np.asarray(2 * root * power)
 
 
-ITERATIONS, EPISODE = 10, 3  # of a run; iterations between two perturbations
+RUNS, ITERATIONS, EPISODE = 9, 10, 3  # of a claim; of a run; iterations between two perturbations
 Flags = Bools
 
 
@@ -230,7 +230,7 @@ def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: 
     y_star = np.full(t.y.shape, np.nan)
     if inside.any():
         y_star[inside] = lower_levels(study.kernels, t.x[inside])
-    inside &= region.holds(t.x, y_star) & _paths_inside(study, region, algorithm.estimator, t.x, y_0, inside)
+    inside &= region.holds(t.x, y_star) & paths_inside(study, region, algorithm.estimator, t.x, y_0, inside)
     usable = np.logical_and.accumulate(inside, axis=1)
     y_star[~usable] = np.nan
     grad = np.full(t.x.shape, np.nan)
@@ -244,8 +244,15 @@ def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: 
     )  # fmt: skip
 
 
-def _paths_inside(study: Study, region: Region, estimator: Any, x: Floats, y_0: Floats, where: Flags) -> Flags:
-    """Whether the D steps between y_k^0 and y_k^D stay in the region too: the rates are proved along them."""
+def paths_inside(study: Study, region: Region, estimator: Any, x: Floats, y_0: Floats, where: Flags) -> Flags:
+    """Whether the D steps between y_k^0 and y_k^D stay in the region too: the rates are proved along them.
+
+    - ``study``: the problem.
+    - ``region``: the region.
+    - ``estimator``: whose D and tau are taken.
+    - ``x``, ``y_0``: where the steps begin.
+    - ``where``: of which it is asked; of the others it is said that they do not.
+    """
     result = np.zeros(where.shape, dtype=np.bool_)
     points, y = x[where], y_0[where]
     stays = np.ones(len(points), dtype=np.bool_)
@@ -353,6 +360,18 @@ def shaken(estimator: Any, region: Region, eta: float, farther: float = 1.0) -> 
     return Perturbed(estimator, eta=eta, eps=1e6 * bound, r=farther * bound, T_escape=EPISODE)
 
 
+def shaken_run(study: Study, region: Region, estimator: Any, eta: float, name: str, *, farther: float = 1.0) -> Run:
+    """Runs of ``shaken``, recorded, from the middle of a region.
+
+    - ``study``: the problem.
+    - ``region``: where they begin, and outside of which nothing is computed.
+    - ``estimator``, ``eta``, ``farther``: as for ``shaken``.
+    - ``name``: of the random numbers.
+    """
+    start = starts(study, region, RUNS, name)
+    return recorded(study, region, shaken(estimator, region, eta, farther), start, ITERATIONS, name)
+
+
 def gammas(run: Run, c: Constants, eta: float, variant: Variant) -> Floats:
     """Gamma_1 of each run, from its own initial distance and, but for the print, its own longest step.
 
@@ -368,9 +387,10 @@ def gammas(run: Run, c: Constants, eta: float, variant: Variant) -> Floats:
 
 
 def described(D: int, N: int, eta: float, run: Run, region: Region) -> str:
-    """The parameters of a run, in words; ``recorded`` has an example of one."""
+    """The parameters of a run, and what of it is not used, in words; ``recorded`` has an example of one."""
     count = int((run.perturbed & run.usable).sum())
-    return f"D = {D}, N = {N}, eta = {eta:.3g}, {count} perturbations in {len(run.x)} runs in {region.name}"
+    said = f"D = {D}, N = {N}, eta = {eta:.3g}, {count} perturbations in {len(run.x)} runs in {region.name}"
+    return joined_words(said, run.left_out)
 
 
 def joined_words(*parts: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.typing import Floats
 from verify import NotApplicable, Study
 
-__all__ = ["DELTA", "Saddle", "Saddles", "easiest_saddle", "places", "saddles", "slopes"]
+__all__ = ["DELTA", "Saddle", "Saddles", "places", "saddles", "slopes"]
 
 DELTA = 0.1
 MOST_SADDLES = 6  # of a box, those with the most negative curvature
@@ -143,15 +143,6 @@ def _by_newton(study: Study) -> Floats | None:
 Certified = tuple[Floats, Floats, float, float]
 
 
-@lru_cache(64)
-def _kept(study: Study, x: tuple[float, ...], part: float | None) -> Certified | BilevelError:
-    """What was certified, or what kept it from being: several claims ask."""
-    try:
-        return _certified(study, x, part)
-    except BilevelError as error:
-        return error
-
-
 def _certified(study: Study, x: tuple[float, ...], part: float | None) -> Certified:
     """The box, and certified Lipschitz constants of grad Phi and Hess Phi over it."""
     low, high = study.x_ends
@@ -192,17 +183,13 @@ def saddles(study: Study, pace: Pace = PERTURBED) -> Saddles:
     return Saddles(tuple(found), tuple(reasons), len(everywhere))
 
 
-def easiest_saddle(study: Study, pace: Pace = PERTURBED) -> Saddle:
-    """The saddle point from which an escape takes fewest steps; of equal ones the first."""
-    return min(saddles(study, pace).found, key=lambda saddle: saddle.escape.T_escape)
-
-
 def _of_few_steps(study: Study, x: tuple[float, ...], pace: Pace) -> Saddle:
     made: list[Saddle] = []
     first: BilevelError | None = None
     for part in PARTS:
         try:
-            made.append(_saddle(study, np.array(x), _found(study, x, part), part, pace))
+            certified = study.kept(f"saddle point {x} {part}", partial(_certified, study, x, part))
+            made.append(_saddle(study, np.array(x), certified, part, pace))
         except BilevelError as error:
             first = first or error
         if any(saddle.escape.T_escape <= FEW_STEPS for saddle in made):
@@ -210,13 +197,6 @@ def _of_few_steps(study: Study, x: tuple[float, ...], pace: Pace) -> Saddle:
     if not made:
         raise first or BilevelError("no saddle point could be studied")
     return min(made, key=lambda saddle: saddle.escape.T_escape)
-
-
-def _found(study: Study, x: tuple[float, ...], part: float | None) -> Certified:
-    kept = _kept(study, x, part)
-    if isinstance(kept, BilevelError):
-        raise kept
-    return kept
 
 
 def _saddle(study: Study, x: Floats, certified: Certified, part: float | None, pace: Pace) -> Saddle:
