@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from bilevel_sym import theories
-from bilevel_sym.theories import Statement, cite
+from bilevel_sym.theories import Statement, Variant, cite
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Erratum", "Formula", "Severity", "erratum"]
+__all__ = ["Erratum", "Formula", "Severity", "by_variant", "erratum"]
 
 Severity = Literal["wrong", "gap", "ambiguous", "loose", "misprint"]
 """wrong: the statement is false or impossible. gap: a step or a hypothesis is missing. ambiguous: two readings, and one
@@ -80,6 +81,16 @@ class Erratum:
             evidence=self.evidence,
             n_points=1,
         )
+
+
+def by_variant(formula: Formula, mended: Variant = "corrected") -> tuple[Formula, Formula]:
+    """The two forms of a formula that the library has in both variants.
+
+    >>> printed, corrected = by_variant(lambda x, variant: (x, variant))
+    >>> printed(1), corrected(1)
+    ((1, 'printed'), (1, 'corrected'))
+    """
+    return partial(formula, variant="printed"), partial(formula, variant=mended)
 
 
 def erratum(

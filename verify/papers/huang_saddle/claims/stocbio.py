@@ -8,7 +8,7 @@ they can be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ RUNS, WORK = 16, 2000  # trajectories, and products and steps of each that take 
 
 
 @claim("le:first_m", kinds=KINDS)
-def bias_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
+def bias_of_the_hypergradient(study: Study) -> CheckResult:
     """The mean of the stochastic hypergradient is close to grad Phi.
 
     |E h - grad Phi|^2 <= 2 c^2 |y - y*|^2 + 2 ell^2 M^2 (1 - 1/kappa)^(2 Q)/mu^2 with
@@ -81,9 +81,14 @@ def bias_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     converges like (1 - mu/L_phi)^Q. The series has Q + 1 terms, so "sharp" is (c |y - y*| + kappa M (1 -
     mu eta)^(Q + 1))^2.
     """
+    return _certified(study, "le:first_m", _bias_cases, "exact mean")
+
+
+def _certified(study: Study, label: str, cases: Callable[[Samples, Variant], Iterator[Case]], said: str) -> CheckResult:
+    """The verdict on cases in balls."""
     with precision(SAMPLE_BITS):
-        cases = list(_bias_cases(samples_of(study), study.variant))
-    yield tightest("le:first_m", cases, evidence="certified", message="exact mean")
+        found = list(cases(samples_of(study), study.variant))
+    return tightest(label, found, evidence="certified", message=said)
 
 
 def _bias_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
@@ -99,7 +104,7 @@ def _bias_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
 
 
 @claim("le:variancc", kinds=KINDS)
-def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
+def error_of_the_hypergradient(study: Study) -> CheckResult:
     """The mean square error of the stochastic hypergradient.
 
     E|h - grad Phi|^2 <= 4 kappa^2 M^2/D_g + (8 kappa^2 + 2) M^2/D_f + 16 eta^2 ell^4 M^2/(mu^2 B)
@@ -112,10 +117,7 @@ def error_of_the_hypergradient(study: Study) -> Iterator[CheckResult]:
     g = mu y^2/2 - ell x y. The erratum has the proof. "sharp" is kappa^2 M^2/D_g + (2 kappa^2 + 2) M^2/D_f +
     2 eta^2 ell^4 M^2/(mu^2 B) + (c |y - y*| + kappa M (1 - eta mu)^(Q + 1))^2.
     """
-    variant = study.variant
-    with precision(SAMPLE_BITS):
-        cases = list(_error_cases(samples_of(study), variant))
-    yield tightest("le:variancc", cases, evidence="certified", message="exact second moment")
+    return _certified(study, "le:variancc", _error_cases, "exact second moment")
 
 
 def _error_cases(samples: Samples, variant: Variant) -> Iterator[Case]:
@@ -168,17 +170,14 @@ def several_steps_of_sgd(study: Study) -> CheckResult:
     Paper: Equation D.57 [eq:yjtt]
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound].
     """
-    samples = samples_of(study)
-    with precision(SAMPLE_BITS):
-        cases = [
-            Case(ends(_mean_square(places, solved.y)), ends(_after(c, D, distance(y, solved.y))), setting=f"D = {D}")
-            for solved, y, region, levels in _walked(samples)
-            for c in (region.constants,)
-            for D, places in enumerate(levels)
-            if D
-        ]
-    message = "S = 1, every sequence of rows"
-    return tightest("eq:yjtt", cases, evidence="certified", message=message)
+    return _certified(study, "eq:yjtt", _cases_of_sgd, "S = 1, every sequence of rows")
+
+
+def _cases_of_sgd(samples: Samples, variant: Variant) -> Iterator[Case]:
+    for solved, y, region, levels in _walked(samples):
+        for D, reached in enumerate(levels[1:], start=1):
+            bound = _after(region.constants, D, distance(y, solved.y))
+            yield Case(ends(_mean_square(reached, solved.y)), ends(bound), setting=f"D = {D}")
 
 
 @claim("eq:y-opt-error", kinds=KINDS)
@@ -192,22 +191,16 @@ def warm_start_of_sgd(study: Study) -> CheckResult:
     Assumes: Assumption 4.3 [ass:stoc], Assumption 4.4 [ass:variance-bound]. The rest of the display sums a geometric
     series, for q^(2 D) <= 1/4.
     """
-    samples = samples_of(study)
-    with precision(SAMPLE_BITS):
-        cases = [
-            Case(
-                ends(_mean_square(levels[D], following.y)),
-                ends(
-                    2 * _after(region.constants, D, distance(y, solved.y)) + 2 * arb(region.constants.kappa) ** 2 * move
-                ),
-                setting=f"D = {D}",
-            )
-            for solved, y, region, levels in _walked(samples, MOVE)
-            for following, move in _next(samples, solved, region)
-            for D in range(1, len(levels))
-        ]
-    message = "S = 1, every sequence of rows"
-    return tightest("eq:y-opt-error", cases, evidence="certified", message=message)
+    return _certified(study, "eq:y-opt-error", _cases_of_warm_starts, "S = 1, every sequence of rows")
+
+
+def _cases_of_warm_starts(samples: Samples, variant: Variant) -> Iterator[Case]:
+    for solved, y, region, levels in _walked(samples, MOVE):
+        moved = 2 * arb(region.constants.kappa) ** 2
+        for following, move in _next(samples, solved, region):
+            for D, reached in enumerate(levels[1:], start=1):
+                bound = 2 * _after(region.constants, D, distance(y, solved.y)) + moved * move
+                yield Case(ends(_mean_square(reached, following.y)), ends(bound), setting=f"D = {D}")
 
 
 def _walked(samples: Samples, x_part: float = 0.0) -> Iterator[tuple[Solved, Balls, Region, list[list[Balls]]]]:
@@ -310,14 +303,8 @@ def _descent_cases(samples: Samples, solved: Solved, c: Constants, L_phi: float,
     """The cases of the three inequalities, where single rows are taken and where batches are large."""
     if samples.sizes["f"] * samples.sizes["g"] > DESCENT_PATHS:
         return [[case] for case in _large_batches(samples, solved, c, L_phi, variant)]
-    return [
-        [*pair]
-        for pair in zip(
-            _single_rows(samples, solved, c, L_phi, variant),
-            _large_batches(samples, solved, c, L_phi, variant),
-            strict=True,
-        )
-    ]
+    both = (rows(samples, solved, c, L_phi, variant) for rows in (_single_rows, _large_batches))
+    return [[*pair] for pair in zip(*both, strict=True)]
 
 
 def _descents(samples: Samples) -> Iterator[tuple[Solved, Constants, float]]:

@@ -48,10 +48,14 @@ def _goals(c: Constants | MinimaxConstants, study: Study) -> Iterator[Goal]:
         yield Goal(eps=eps, delta=DELTA, d=study.exact.d, initial_error=1.0, gap=1.0, episodes=None)
 
 
-def _quietly(make: Callable[..., Any], c: Any, goal: Goal, study: Study, **more: Any) -> Any:
-    """The schedule, without its warnings of what cannot be run: nothing of it is run here."""
-    with warnings.catch_warnings(action="ignore"):
-        return make(c, goal, variant=study.variant, **more)
+def _scheduled(
+    study: Study, c: Any, theorem: Callable[..., Any], *, episodes: int | None = None, **more: Any
+) -> Iterator[tuple[Any, Goal]]:
+    """The theorem's schedules for both goals, without their warnings of what cannot be run: nothing is run here."""
+    for goal in (replace(goal, episodes=episodes) for goal in _goals(c, study)):
+        with warnings.catch_warnings(action="ignore"):
+            schedule = theorem(c, goal, variant=study.variant, **more)
+        yield schedule, goal
 
 
 def _step(label: str, study: Study, eta: float) -> CheckResult:
@@ -82,10 +86,8 @@ def _parameters(
 ) -> Iterator[CheckResult]:
     """The theorem's parameters against what its proof asks of them, and its outer step against Phi itself."""
     with precision(conditions.CONDITION_BITS):
-        wanted = list(conditions.case_conditions())
-        for goal in _goals(c, study):
-            wanted += asked(c, _quietly(theorem, c, goal, study), goal)
-        yield from conditions.worst_of_each_part(label, wanted)
+        wanted = [asked_for for s, goal in _scheduled(study, c, theorem) for asked_for in asked(c, s, goal)]
+        yield from conditions.worst_of_each_part(label, [*conditions.case_conditions(), *wanted])
     yield _step(label, study, 1 / float(c.L_phi(variant=study.variant)))
 
 
@@ -168,31 +170,29 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
     require_smooth(study)
     c = positive_constants(study)
     with precision(conditions.CONDITION_BITS):
-        wanted: list[conditions.Condition] = []
-        for goal in _goals(c, study):
-            s = _quietly(schedules.perturbed_aid, c, goal, study)
-            printed = study.variant == "printed"  # like with like: the printed D and N come from the printed bound
-            bound = c.hypergradient_bound if printed else conditions.gradient_bound(c, s.accuracy, s.r)
-            rates = conditions.Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
-            wanted += _orders(c, rates, s.D, s.N, s.accuracy)
+        made = _scheduled(study, c, schedules.perturbed_aid)
+        wanted = [condition for s, goal in made for condition in _orders(c, s, goal)]
         if study.variant == "printed":
             yield _printed_n(label, c)
             wanted = [condition for condition in wanted if condition.part != "N"]
         yield from conditions.worst_of_each_part(label, wanted)
 
 
-def _orders(c: Constants, rates: conditions.Rates, D: int, N: int, accuracy: float) -> Iterator[conditions.Condition]:
+def _orders(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[conditions.Condition]:
     """D and N against kappa log and sqrt(kappa) log, with the constants that the estimates of the logarithms give."""
+    printed = s.variant == "printed"  # like with like: the printed D and N come from the printed bound
+    bound = c.hypergradient_bound if printed else conditions.gradient_bound(c, s.accuracy, s.r)
+    rates = conditions.Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
     exact: Evidence = "proved" if rates.exact else "certified"
     kappa = arb(c.ell) / arb(c.mu)
-    of_y, of_v = 2 * rates.error_y / arb(accuracy), 2 * rates.error_v / arb(accuracy)
+    of_y, of_v = 2 * rates.error_y / arb(s.accuracy), 2 * rates.error_v / arb(s.accuracy)
     # 1/log(1/(1 - x)) <= 1/x and 1/log((1 + x)/(1 - x)) <= 1/(2 x)
     logs_y, logs_v = (_above_one(value).log() for value in (of_y, of_v))
     halves_y, halves_v = _above_one(2 * rates.start_y).log(), _above_one(2 * rates.start_v).log()
     most_y, most_v = logs_y.max(halves_y), logs_v.max(halves_v)
-    yield conditions.Condition("D", arb(D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
+    yield conditions.Condition("D", arb(s.D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
     yield conditions.Condition(
-        "N", arb(N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact
+        "N", arb(s.N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact
     )
 
 
@@ -254,8 +254,7 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
     c = positive_constants(study)
     with precision(conditions.CONDITION_BITS):
         wanted: list[conditions.Condition] = []
-        for goal in (replace(goal, episodes=1) for goal in _goals(c, study)):  # the lemma is about one call
-            s = _quietly(schedules.ineon, c, goal, study)
+        for s, goal in _scheduled(study, c, schedules.ineon, episodes=1):  # the lemma is about one call
             wanted += [*conditions.escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
             yield _printed_n(label, c)
@@ -421,8 +420,7 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
     c = replace(positive_constants(study), sigma=_sigma(study))
     with precision(conditions.CONDITION_BITS):
         wanted: list[conditions.Condition] = []
-        for goal in _goals(c, study):
-            s = _quietly(schedules.stocbio, c, goal, study, n=study.exact.n)
+        for s, goal in _scheduled(study, c, schedules.stocbio, n=study.exact.n):
             wanted += _stochastic_conditions(c, s, goal)
         if study.variant == "printed":
             kappa = arb(c.ell) / arb(c.mu)

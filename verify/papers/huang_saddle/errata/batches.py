@@ -8,7 +8,7 @@ from itertools import product
 import sympy as sp
 
 from bilevel_sym.theories.huang_saddle.schedules.batches import term_delta
-from verify.erratum import Formula, erratum
+from verify.erratum import Formula, by_variant, erratum
 
 
 @erratum(
@@ -111,10 +111,7 @@ def batch_reuse(form: Formula) -> bool:
     printed="m bounds that hold with probability 1 - delta' each hold together with probability (1 - delta')^m, m = "
     "11 and 6",
     corrected="together they hold with probability at least 1 - m delta', hence delta' = delta/m",
-    forms=(
-        lambda delta, m: Fraction(term_delta(float(delta), m, "printed")),
-        lambda delta, m: Fraction(term_delta(float(delta), m, "corrected")),
-    ),
+    forms=by_variant(lambda delta, m, variant: Fraction(term_delta(float(delta), m, variant))),
     witness="one sample, uniform on [0, 1], and bound i fails on the i-th interval of length delta': all hold with "
     "probability 1 - m delta', less than (1 - delta')^m",
     why="The terms share their batches and are not independent; a union bound is needed.",

@@ -9,7 +9,7 @@ import sympy as sp
 from bilevel_sym import BilevelProblem, Constants, derive, zoo
 from bilevel_sym.symbolic.formulas import second_optimality_terms
 from bilevel_sym.theories.huang_saddle.schedules.batches import hessian_terms
-from verify.erratum import Formula, erratum
+from verify.erratum import Formula, by_variant, erratum
 
 _SAMPLES = (  # powers of two where floats meet them, so that everything is exact
     Constants(Fraction(1), Fraction(2), Fraction(4), Fraction(8), Fraction(16)),
@@ -23,10 +23,7 @@ _SAMPLES = (  # powers of two where floats meet them, so that everything is exac
     "lemma3.4-long",
     printed="Phi'' = f_xx + J f_yx + (d2y) f_y + J f_xy^T + J f_yy J^T, with J = dy*/dx (d x n)",
     corrected="Phi'' = f_xx + J f_yx + (d2y) f_y + f_xy J^T + J f_yy J^T",
-    forms=(
-        lambda derivation: derivation.hessian(variant="printed"),
-        lambda derivation: derivation.hessian(variant="corrected"),
-    ),
+    forms=by_variant(lambda derivation, variant: derivation.hessian(variant=variant)),
     witness="f = x2 y, g = (y - x1)^2/2, d = 2, n = 1: Phi = x1 x2",
     why="f_xy^T = f_yx, so the print has one mixed term twice in place of it and its transpose; for d >= 2 its sum is "
     "not symmetric. The norms of the two terms agree, so the bounds that follow are not affected.",
@@ -71,7 +68,7 @@ def opt_deri2(form: Formula) -> bool:
     "unlabelled:L-phi",
     printed="L_phi = ell + (2 ell^2 + rho M^2)/mu + (ell^3 + 2 rho ell M)/mu^2 + rho ell^2 M/mu^3",
     corrected="rho M in place of rho M^2, which makes L_phi = (1 + kappa)^2 (ell + rho M/mu)",
-    forms=(lambda c: c.L_phi(variant="printed"), lambda c: c.L_phi(variant="corrected")),
+    forms=by_variant(lambda c, variant: c.L_phi(variant=variant)),
     witness="f = y/2, g = y^2/2 + x y + rho d^3 sin((y - x)/d), rho = 40, d = 1e-6, at x = y* = -rho d^2/2: Phi'' = "
     "80, while the print gives 74.01 and the correction 84.01",
     why="The term bounds |f_y| |dJ/dx|, where M stands to the first power. For M < 1 the print is too small. (The "
@@ -119,7 +116,7 @@ def bound_first_order(form: Formula) -> bool:
     "rho^2/mu^2 (1 + kappa)^2 in rho_phi",
     corrected="rho^2/mu in place of 2 rho^2/mu, hence 2 M rho^2/mu^2 in rho_phi, which is then (1 + kappa)^3 (rho + "
     "nu M/mu + 3 (rho/mu)(ell + rho M/mu))",
-    forms=(lambda c: c.rho_phi(variant="printed"), lambda c: c.rho_phi(variant="corrected")),
+    forms=by_variant(lambda c, variant: c.rho_phi(variant=variant)),
     witness="mu = 1, ell = 2, rho = 4, nu = 8, M = 16 and two more: the steps of the proof, added up in exact "
     "arithmetic",
     why="The factor 2 that stands before term (II) is copied into a product that has no such factor.",
@@ -151,7 +148,7 @@ def _four_terms(c: Constants) -> Fraction:
     printed="coefficients 2 ell rho/mu^2, 2 rho/mu, 2 ell/mu, 2 ell nu/mu + 2 ell rho^2/mu^2 + 2 rho^2/mu of the "
     "errors of g_yy, g_xy, g_yxy and y* in |J g_yxy - J_D g_yxy,D|",
     corrected="half of each",
-    forms=(lambda c: hessian_terms(c, 1.0, "printed"), lambda c: hessian_terms(c, 1.0, "corrected")),
+    forms=by_variant(lambda c, variant: hessian_terms(c, 1.0, variant)),
     witness="mu = 1, ell = 2, rho = 4, nu = 8, M = 16 and two more: the product rule in exact arithmetic",
     why="The same copied factor 2. The coefficients of the Hessian error fall by 2 ell rho M/mu^3 (g_yy), 2 rho M/mu^2 "
     "(g_xy), 2 ell M/mu^2 (g_yxy) and 2 M (ell nu + rho^2 (1 + kappa))/mu^2 (y*).",

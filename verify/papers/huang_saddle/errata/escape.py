@@ -12,12 +12,12 @@ from bilevel_sym import Constants
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape
-from verify.erratum import Formula, erratum
+from verify.erratum import Formula, by_variant, erratum
 
 _GOAL = Goal(eps=1.0, delta=0.125, d=1, initial_error=1.0, gap=1.0, episodes=1)
 
 
-def _iota(c: Constants, variant: Variant) -> float:
+def _iota(c: Constants, *, variant: Variant) -> float:
     """The smallest iota that the condition of iNEON allows."""
     smoothness = Smoothness(float(c.L_phi()), float(c.rho_phi()))
     return neon_escape(Constants(*map(float, (c.mu, c.ell, c.rho, c.nu, c.M))), smoothness, _GOAL, variant).iota
@@ -30,7 +30,7 @@ def _iota(c: Constants, variant: Variant) -> float:
     printed="omega/r sqrt(d/pi) <= ell sqrt(d)/sqrt(rho eps) iota^2 2^(8 - iota), with iota/4 in the exponent for "
     "iNEON",
     corrected="omega/r sqrt(d/pi) <= L_phi sqrt(d)/sqrt(rho_phi eps) iota^2 2^(8 - iota)",
-    forms=(lambda c: _iota(c, "printed"), lambda c: _iota(c, "corrected")),
+    forms=by_variant(_iota),
     witness="mu = ell = rho = 1, nu = 0, M = 100, d = 1, eps = 1, delta = 1/8: L_phi = 404 and rho_phi = 2432; with "
     "the printed iota the bound on the chance of the stuck region, omega/(2 r), is 0.80",
     why="omega is made of L_phi and rho_phi, and ell/sqrt(rho) can be far smaller than L_phi/sqrt(rho_phi).",

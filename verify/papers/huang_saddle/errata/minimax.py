@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 
 import sympy as sp
 
 from bilevel_sym import MinimaxConstants
-from verify.erratum import Formula, erratum
+from verify.erratum import Formula, by_variant, erratum
 
 
 @erratum(
@@ -125,10 +126,7 @@ def degenerate_saddle(form: Formula) -> bool:
     "unlabelled:minimax-L-phi",
     printed="L_phi = ell (1 + kappa)",
     corrected="L_phi = ell kappa, which is attained",
-    forms=(
-        lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="printed"),
-        lambda mu, ell: MinimaxConstants(mu, ell, 1).L_phi(variant="sharp"),
-    ),
+    forms=by_variant(lambda mu, ell, variant: MinimaxConstants(mu, ell, 1).L_phi(variant=variant), "sharp"),
     witness="f = mu x^2/2 + sqrt(ell^2 - mu^2) x y - mu y^2/2 with mu = 3, ell = 5: Phi'' = 25/3 = ell kappa",
     why="Along a unit vector u let w = -f_yy^{-1} f_yx u. In the plane of (u, 0) and (0, w) the Hessian of f is 2 x "
     "2 with determinant -c Phi''[u, u], c >= mu, of modulus at most ell^2 (joint smoothness); and Phi'' >= f_xx >= "
@@ -137,16 +135,9 @@ def degenerate_saddle(form: Formula) -> bool:
 )
 def minimax_l_phi(form: Formula) -> bool:
     """Of all Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, the largest a + b^2/c = Phi'' is the value."""
-    triples = [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]
-    parts = [Fraction(i, 6) for i in range(-6, 7)]
-    for mu, b, ell in triples:
-        curvatures = [mu + b * b / mu]  # [[mu, b], [b, -mu]] has the eigenvalues ell and -ell
-        for a, off, c in product(parts, parts, parts):
-            if c * ell >= mu and _norm_at_most_one(a, off, c):
-                curvatures.append(ell * (a + off * off / c))
-        if max(map(abs, curvatures)) != form(mu, ell):
-            return False
-    return True
+    return all(
+        max(abs(a + b * b / c) for a, b, c in _hessians(*triple)) == form(triple[0], triple[2]) for triple in _TRIPLES
+    )
 
 
 @erratum(
@@ -155,10 +146,7 @@ def minimax_l_phi(form: Formula) -> bool:
     printed="rho_phi = rho (1 + kappa)^3",
     corrected="rho_phi = rho kappa^3 where rho bounds all third derivatives in (x, y) at once, as ell bounds all "
     "second ones",
-    forms=(
-        lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="printed"),
-        lambda mu, ell: MinimaxConstants(mu, ell, Fraction(1)).rho_phi(variant="sharp"),
-    ),
+    forms=by_variant(lambda mu, ell, variant: MinimaxConstants(mu, ell, 1).rho_phi(variant=variant), "sharp"),
     witness="f = mu x^2/2 + b x y - mu y^2/2 + s^3/6 with s = (mu x + b y)/ell, mu = 3, b = 4, ell = 5, rho = 1: "
     "Phi''' = (5/3)^3 = kappa^3 at 0, and no f with these constants there has more",
     why="Phi''' = D^3 f[Z, Z, Z] with Z = (1, dy/dx), because f_y vanishes along y*; and |Z| <= kappa, because the "
@@ -167,16 +155,24 @@ def minimax_l_phi(form: Formula) -> bool:
 )
 def minimax_rho_phi(form: Formula) -> bool:
     """The largest |Z|^3 over Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu, is the value; so is Phi'''."""
-    parts = [Fraction(i, 6) for i in range(-6, 7)]
-    for mu, b, ell in [(Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13))]:
-        squares = [1 + (b / mu) ** 2]  # |Z|^2 of [[mu, b], [b, -mu]]
-        for a, off, c in product(parts, parts, parts):
-            if c * ell >= mu and _norm_at_most_one(a, off, c):
-                squares.append(1 + (off / c) ** 2)
-        value = form(mu, ell)
-        if _third_derivative(mu, b, ell) != value or max(squares) ** 3 != value**2:
+    for triple in _TRIPLES:
+        value = form(triple[0], triple[2])
+        largest = max(1 + (b / c) ** 2 for _, b, c in _hessians(*triple))  # |Z|^2
+        if _third_derivative(*triple) != value or largest**3 != value**2:
             return False
     return True
+
+
+_TRIPLES = ((Fraction(3), Fraction(4), Fraction(5)), (Fraction(5), Fraction(12), Fraction(13)))
+
+
+def _hessians(mu: Fraction, b: Fraction, ell: Fraction) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
+    """Some (a, b, c) of all Hessians [[a, b], [b, -c]] of norm at most ell, c >= mu."""
+    yield mu, b, mu  # has the eigenvalues ell and -ell
+    parts = [Fraction(i, 6) for i in range(-6, 7)]
+    for a, off, c in product(parts, parts, parts):
+        if c * ell >= mu and _norm_at_most_one(a, off, c):
+            yield ell * a, ell * off, ell * c
 
 
 def _third_derivative(mu: Fraction, b: Fraction, ell: Fraction) -> Fraction:
