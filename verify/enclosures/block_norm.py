@@ -18,7 +18,7 @@ from bilevel_sym import Box
 from bilevel_sym.arithmetic.arrays import ArrayProgram
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession, Operations
-from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH, enclose
+from bilevel_sym.arithmetic.intervals import enclose
 from bilevel_sym.arithmetic.pieces.patterns import Split, needed_by
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
@@ -27,7 +27,7 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import MOST_PARTS, Matrices, Pencil
 from verify.enclosures.memory import TABLE, require_size
-from verify.enclosures.ridges import Ridges, ridges_of
+from verify.enclosures.ridges import Ridges, mean_value_form, ridges_of, smooth_operations
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
 __all__ = ["Block", "BlockNorm", "Curvature", "ExactBox"]
@@ -195,9 +195,7 @@ class Block(ABC):
         return self._ready(self._operations(proved=True))
 
     def _operations(self, proved: bool) -> Operations:
-        if self.patterns is None:
-            return PROVED if proved else SMOOTH
-        return PROVED_OPEN if proved else OPEN
+        return smooth_operations(self.patterns is not None, proved)
 
     def _ready(self, operations: Operations) -> Pair:
         whole, alone = self._programs
@@ -271,15 +269,10 @@ class Block(ABC):
         reach = (np.maximum(upper - centre, centre - lower) * _ROUNDED_MORE)[:, : self._size]
         session = alone.session(len(lower))
         session.put(0, centre, centre)
-        low, high = session.take(self.name)
         steep = np.maximum(np.abs(slope[0]), np.abs(slope[1])).reshape(*reach.shape, -1)
         # an infinite slope along a variable that is one number is nan here, and then the natural extension stands
         away = np.einsum("lk,lke->le", reach, steep) * (1 + 1e-13) + 1e-300
-        away = away.reshape(lo.shape)
-        below, above = low - away, high + away
-        below, above = below - 2.3e-16 * np.abs(below), above + 2.3e-16 * np.abs(above)
-        known = ~(np.isnan(lo) | np.isnan(hi))
-        return np.where(known, np.fmax(lo, below), np.nan), np.where(known, np.fmin(hi, above), np.nan)
+        return mean_value_form((lo, hi), session.take(self.name), away.reshape(lo.shape))
 
     def smear(self, lower: Floats, upper: Floats) -> Floats:
         """How much each variable moves the block over the boxes, (lanes, variables)."""

@@ -22,7 +22,7 @@ from bilevel_sym.arithmetic.linear_algebra import definiteness
 from bilevel_sym.graph.nodes import LinearForm
 from bilevel_sym.typing import FLOAT64_TINY, Floats, Indices
 
-__all__ = ["PADDING", "ROUNDED_UP", "Matrices", "Pencil", "approximate_inverse"]
+__all__ = ["PADDING", "ROUNDED_UP", "Matrices", "Pencil", "approximate_inverse", "finite_or_zero"]
 
 PADDING = 2.3e-16  # relative: a little more than two roundings
 ROUNDED_UP = 1 + 1e-14  # covers a handful of roundings of a positive number
@@ -64,16 +64,17 @@ class Matrices:
     @property
     def lower(self) -> Floats:
         """Lower ends."""
-        return np.asarray(
-            self.middle - (self.radius + (PADDING * np.abs(self.middle) + PADDING * self.radius + FLOAT64_TINY))
-        )
+        return np.asarray(self.middle - self._padded)
 
     @property
     def upper(self) -> Floats:
         """Upper ends."""
-        return np.asarray(
-            self.middle + (self.radius + (PADDING * np.abs(self.middle) + PADDING * self.radius + FLOAT64_TINY))
-        )
+        return np.asarray(self.middle + self._padded)
+
+    @property
+    def _padded(self) -> Floats:
+        """The radius, and what rounding may do to the ends."""
+        return np.asarray(self.radius + (PADDING * np.abs(self.middle) + PADDING * self.radius + FLOAT64_TINY))
 
     @property
     def magnitude(self) -> Floats:
@@ -131,12 +132,14 @@ class Matrices:
         return Matrices.between(lower, np.maximum(lower, upper))
 
     def solve(self, right: Matrices) -> Matrices:
-        """All solutions X of A X = B, by a preconditioner; radius infinite where A may be singular."""
-        inverse = approximate_inverse(self.middle)
-        guess = Matrices.around(inverse @ right.middle)
-        precondition = Matrices.around(inverse)
+        """All solutions X of A X = B; radius infinite where A may be singular."""
+        return self.solved_by(right, Matrices.around(approximate_inverse(self.middle)))
+
+    def solved_by(self, right: Matrices, precondition: Matrices) -> Matrices:
+        """The same, by a preconditioner: an approximate inverse of A."""
+        guess = Matrices.around(precondition.middle @ right.middle)
         rest = (precondition @ (right - self @ guess)).magnitude
-        off = (Matrices.identity(inverse.shape) - precondition @ self).magnitude
+        off = (Matrices.identity(self.middle.shape) - precondition @ self).magnitude
         return Matrices(guess.middle, neumann_bound(off, rest))
 
     # ------------------------------------------------------------------ norms
@@ -198,7 +201,7 @@ def approximate_inverse(middle: Floats) -> Floats:
     return np.where(np.isfinite(middle).all(axis=(-2, -1), keepdims=True), inverse, np.nan)
 
 
-def _finite_or_zero(middle: Floats) -> Floats:
+def finite_or_zero(middle: Floats) -> Floats:
     """LAPACK neither stops nor warns at nan in all versions: such lanes are zero, and answered with nan later."""
     return np.where(np.isfinite(middle).all(axis=(-2, -1), keepdims=True), middle, 0.0)
 
@@ -206,7 +209,7 @@ def _finite_or_zero(middle: Floats) -> Floats:
 def _eigen(middle: Floats) -> tuple[Floats, Floats, Floats]:
     """Approximate eigenvalues in order, |Q^T Q - I| and |M - Q diag Q^T|: M is that product up to the residual."""
     finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
-    values, vectors = np.linalg.eigh(_finite_or_zero(middle))
+    values, vectors = np.linalg.eigh(finite_or_zero(middle))
     q = Matrices.around(vectors)
     defect = radius_norm((q.T @ q - Matrices.identity(middle.shape)).magnitude)
     scaled = Matrices.around(vectors * values[:, None, :])
@@ -222,7 +225,7 @@ def _norm_upper(middle: Floats) -> Floats:
     if min(middle.shape[-2:]) == 1:
         return np.asarray(np.sqrt(np.square(middle).sum(axis=(-2, -1))) * ROUNDED_UP + 1e-150)
     finite = np.asarray(np.isfinite(middle).all(axis=(-2, -1)))
-    left, values, right = np.linalg.svd(_finite_or_zero(middle), full_matrices=False)
+    left, values, right = np.linalg.svd(finite_or_zero(middle), full_matrices=False)
     u, v = Matrices.around(left), Matrices.around(right)
     eye = Matrices.identity((len(values), *[values.shape[-1]] * 2))
     defect = np.maximum(radius_norm((u.T @ u - eye).magnitude), radius_norm((v @ v.T - eye).magnitude))

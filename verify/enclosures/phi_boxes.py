@@ -23,8 +23,7 @@ from itertools import combinations_with_replacement as multisets
 import numpy as np
 
 from bilevel_sym import BilevelProblem
-from bilevel_sym.arithmetic import intervals
-from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession, Operations
+from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession
 from bilevel_sym.arithmetic.pieces.patterns import Need, Split, needed_by
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.memory import DEFAULT
@@ -34,6 +33,7 @@ from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_boun
 from verify.enclosures.memory import PhiMemory
 from verify.enclosures.phi_formulas import PhiFormulas
 from verify.enclosures.phi_records import Start, Thin, Wide, around, column, every, hull
+from verify.enclosures.ridges import smooth_operations
 
 __all__ = ["ATTEMPTS", "PhiBoxes", "PhiEnclosure"]
 
@@ -132,18 +132,13 @@ class PhiBoxes:
         return _splits(self.d)
 
     def _prepare(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
-        return IntervalProgram(self._programs(names), self._operations(proved))
-
-    def _operations(self, proved: bool) -> Operations:
-        if self._patterns is None:
-            return intervals.PROVED if proved else intervals.SMOOTH
-        return intervals.PROVED_OPEN if proved else intervals.OPEN
+        return IntervalProgram(self._programs(names), smooth_operations(self._patterns is not None, proved))
 
     def _open(self, names: tuple[str, ...], proved: bool, lanes: int) -> IntervalSession:
         return self._ready(names, proved).session(lanes)
 
     def _prepare_affine(self, names: tuple[str, ...], proved: bool) -> AffineProgram:
-        return AffineProgram(self._programs(names), self._operations(proved))
+        return AffineProgram(self._programs(names), smooth_operations(self._patterns is not None, proved))
 
     def _open_affine(self, names: tuple[str, ...], proved: bool, lanes: int) -> AffineSession:
         return self._affine_ready(names, proved).session(lanes, self.d)
@@ -336,11 +331,10 @@ class PhiBoxes:
         begun = start if split is None else start.taken(split.owner)
         lanes = len(begun.ok)
         f_y, g_xy, g_yy = (Matrices.between(*session.take(name)) for name in ("f_y", "g_xy", "g_yy"))
-        factor, precondition = Matrices.around(begun.factor), Matrices.around(begun.inverse)
+        factor = Matrices.around(begun.factor)
         eye = Matrices.identity(g_yy.middle.shape)
         convex = (eye - factor @ g_yy @ factor.T).magnitude.sum(axis=2).max(axis=1) < 0.99
-        off = (eye - precondition @ g_yy).magnitude
-        solved = _solve(g_yy, precondition, off, _beside(f_y.reshaped(lanes, n, 1), -g_xy.T))
+        solved = g_yy.solved_by(_beside(f_y.reshaped(lanes, n, 1), -g_xy.T), Matrices.around(begun.inverse))
         v, response = _columns(solved, 0, 1), _columns(solved, 1, 1 + d)
         session.put(1, *_rows(v))
         grad = Matrices.between(*session.take("L_x")).reshaped(lanes, d, 1)
@@ -369,13 +363,6 @@ def _columns(a: Matrices, first: int, last: int) -> Matrices:
 def _rows(a: Matrices) -> tuple[Floats, Floats]:
     """The ends of all entries, row by row, as a session takes them."""
     return a.lower.reshape(len(a.middle), -1), a.upper.reshape(len(a.middle), -1)
-
-
-def _solve(a: Matrices, precondition: Matrices, off: Floats, right: Matrices) -> Matrices:
-    """All solutions of A X = B by a preconditioner R, with ``off`` a bound of |I - R A|; see ``Matrices.solve``."""
-    guess = Matrices.around(precondition.middle @ right.middle)
-    rest = (precondition @ (right - a @ guess)).magnitude
-    return Matrices(guess.middle, neumann_bound(off, rest))
 
 
 def _places(d: int, order: int) -> Indices:

@@ -30,7 +30,6 @@ from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian,
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
-from bilevel_sym.implicit.model import Model
 
 if TYPE_CHECKING:
     from bilevel_sym.arithmetic.pieces.seams import Seams
@@ -64,22 +63,16 @@ class PhiFormulas:
         start = d + 2 * n
         self.W, self.V = range(start, start + n * d), range(start + n * d, start + 2 * n * d)
         self.switches = range(start + 2 * n * d, start + 2 * n * d + count)
-        self.f, self.g = self._plain(problem.tape) if seams is None else self._with_switches(seams)
         self._model = problem.tape
+        self.f, self.g = self._functions(seams)
 
-    def _plain(self, model: Model) -> list[LinearForm]:
-        """f and g as the problem's own graph has them."""
-        graph = model.graph
-        return rewritten(
-            graph, [model.f, model.g], self.graph,
-            lambda node, _: self.graph.variables[node] if graph.op[node] == "var" else None,
-        )  # fmt: skip
-
-    def _with_switches(self, seams: Seams) -> list[LinearForm]:
-        """f and g with the switches of their seams as further variables."""
-        graph, places = seams.graph, {v: k for k, v in enumerate((*self.x, *self.y))}
-        places |= {seams.first + k: switch for k, switch in enumerate(self.switches)}
-        functions = [seams.functions[PARTS.index((function, ""))] for function in "fg"]
+    def _functions(self, seams: Seams | None) -> list[LinearForm]:
+        """f and g on this graph, with the switches of their seams, if there are some, as further variables."""
+        graph, functions = self._model.graph, [self._model.f, self._model.g]
+        places = {variable: variable for variable in (*self.x, *self.y)}
+        if seams is not None:
+            graph, functions = seams.graph, [seams.functions[PARTS.index((function, ""))] for function in "fg"]
+            places |= {seams.first + k: switch for k, switch in enumerate(self.switches)}
         return rewritten(
             graph, functions, self.graph,
             lambda node, _: self.graph.variables[places[node]] if graph.op[node] == "var" else None,

@@ -19,7 +19,7 @@ from bilevel_sym.errors import BilevelError
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats, Indices
-from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, radius_norm
+from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, finite_or_zero, radius_norm
 from verify.enclosures.memory import MOST_DIRECTIONS
 from verify.enclosures.phi_boxes import PhiBoxes, PhiEnclosure
 from verify.enclosures.tensor_norm import norm3_upper, norm_lower
@@ -157,7 +157,7 @@ class HessNorm(_Norm):
         mean = Matrices(found.third_forms.middle, found.third_forms.mean_reach)
         lanes, d = found.middle.shape
         centre = found.hess_middle
-        values, vectors = np.linalg.eigh(_finite(centre.middle))
+        values, vectors = np.linalg.eigh(finite_or_zero(centre.middle))
         q = Matrices.around(vectors)
         turned = q.T @ mean  # (i, b k)
         turned = turned.reshaped(lanes, d, d, d)
@@ -244,10 +244,6 @@ def _floor(ball: arb) -> float:
     """A float below the ball, and not below zero."""
     lower = float(ball.abs_lower())
     return max(0.0, math.nextafter(lower, -math.inf)) if math.isfinite(lower) else -math.inf
-
-
-def _finite(middle: Floats) -> Floats:
-    return np.where(np.isfinite(middle).all(axis=(-2, -1), keepdims=True), middle, 0.0)
 
 
 def _symmetric_norm(entries: Matrices) -> Floats:

@@ -17,7 +17,7 @@ import flint
 import numpy as np
 from flint import fmpq
 
-from bilevel_sym.arithmetic.boxes import IntervalProgram
+from bilevel_sym.arithmetic.boxes import IntervalProgram, Operations
 from bilevel_sym.arithmetic.intervals import OPEN, PROVED, PROVED_OPEN, SMOOTH
 from bilevel_sym.graph.autodiff import directional, hessian
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, accumulate, constant, total
@@ -29,7 +29,7 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import MOST_PARTS, ROUNDED_UP, Pencil
 
-__all__ = ["Ridges", "condensed", "ridges_of"]
+__all__ = ["Ridges", "condensed", "mean_value_form", "ridges_of", "smooth_operations"]
 
 PIECES, MOST_PIECES, TABLE = 16, 128, 2048  # of the range of u, and how many of all boxes together
 SHARP = frozenset({"ipow", "rpow", *(name for name, record in FUNCTIONS.items() if not record.is_periodic)})
@@ -120,8 +120,7 @@ class Ridges:
         return directional(self._graph, first, {self._first + k: ONE_FORM})
 
     def _prepared(self, proved: bool, switches: bool) -> IntervalProgram:
-        operations = (OPEN, PROVED_OPEN) if switches else (SMOOTH, PROVED)
-        return IntervalProgram(self._program, operations[proved])
+        return IntervalProgram(self._program, smooth_operations(switches, proved))
 
     @cached_property
     def _program(self) -> Program:
@@ -170,11 +169,22 @@ class Ridges:
         over, at = sessions
         (lo, hi), (low, high) = over.take("second"), at.take("second")  # type: ignore[attr-defined]
         steep = np.maximum(*(np.abs(end) for end in over.take("third")))  # type: ignore[attr-defined]
-        away = steep * reach * ROUNDED_UP + 1e-300
-        below, above = low - away, high + away
-        below, above = below - 2.3e-16 * np.abs(below), above + 2.3e-16 * np.abs(above)
-        known = ~(np.isnan(lo) | np.isnan(hi))
-        return np.where(known, np.fmax(lo, below), np.nan), np.where(known, np.fmin(hi, above), np.nan)
+        return mean_value_form((lo, hi), (low, high), steep * reach * ROUNDED_UP + 1e-300)
+
+
+def smooth_operations(switches: bool, proved: bool) -> Operations:
+    """What intervals are computed with where derivatives must exist; ``switches``: some may be open."""
+    return (PROVED_OPEN if proved else OPEN) if switches else PROVED if proved else SMOOTH
+
+
+def mean_value_form(
+    natural: tuple[Floats, Floats], middle: tuple[Floats, Floats], away: Floats
+) -> tuple[Floats, Floats]:
+    """What is within ``away`` of the middle, met with the natural extension; where that is nan, nothing is known."""
+    (lo, hi), below, above = natural, middle[0] - away, middle[1] + away
+    below, above = below - 2.3e-16 * np.abs(below), above + 2.3e-16 * np.abs(above)
+    known = ~(np.isnan(lo) | np.isnan(hi))
+    return np.where(known, np.fmax(lo, below), np.nan), np.where(known, np.fmin(hi, above), np.nan)
 
 
 def _pieces(low: Floats, high: Floats, count: int) -> tuple[Floats, Floats]:

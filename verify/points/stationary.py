@@ -206,9 +206,10 @@ class _Search:
 
     def run(self) -> StationaryPoints:
         watch = Stopwatch()
-        with np.errstate(all="ignore"):
+        shown = ProgressBar("looking for stationary points", shown=self.progress)
+        with np.errstate(all="ignore"), shown as meter:
             self._from_starts()
-            self._cover()
+            self._cut_down(meter)
         found = [as_point(self.given, item.root, self.box, alone=(item.lower, item.upper)) for item in self.known]
         points = [point for point in found if point is not None]
         clusters = [self._cluster(*ends) for ends in self._clusters()]
@@ -287,10 +288,6 @@ class _Search:
         return lower[first], upper[first]
 
     # ---- the proof that there are no others -------------------------------------------------------
-
-    def _cover(self) -> None:
-        with ProgressBar("looking for stationary points", shown=self.progress) as meter:
-            self._cut_down(meter)
 
     def _cut_down(self, meter: ProgressBar) -> None:
         lower, upper = self.lower[None, :], self.upper[None, :]

@@ -345,7 +345,8 @@ class _Search:
 
     def run(self) -> Iterator[Proof]:
         """First a look at every block; then the blocks that are not narrow enough, the widest last."""
-        tasks = self._looks()
+        constants = BLOCKS[self.reading].items()
+        tasks = [task for constant, blocks in constants for task in self._look(constant, blocks)]
         for task in tasks:
             self._judge_curvature(task)
         waiting = sorted((t for t in tasks if self._open(t, tasks)), key=_difficulty)
@@ -360,9 +361,6 @@ class _Search:
             _require_finite(task, self.region.box)
         _require_convexity(tasks)
         return (_proof(task) for task in tasks)
-
-    def _looks(self) -> list[_Task]:
-        return [task for constant, blocks in BLOCKS[self.reading].items() for task in self._look(constant, blocks)]
 
     def _look(self, constant: str, blocks: Sequence[str]) -> list[_Task]:
         """The blocks of one constant, the largest first: the others may be settled by what it is known to reach."""

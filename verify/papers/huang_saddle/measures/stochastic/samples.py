@@ -32,6 +32,7 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.budget import Budget
 from bilevel_sym.typing import Floats
 from verify import Bracket, Study
+from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.interval_matrix import Matrices
 
@@ -279,15 +280,9 @@ class Samples:
         if not objective.active:
             with precision(SAMPLE_BITS):
                 return ends(objective.balls([arb(0)] * (self.problem.d + self.problem.n)))
-        box = list(self.study.box)
-        lower = np.array([math.nextafter(float(low), -math.inf) for low, _ in box])
-        upper = np.array([math.nextafter(float(high), math.inf) for _, high in box])
-        inside = (
-            np.array([math.nextafter(float(low), math.inf) for low, _ in box]),
-            np.array([math.nextafter(float(high), -math.inf) for _, high in box]),
-        )
+        box = ExactBox(self.study.box)
         budget = Budget(self.study.effort * SIGMA_WORK, self.study.deadline)
-        return maximise(objective, lower, upper, budget=budget, rtol=SIGMA_RTOL, inside=inside)
+        return maximise(objective, box.lower, box.upper, budget=budget, rtol=SIGMA_RTOL, inside=box.inside)
 
     @cached_property
     def _variance(self) -> Variance:
