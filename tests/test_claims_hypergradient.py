@@ -22,7 +22,7 @@ from verify.papers.huang_saddle.measures import regions, runs
 from verify.papers.huang_saddle.measures.regions import Region
 from verify.papers.huang_saddle.measures.runs import rate_v, rate_y
 from verify.papers.huang_saddle.measures.second_writing import plain
-from verify.papers.huang_saddle.measures.second_writing.plain import Long, norm
+from verify.papers.huang_saddle.measures.second_writing.plain import Plain, norm
 from verify.registry import Claim
 from verify.study import Study, study_of
 from verify.verdict import Bracket, CheckResult, Verdict
@@ -413,8 +413,8 @@ def test_many_digits_agree_with_floats_and_with_certificates(name: str) -> None:
     problem = zoo.get(name).problem
     x, y, v = np.full(problem.d, 0.3), np.full(problem.n, 0.1), np.full(problem.n, -0.2)
     rough = AID(5, 2, 0.05).estimate(problem, x, y0=y, v0=v)
-    long = Long(problem)
-    with Long.precision():
+    long = Plain(problem)
+    with Plain.precision():
         fine = long.estimate([arb(a) for a in x], [arb(a) for a in y], [arb(a) for a in v], D=5, N=2, tau=arb(0.05))
         exact = long.exact([arb(a) for a in x], [arb(a) for a in y])
         assert np.allclose([float(a) for a in fine.grad], rough.grad_phi_hat, rtol=1e-12, atol=1e-14)

@@ -21,7 +21,7 @@ from bilevel_sym.symbolic import display, formulas
 from bilevel_sym.typing import Floats
 from verify.enclosures import phi_formulas
 from verify.enclosures.phi_boxes import PhiBoxes
-from verify.papers.huang_saddle.measures.second_writing.plain import Long
+from verify.papers.huang_saddle.measures.second_writing.plain import Plain
 from verify.points import balls
 from verify.points.balls import exact_point
 from verify.points.boxes import Boxes
@@ -56,8 +56,8 @@ def in_sympy() -> bool:
 
 
 def in_256_bits() -> bool:
-    with Long.precision():
-        exact = Long(problem()).exact([arb(0.25), arb(0.5)], [arb(0)] * 2)
+    with Plain.precision():
+        exact = Plain(problem()).exact([arb(0.25), arb(0.5)], [arb(0)] * 2)
         return close("grad_phi", exact.grad)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bilevel_sym import BilevelProblem
@@ -11,10 +13,11 @@ from verify.gallery.plain import Candidate, HessianTerms, from_terms, hessian_te
 
 __all__: list[str] = []
 
+of_hessian = partial(defect, kind="hessian")
 
-@defect(
+
+@of_hessian(
     "third derivatives missing",
-    kind="hessian",
     cause="third derivative",
     looks="right on every quadratic lower level; elsewhere symmetric, plausible, and wrong",
     seen="published hypergradient code; silently wrong higher-order terms: Theseus PR #425, Clapeyron.jl #502",
@@ -25,9 +28,8 @@ def third_derivatives_missing(term: HessianTerms) -> Floats:
     return term.direct + term.cross + term.cross.T + term.quadratic  # defect: third is missing
 
 
-@defect(
+@of_hessian(
     "Hessian not symmetrised",
-    kind="hessian",
     cause="symmetry",
     looks="nobody can tell for d = 1; eigenvalue routines read one triangle and say nothing",
     seen="the paper's [phi-hessian] as printed",
@@ -38,9 +40,8 @@ def hessian_not_symmetrised(term: HessianTerms) -> Floats:
     return term.direct + term.cross + term.cross + term.quadratic + term.third  # defect: .T
 
 
-@defect(
+@of_hessian(
     "one triangle filled",
-    kind="hessian",
     cause="symmetry",
     looks="a Cholesky factorisation that reads the upper triangle is right, and one that reads the lower is not",
 )
@@ -50,9 +51,8 @@ def one_triangle_filled(term: HessianTerms) -> Floats:
     return np.triu(term.direct + term.cross + term.cross.T + term.quadratic + term.third)  # defect: triu
 
 
-@defect(
+@of_hessian(
     "mixed terms forgotten",
-    kind="hessian",
     cause="cross",
     looks="right wherever f does not mix x and y",
 )
@@ -62,9 +62,8 @@ def mixed_terms_forgotten(term: HessianTerms) -> Floats:
     return term.direct + term.quadratic + term.third  # defect: cross + cross.T
 
 
-@defect(
+@of_hessian(
     "empirical Fisher for f_yy",
-    kind="hessian",
     cause="quadratic",
     looks="positive semidefinite where Phi is not: saddle points look like minima",
 )
@@ -81,9 +80,8 @@ def empirical_fisher_for_f_yy(problem: BilevelProblem) -> Candidate:
     return candidate
 
 
-@defect(
+@of_hessian(
     "f_yy forgotten",
-    kind="hessian",
     cause="quadratic",
     looks="right where f is linear in y",
 )
@@ -93,9 +91,8 @@ def f_yy_forgotten(term: HessianTerms) -> Floats:
     return term.direct + term.cross + term.cross.T + term.third  # defect: quadratic is missing
 
 
-@defect(
+@of_hessian(
     "f_xx forgotten",
-    kind="hessian",
     cause="direct",
     looks="right where f is linear in x, as most hyperparameter problems are",
 )

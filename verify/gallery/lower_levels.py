@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bilevel_sym import BilevelProblem, Kernels
 from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
@@ -18,6 +20,8 @@ from verify.gallery.plain import (
 )
 
 __all__: list[str] = []
+
+of_solution = partial(defect, kind="lower solution")
 
 SMALL_STEPS = 5
 
@@ -64,9 +68,8 @@ def tolerance_too_loose(problem: BilevelProblem) -> Candidate:
     return hypergradient(problem, lower=lambda k, x, y: descent_until(k, x, y, 1e-4, tau))  # defect: 1e-4
 
 
-@defect(
+@of_solution(
     "lower level left at its start",
-    kind="lower solution",
     cause="y*",
     looks="nothing is raised: a function with a missing call returns what it was given",
 )
@@ -75,9 +78,8 @@ def lower_level_left_at_its_start(problem: BilevelProblem) -> Candidate:
     return lambda x: start(problem)  # defect: newton(k, x, start(problem))
 
 
-@defect(
+@of_solution(
     "lower level: five steps",
-    kind="lower solution",
     cause="y*",
     looks="y is on its way: one digit, and more where the start is near",
 )
@@ -87,9 +89,8 @@ def lower_level_five_steps(problem: BilevelProblem) -> Candidate:
     return lambda x: gradient_descent(k, x, start(problem), SMALL_STEPS, tau)  # defect: until convergence
 
 
-@defect(
+@of_solution(
     "lower level: loose tolerance",
-    kind="lower solution",
     cause="tolerance",
     looks="four digits at every point, and no warning",
 )
@@ -99,9 +100,8 @@ def lower_level_loose_tolerance(problem: BilevelProblem) -> Candidate:
     return lambda x: descent_until(k, x, start(problem), 1e-4, tau)  # defect: 1e-4
 
 
-@defect(
+@of_solution(
     "lower level: predecessor",
-    kind="lower solution",
     cause="predecessor",
     looks="along a slow trajectory it is nearly right; at a new point it is the old answer",
 )

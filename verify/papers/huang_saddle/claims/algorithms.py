@@ -32,7 +32,7 @@ from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify import CheckResult, NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
-from verify.papers.huang_saddle.measures.regions import lower_levels
+from verify.papers.huang_saddle.measures.regions import solvable_points
 from verify.papers.huang_saddle.measures.runs import EPISODE
 from verify.papers.huang_saddle.measures.second_writing.plain import (
     Plain,
@@ -79,12 +79,7 @@ def _setting(study: Study, D: int = 2) -> _Setting:
     """Three starts in the box, a step that moves x by a hundredth of its width, and a step for the lower level."""
     if study.exact.n**2 > MOST_ENTRIES:
         raise NotApplicable(f"n = {study.exact.n} is too many for a reference in many digits")
-    x = study.points(8, "algorithms")
-    y = lower_levels(study.kernels, x)
-    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:3]
-    if not len(keep):
-        raise NotApplicable("y* cannot be computed at any of the points tried")
-    x, y = x[keep], y[keep]
+    x, y = solvable_points(study, 8, "algorithms", 3)
     tau = 0.5 / float(np.abs(np.linalg.eigvalsh(study.kernels.g_yy(x, y))).max())
     estimator: Estimator = GDmax(D, tau) if study.problem.kind == "minimax" else AID(D, 2, tau)
     try:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from bilevel_sym.estimators import Estimator
 from bilevel_sym.typing import Floats
 from verify import NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
-from verify.papers.huang_saddle.measures.regions import lower_levels
+from verify.papers.huang_saddle.measures.regions import solvable_points
 from verify.papers.huang_saddle.measures.second_writing.plain import (
     Plain,
     PlainEstimate,
@@ -61,12 +60,7 @@ class _Setting:
 def _starts(study: Study) -> tuple[Floats, Floats, Floats]:
     """Points, y as far from y* as a tenth of the box, and any v: what a warm start may be."""
     rng = study.rng("estimators")
-    x = study.points(4 * FEW_POINTS, "estimators")
-    y = lower_levels(study.kernels, x)
-    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:FEW_POINTS]
-    if not len(keep):
-        raise NotApplicable("y* cannot be computed at any of the points tried")
-    x, y = x[keep], y[keep]
+    x, y = solvable_points(study, 4 * FEW_POINTS, "estimators", FEW_POINTS)
     ends = list(study.box)[study.exact.d :]
     width = np.array([float(high - low) for low, high in ends]) if ends else np.ones(study.exact.n)
     return x, y + 0.05 * width * rng.uniform(-1, 1, y.shape), rng.standard_normal(y.shape)
@@ -255,7 +249,9 @@ def _with_chance(study: Study) -> Iterator[CheckResult]:
     run = solve(study.problem, algorithm, start, y0=y, steps=0, rng=study.seed, record="all").trajectory
     grad = np.array([float(entry) for entry in solved.grad.entries()])
     away = run.grad_phi_hat[:, 0] - grad
-    yield _moment(study, "mean of |h - grad Phi|^2", (away**2).sum(axis=1), error, solved.x)
+    draws = (away**2).sum(axis=1)
+    noise = WIDE * float(draws.std()) / math.sqrt(DRAWS) + 1e-12 * (1 + error)
+    yield _within(study, "mean of |h - grad Phi|^2", float(draws.mean()), error, noise, solved.x)
     mean = away.mean(axis=0)
     # the squared length of a mean exceeds that of the expectation by the variance of the mean, on average
     spread = float(away.var(axis=0).sum()) / DRAWS
@@ -263,18 +259,12 @@ def _with_chance(study: Study) -> Iterator[CheckResult]:
     yield _within(study, "mean of h", float(mean @ mean), bias, noise, solved.x)
 
 
-def _moment(study: Study, part: str, draws: Floats, wanted: float, x: Floats) -> CheckResult:
-    noise = WIDE * float(draws.std()) / math.sqrt(len(draws)) + 1e-12 * (1 + wanted)
-    return _within(study, part, float(draws.mean()), wanted, noise, x)
-
-
 def _within(study: Study, part: str, found: float, wanted: float, noise: float, x: Floats) -> CheckResult:
     """A mean over draws against its exact value; it must lie within six standard errors."""
     apart = abs(found - wanted)
     message = f"{found:.6g} over {DRAWS} draws, exactly {wanted:.6g}: {WIDE:.0f} standard errors are {noise:.2g}"
     held = apart <= noise
-    more: dict[str, Any] = {"n_points": DRAWS, "seed": study.seed, "variant": study.variant, "part": part}
     return judged(
-        "estG", 0.0 if held else apart, 0.0 if held else noise, evidence="statistical", message=message,
-        worst_point=study.named(x), **more,
+        "estG", 0.0 if held else apart, 0.0 if held else noise, evidence="statistical", message=message, part=part,
+        worst_point=study.named(x), n_points=DRAWS, seed=study.seed, variant=study.variant,
     )  # fmt: skip

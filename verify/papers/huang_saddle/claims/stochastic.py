@@ -11,6 +11,7 @@ from flint import arb, arb_mat
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.batches import concentration, tensor_concentration
+from bilevel_sym.typing import Floats
 from verify.papers.huang_saddle.measures.agreement import Case, tightest
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import failure_probability, second_moment
 from verify.papers.huang_saddle.measures.stochastic.samples import (
@@ -65,11 +66,8 @@ def every_row_is_regular(study: Study) -> CheckResult:
 def _least_curvature(samples: Samples) -> tuple[Bracket, dict[str, float]]:
     """The least Rayleigh quotient of g_yy that was seen, over rows and points; it bounds mu from above."""
     least, where = Bracket(math.inf, math.inf), dict[str, float]()
-    low, high = samples.ends
-    for share in (np.full(len(low), 0.5), *samples.study.rng("curvature").random((POINTS, len(low)))):
-        point = low + (high - low) * share
-        x, y = np.split(point, [samples.problem.d])
-        for row in samples.at(("g_yy",), [arb(float(v)) for v in x], [arb(float(v)) for v in y])["g_yy"]:
+    for x, y, at in _looks(samples, ("g_yy",), POINTS, "curvature"):
+        for row in at["g_yy"]:
             if not np.isfinite(_floats(row)).all():
                 continue
             _, vectors = np.linalg.eigh(_floats(row))
@@ -78,6 +76,16 @@ def _least_curvature(samples: Samples) -> tuple[Bracket, dict[str, float]]:
             if quotient.upper < least.upper:
                 least, where = quotient, samples.study.named(x, y)
     return least, where
+
+
+def _looks(
+    samples: Samples, names: tuple[str, ...], count: int, rng: str
+) -> Iterator[tuple[Floats, Floats, dict[str, list[arb_mat]]]]:
+    """Blocks of all rows, at the middle of the box and at random points (x, y) of it."""
+    low, high = samples.ends
+    for share in (np.full(len(low), 0.5), *samples.study.rng(rng).random((count, len(low)))):
+        x, y = np.split(low + (high - low) * share, [samples.problem.d])
+        yield x, y, samples.at(names, [arb(float(v)) for v in x], [arb(float(v)) for v in y])
 
 
 @claim("ass:variance-bound", kinds=KINDS)
@@ -105,11 +113,7 @@ def variance_of_the_gradient(study: Study) -> CheckResult:
 def _largest_deviation(samples: Samples) -> tuple[Bracket, dict[str, float]]:
     """The largest standard deviation of grad G that was seen, row by row at the middle and at random points."""
     most, where = Bracket(0.0, 0.0), dict[str, float]()
-    low, high = samples.ends
-    for share in (np.full(len(low), 0.5), *samples.study.rng("deviation").random((SPREAD_POINTS, len(low)))):
-        point = low + (high - low) * share
-        x, y = np.split(point, [samples.problem.d])
-        rows = samples.at(("g_x", "g_y"), [arb(float(v)) for v in x], [arb(float(v)) for v in y])
+    for x, y, rows in _looks(samples, ("g_x", "g_y"), SPREAD_POINTS, "deviation"):
         apart = [sum((squares(m) for m in spread(rows[name])), arb(0)) for name in ("g_x", "g_y")]
         seen = ends(((apart[0] + apart[1]) / samples.sizes["g"]).nonnegative_part().sqrt())
         if math.isfinite(seen.upper) and seen.lower > most.lower:
@@ -235,6 +239,5 @@ def _norm_below(matrix: arb_mat) -> float:
     return math.sqrt(max(quotient, 0.0)) * (1 - 1e-15)
 
 
-def _floats(matrix: arb_mat) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    entries = np.array([float(entry) for entry in matrix.entries()], dtype=np.float64)
-    return entries.reshape(matrix.nrows(), matrix.ncols())
+def _floats(matrix: arb_mat) -> Floats:
+    return np.array([[float(entry) for entry in row] for row in matrix.table()])

@@ -19,7 +19,7 @@ from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.claims.hypergradient_error import MOST_WORK, always_exact, never_errs
 from verify.papers.huang_saddle.measures import runs
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
-from verify.papers.huang_saddle.measures.second_writing.plain import Long, LongEstimate, norm
+from verify.papers.huang_saddle.measures.second_writing.plain import LongEstimate, Plain, norm
 from verify.papers.huang_saddle.measures.second_writing.plain import long as _long
 from verify.registry import INSIDE, claim
 from verify.study import Study
@@ -218,7 +218,7 @@ def _asked_by_neon(study: Study, region: Region, initial: float) -> tuple[Asked,
     return Asked(found.accuracy, found.accuracy_y, found.D, found.N, escape.iota, goal.eps), escape
 
 
-Walk = Callable[[Long, runs.Start, Asked, Escape, int, Region], list[tuple[LongEstimate, list[arb]]]]
+Walk = Callable[[Plain, runs.Start, Asked, Escape, int, Region], list[tuple[LongEstimate, list[arb]]]]
 
 
 def _enough(
@@ -228,8 +228,8 @@ def _enough(
     start = _one_start(study, region, label)
     initial = _initial_error(study, start) * (1 + 1e-9)
     asked, escape = ask(study, region, initial)
-    long = Long(study.exact)
-    with Long.precision():
+    long = Plain(study.exact)
+    with Plain.precision():
         needs = 3 * asked.D * long.operations_a_step * (1 + HALVINGS / 2)
         if needs > study.effort * LONG_WORK:
             reason = f"D = {asked.D} would take {needs:.2g} operations in many digits in {region.name}"
@@ -258,7 +258,7 @@ def _enough(
     )  # fmt: skip
 
 
-def _worst(long: Long, asked: Asked, walked: list[tuple[LongEstimate, list[arb]]]) -> float:
+def _worst(long: Plain, asked: Asked, walked: list[tuple[LongEstimate, list[arb]]]) -> float:
     """The largest error over what is asked, of all estimates."""
     worst = 0.0
     for estimate, x in walked:
@@ -272,7 +272,7 @@ def _worst(long: Long, asked: Asked, walked: list[tuple[LongEstimate, list[arb]]
 
 
 def _descent(
-    long: Long, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
+    long: Plain, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
 ) -> list[tuple[LongEstimate, list[arb]]]:
     """Three iterations of Algorithm 1, a perturbation between the second and the third."""
     x, tau, eta = _long(start.x[0]), 1 / arb(region.constants.ell), arb(_stays(escape.eta, region))
@@ -286,7 +286,7 @@ def _descent(
 
 
 def _search(
-    long: Long, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
+    long: Plain, start: runs.Start, asked: Asked, escape: Escape, D: int, region: Region
 ) -> list[tuple[LongEstimate, list[arb]]]:
     """The estimate of iNEON at the point itself, and two of its steps."""
     x, tau, eta = _long(start.x[0]), 1 / arb(region.constants.ell), arb(_stays(escape.eta, region))

@@ -130,15 +130,11 @@ def _judgement_of(row: Row, known: Sources, results: Results) -> Judgement:
             kinds, stands = ["by definition"], bool(found)
         else:
             here = results.get(item, ())
-            kinds, stands = _kinds(here), _holds(here)
+            kinds, stands = [str(r.evidence) for r in here if r.verdict is Verdict.HOLDS and r.evidence], _holds(here)
         support += kinds if row.rests_on(item) else []
         if not stands:
             broken.append(item)
     return _worded(row, errata, support, tuple(broken))
-
-
-def _kinds(results: Sequence[CheckResult]) -> list[str]:
-    return [str(result.evidence) for result in results if result.verdict is Verdict.HOLDS and result.evidence]
 
 
 def _worded(row: Row, errata: Sequence[Erratum], support: Sequence[str], broken: tuple[Link, ...]) -> Judgement:

@@ -18,9 +18,9 @@ from bilevel_sym import Box, Constants, Kernels
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.typing import Bools, Floats
-from verify import CheckResult, Study, Verdict
+from verify import CheckResult, NotApplicable, Study, Verdict
 
-__all__ = ["Region", "judged_over_regions", "lower_levels", "regions", "tightest_of"]
+__all__ = ["Region", "judged_over_regions", "lower_levels", "regions", "solvable_points", "tightest_of"]
 
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
@@ -141,6 +141,22 @@ def lower_levels(kernels: Kernels, x: Floats) -> Floats:
             return np.full((1, kernels.problem.n), np.nan)
     half = len(x) // 2
     return np.concatenate([lower_levels(kernels, x[:half]), lower_levels(kernels, x[half:])])
+
+
+def solvable_points(study: Study, count: int, name: str, most: int) -> tuple[Floats, Floats]:
+    """The first few of some points of the box at which y* can be computed, (points, d), and y* there.
+
+    - ``study``: the problem.
+    - ``count``: how many points are tried.
+    - ``name``: of the random numbers.
+    - ``most``: how many of them are taken, at most.
+    """
+    x = study.points(count, name)
+    y = lower_levels(study.kernels, x)
+    keep = np.flatnonzero(np.isfinite(y).all(axis=1))[:most]
+    if not len(keep):
+        raise NotApplicable("y* cannot be computed at any of the points tried")
+    return x[keep], y[keep]
 
 
 def _ends(study: Study) -> tuple[Floats, Floats]:

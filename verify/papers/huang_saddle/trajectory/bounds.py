@@ -17,7 +17,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures.regions import Region
 from verify.papers.huang_saddle.measures.runs import Run, compared, gammas, joined_words, rate_y, rounding
-from verify.papers.huang_saddle.trajectory.record import said
+from verify.papers.huang_saddle.trajectory.record import last_before, said
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
@@ -267,10 +267,8 @@ def _episodes(truth: Truth) -> np.ndarray:
     record, T = truth.record, truth.record.parameters.T_escape
     assert record.perturbed is not None
     assert T is not None
-    index = np.broadcast_to(np.arange(record.x.shape[1]), record.x.shape[:2])
-    last = np.maximum.accumulate(np.where(record.perturbed, index, -1), axis=1)
-    before = np.concatenate([np.full((len(last), 1), -1), last[:, :-1]], axis=1)
-    return np.asarray((before >= 0) & (index - before <= T))
+    before = last_before(record.perturbed)
+    return np.asarray((before >= 0) & (np.arange(record.x.shape[1]) - before <= T))
 
 
 # ---- the descent lemma ---------------------------------------------------------------------------------------------

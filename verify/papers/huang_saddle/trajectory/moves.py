@@ -14,7 +14,7 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.solvers import STATIONARY_SHARE
 from bilevel_sym.typing import Floats
-from verify.papers.huang_saddle.trajectory.record import Flags, Record, said, vector
+from verify.papers.huang_saddle.trajectory.record import Flags, Record, last_before, said, vector
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, not_applicable
 
@@ -306,11 +306,7 @@ def _due(record: Record, marked: Flags) -> _Seen:
 
 def _clock(record: Record, marked: Flags, T: float) -> Floats:
     """k - k_perturb at each iterate. At the start: as printed k; by the lemma it is over; unsaid, either is right."""
-    runs, steps = marked.shape
-    index = np.broadcast_to(np.arange(steps), (runs, steps))
-    last = np.maximum.accumulate(np.where(marked, index, -1), axis=1)
-    before = np.concatenate([np.full((runs, 1), -1), last[:, :-1]], axis=1)
-    p = record.parameters
+    index, before, p = np.arange(marked.shape[1]), last_before(marked), record.parameters
     first = index + (T + 1 if p.as_printed is False or p.escape is not None else 0)
     return np.asarray(np.where(before >= 0, index - before, first), dtype=np.float64)
 

@@ -17,7 +17,7 @@ from bilevel_sym.typing import Bools, Floats
 from verify.testkit.candidate import real_array
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Parameters", "Record", "place_of", "record_of", "said", "vector"]
+__all__ = ["Parameters", "Record", "last_before", "place_of", "record_of", "said", "vector"]
 
 Flags = Bools
 NUMBERS = ("eta", "eps", "r", "T_escape", "iota", "tau")
@@ -262,6 +262,16 @@ def _number(value: Any, what: str) -> float | None:
     if not 0 < number < math.inf:
         raise InvalidArgument(f"{what} must be a positive number, but is {value!r:.40}")
     return number
+
+
+def last_before(marked: Flags) -> NDArray[np.int64]:
+    """Of each iterate the last one before it that is marked; -1 where there is none.
+
+    >>> last_before(np.array([[False, True, False, False]]))
+    array([[-1, -1,  1,  1]])
+    """
+    last = np.maximum.accumulate(np.where(marked, np.arange(marked.shape[1]), -1), axis=1)
+    return np.concatenate([np.full((len(last), 1), -1), last[:, :-1]], axis=1)
 
 
 def vector(values: Sequence[float] | Floats, digits: int = 10) -> str:

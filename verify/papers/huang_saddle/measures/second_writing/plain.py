@@ -41,16 +41,29 @@ class LongEstimate:
     v: Vector
 
 
+@dataclass(frozen=True)
+class PlainEstimate:
+    """What an estimator returns: floats that are rounded once, and how sensitive they are to rounding."""
+
+    grad: Floats
+    phi: float
+    y: Floats
+    v: Floats
+    sensitivity: float
+
+
 @dataclass(frozen=True, eq=False)
-class Long:
-    """A problem in numbers of 256 bits; use it inside ``Long.precision()``.
+class Plain:
+    """A problem and its estimators in numbers of 256 bits; use it inside ``Plain.precision()``.
 
     >>> from bilevel_sym import zoo
-    >>> long = Long(zoo.get("scalar").problem)
-    >>> with Long.precision():
-    ...     exact = long.exact([arb(1)], [arb(0)])
+    >>> plain = Plain(zoo.get("scalar").problem)
+    >>> with Plain.precision():
+    ...     exact = plain.exact([arb(1)], [arb(0)])
     ...     float(exact.y[0]), float(exact.grad[0])
+    ...     float(plain.aid(long([1.0]), long([0.0]), long([0.0]), D=200, N=1, tau=0.2).grad[0])
     (0.5, 0.5)
+    0.5
     """
 
     problem: BilevelProblem
@@ -94,6 +107,48 @@ class Long:
     def blocks(self, x: Vector, y: Vector) -> BallBlocks:
         """f, f_x, f_y, g_xy and g_yy at a point."""
         return BallBlocks(self.problem, GRADIENT, [*x, *y])
+
+    def aid(self, x: Vector, y: Vector, v: Vector, *, D: int, N: int, tau: float) -> PlainEstimate:
+        """D steps of descent, N of conjugate gradients from v; exact where N is no less than n."""
+        found = self.estimate(x, y, v, D=D, N=N, tau=arb(tau))
+        if self.problem.n > N:
+            return self._estimate(x, found.y, found.v)
+        return self._estimate(x, found.y, self.blocks(x, found.y).formulas.v.entries())
+
+    def neumann(self, x: Vector, y: Vector, *, D: int, tau: float, Q: int, eta: float) -> PlainEstimate:
+        """v = g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y, which is the sum of the series."""
+        y = self.descended(x, y, D, arb(tau))
+        at, n = self.blocks(x, y), self.problem.n
+        g_yy, f_y = at.take("g_yy"), at.take("f_y")
+        rest = f_y - (identity(n) - g_yy * arb(eta)) ** (Q + 1) * f_y
+        return self._estimate(x, y, g_yy.solve(rest).entries())
+
+    def itd(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
+        """f(x, y^D(x)), differentiated: dy^(t+1)/dx = dy^t/dx - tau (g_xy + dy^t/dx g_yy), carried forward."""
+        d, n = self.problem.d, self.problem.n
+        response = arb_mat(d, n)
+        for _ in range(D):
+            at = self.blocks(x, y)
+            response = response - (at.take("g_xy") + response * at.take("g_yy")) * arb(tau)
+            y = self.descended(x, y, 1, arb(tau))
+        at = self.blocks(x, y)
+        grad = (at.take("f_x") + response * at.take("f_y")).entries()
+        return self._packed(at, grad, y, [arb(0)] * n)
+
+    def gdmax(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
+        """f_x after D steps."""
+        y = self.descended(x, y, D, arb(tau))
+        at = self.blocks(x, y)
+        return self._packed(at, at.take("f_x").entries(), y, [arb(0)] * self.problem.n)
+
+    def _estimate(self, x: Vector, y: Vector, v: Vector) -> PlainEstimate:
+        at = self.blocks(x, y)
+        grad = (at.take("f_x") - at.take("g_xy") * arb_mat(self.problem.n, 1, v)).entries()
+        return self._packed(at, grad, y, v)
+
+    def _packed(self, at: BallBlocks, grad: Vector, y: Vector, v: Vector) -> PlainEstimate:
+        arrays = [np.array([float(entry) for entry in part]) for part in (grad, y, v)]
+        return PlainEstimate(arrays[0], float(at.take("f")[0, 0]), arrays[1], arrays[2], _sensitivity(at))
 
 
 def norm(vector: Sequence[Any]) -> Any:
@@ -160,17 +215,6 @@ def in_ball(rng: np.random.Generator, d: int, radius: float) -> Floats:
     return np.asarray(direction / np.linalg.norm(direction) * radius * quantile ** (1.0 / d))
 
 
-@dataclass(frozen=True)
-class PlainEstimate:
-    """What an estimator returns: floats that are rounded once, and how sensitive they are to rounding."""
-
-    grad: Floats
-    phi: float
-    y: Floats
-    v: Floats
-    sensitivity: float
-
-
 def roundings(estimate: PlainEstimate) -> float:
     """How far float64 may be off from an estimate, relative to the size of its numbers.
 
@@ -180,74 +224,6 @@ def roundings(estimate: PlainEstimate) -> float:
     parts = (estimate.grad, np.array([estimate.phi]), estimate.y, estimate.v)
     size = 1.0 + max(float(np.abs(part).max()) for part in parts)
     return ROUNDINGS * FLOAT64_EPS * estimate.sensitivity * size
-
-
-@dataclass(frozen=True, eq=False)
-class Plain:
-    """The estimators of a problem in many digits; use it inside ``Plain.precision()``.
-
-    >>> from bilevel_sym import zoo
-    >>> plain = Plain(zoo.get("scalar").problem)
-    >>> with Plain.precision():
-    ...     float(plain.aid(long([1.0]), long([0.0]), long([0.0]), D=200, N=1, tau=0.2).grad[0])
-    0.5
-    """
-
-    problem: BilevelProblem
-
-    @staticmethod
-    def precision() -> Any:
-        """The context in which all of this works."""
-        return Long.precision()
-
-    @property
-    def _long(self) -> Long:
-        return Long(self.problem)
-
-    def aid(self, x: Vector, y: Vector, v: Vector, *, D: int, N: int, tau: float) -> PlainEstimate:
-        """D steps of descent, N of conjugate gradients from v; exact where N is no less than n."""
-        found = self._long.estimate(x, y, v, D=D, N=N, tau=arb(tau))
-        if self.problem.n > N:
-            return self._estimate(x, found.y, found.v)
-        return self._estimate(x, found.y, self._at(x, found.y).formulas.v.entries())
-
-    def neumann(self, x: Vector, y: Vector, *, D: int, tau: float, Q: int, eta: float) -> PlainEstimate:
-        """v = g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y, which is the sum of the series."""
-        y = self._long.descended(x, y, D, arb(tau))
-        at, n = self._at(x, y), self.problem.n
-        g_yy, f_y = at.take("g_yy"), at.take("f_y")
-        rest = f_y - (identity(n) - g_yy * arb(eta)) ** (Q + 1) * f_y
-        return self._estimate(x, y, g_yy.solve(rest).entries())
-
-    def itd(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
-        """f(x, y^D(x)), differentiated: dy^(t+1)/dx = dy^t/dx - tau (g_xy + dy^t/dx g_yy), carried forward."""
-        d, n = self.problem.d, self.problem.n
-        response = arb_mat(d, n)
-        for _ in range(D):
-            at = self._at(x, y)
-            response = response - (at.take("g_xy") + response * at.take("g_yy")) * arb(tau)
-            y = self._long.descended(x, y, 1, arb(tau))
-        at = self._at(x, y)
-        grad = (at.take("f_x") + response * at.take("f_y")).entries()
-        return self._packed(at, grad, y, [arb(0)] * n)
-
-    def gdmax(self, x: Vector, y: Vector, *, D: int, tau: float) -> PlainEstimate:
-        """f_x after D steps."""
-        y = self._long.descended(x, y, D, arb(tau))
-        at = self._at(x, y)
-        return self._packed(at, at.take("f_x").entries(), y, [arb(0)] * self.problem.n)
-
-    def _at(self, x: Vector, y: Vector) -> BallBlocks:
-        return self._long.blocks(x, y)
-
-    def _estimate(self, x: Vector, y: Vector, v: Vector) -> PlainEstimate:
-        at = self._at(x, y)
-        grad = (at.take("f_x") - at.take("g_xy") * arb_mat(self.problem.n, 1, v)).entries()
-        return self._packed(at, grad, y, v)
-
-    def _packed(self, at: BallBlocks, grad: Vector, y: Vector, v: Vector) -> PlainEstimate:
-        arrays = [np.array([float(entry) for entry in part]) for part in (grad, y, v)]
-        return PlainEstimate(arrays[0], float(at.take("f")[0, 0]), arrays[1], arrays[2], _sensitivity(at))
 
 
 def _sensitivity(at: BallBlocks) -> float:
