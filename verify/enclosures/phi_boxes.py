@@ -37,7 +37,6 @@ from verify.enclosures.ridges import smooth_operations
 
 __all__ = ["ATTEMPTS", "PhiBoxes", "PhiEnclosure"]
 
-Mask = Bools
 
 ATTEMPTS = 3  # sizes of Y that Krawczyk's test is tried with
 UNSOLVED = 5e5  # units of work that a lower level takes that cannot be solved
@@ -65,7 +64,7 @@ class PhiEnclosure:
     and Hess Phi at c; ``hess_forms`` and ``third_forms`` are affine in (x - c)/reach.
     """
 
-    ok: Mask
+    ok: Bools
     middle: Floats
     reach: Floats
     y: Matrices
@@ -150,7 +149,7 @@ class PhiBoxes:
 
     # ------------------------------------------------------------------ y*
 
-    def solve(self, x: Floats) -> tuple[Floats, Mask]:
+    def solve(self, x: Floats) -> tuple[Floats, Bools]:
         """y*(x) in floats for rows of x, and whose could be found."""
         try:
             return self.problem.kernels.one_sided.y_star(x), np.ones(len(x), dtype=np.bool_)

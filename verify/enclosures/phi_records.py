@@ -13,8 +13,6 @@ from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
 
 __all__ = ["Start", "Thin", "Wide", "around", "column", "every", "hull"]
 
-Mask = Bools
-
 
 @dataclass(frozen=True, eq=False)
 class Start:
@@ -24,7 +22,7 @@ class Start:
     the middle, and ``factor`` its factor: inverse = factor^T factor.
     """
 
-    ok: Mask
+    ok: Bools
     middle: Floats
     reach: Floats
     y: Floats
@@ -57,7 +55,7 @@ class Start:
 class Wide:
     """v*, dy_dx^T and the derivatives of Phi over boxes, as affine forms; where not ``ok``, nothing is known."""
 
-    ok: Mask
+    ok: Bools
     v: Affine
     response: Affine
     grad: Affine
@@ -75,12 +73,12 @@ class Wide:
 class Thin:
     """grad and Hess Phi in the middles of boxes; ``ok``: g_yy is positive definite there."""
 
-    ok: Mask
+    ok: Bools
     grad: Matrices
     hess: Matrices
 
 
-def every(ok: Mask, split: Split) -> Mask:
+def every(ok: Bools, split: Split) -> Bools:
     """Which boxes are fine with all of their formulas."""
     result = np.ones(split.boxes, dtype=np.bool_)
     np.logical_and.at(result, split.owner, ok)

@@ -36,8 +36,6 @@ CORNERS = 6  # variables up to which all corners are looked at
 THINNEST_PIECE = 2.0**-40  # of the box: a piece this thin without a bound lies on a kink, a pole or the end of a domain
 NAMES = ("f", "f_x", "f_xx")
 
-Mask = Bools
-
 
 class Entries(Block):
     """All entries of a block over boxes.
@@ -220,7 +218,7 @@ class _Search:
         self.lo, self.hi = np.concatenate([self.lo[keep], lo]), np.concatenate([self.hi[keep], hi])
         self._look(middles(lows, highs))
 
-    def _variables(self, chosen: Indices) -> tuple[Indices, Mask]:
+    def _variables(self, chosen: Indices) -> tuple[Indices, Bools]:
         """The variable along which the value and the gradient change most; and whether it can be cut."""
         lower, upper = self.lower[chosen], self.upper[chosen]
         share = (upper - lower) / self.width

@@ -11,8 +11,6 @@ from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import Candidate, HessianTerms, from_terms, hessian_terms, newton, start
 
-__all__: list[str] = []
-
 of_hessian = partial(defect, kind="hessian")
 
 

@@ -9,8 +9,6 @@ from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect, isotropic
 from verify.gallery.plain import Candidate, by_series, hypergradient, neumann, norm, step_size
 
-__all__: list[str] = []
-
 
 @defect(
     "last CG iterate dropped",

@@ -19,8 +19,6 @@ from verify.gallery.plain import (
     warm_started,
 )
 
-__all__: list[str] = []
-
 of_solution = partial(defect, kind="lower solution")
 
 SMALL_STEPS = 5

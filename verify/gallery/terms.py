@@ -9,8 +9,6 @@ from bilevel_sym.typing import Floats
 from verify.gallery.defect import defect
 from verify.gallery.plain import Candidate, from_total, newton, start
 
-__all__: list[str] = []
-
 
 @defect(
     "implicit term halved",

@@ -8,8 +8,6 @@ from bilevel_sym import BilevelProblem
 from verify.gallery.defect import defect, saddle
 from verify.gallery.plain import ETA, Record, perturbed_descent
 
-__all__: list[str] = []
-
 of_run = partial(defect, kind="trajectory", showcase=saddle)
 
 

@@ -28,7 +28,6 @@ from verify.enclosures.phi_boxes import ATTEMPTS, PhiBoxes, PhiEnclosure
 
 __all__ = ["Boxes", "excluded", "newton_image"]
 
-Mask = Bools
 LOWER = ("g", "g_y", "g_xy", "g_yy")
 GRADIENT = ("f_x", "f_y", "g_xy", "g_yy")
 HULL = MappingProxyType(
@@ -39,7 +38,7 @@ ARITHMETIC = frozenset(("lin", "mul", "ipow", "abs", "sign", "min", "max", "lt",
 INTERVAL_MATRICES: Algebra[Matrices] = Algebra(attrgetter("solve"))
 
 
-def excluded(found: PhiEnclosure) -> Mask:
+def excluded(found: PhiEnclosure) -> Bools:
     """Where an entry of grad Phi is not zero anywhere in the box.
 
     >>> boxes = Boxes(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y"))  # Phi = x^2
@@ -101,7 +100,7 @@ class Boxes:
         """Enclosures over boxes (lanes, d); without ``elementary`` functions the fast arithmetic is the proved one."""
         return self._phi.enclose(lower, upper, proved=proved)
 
-    def straddling(self, lower: Floats, upper: Floats) -> Mask:
+    def straddling(self, lower: Floats, upper: Floats) -> Bools:
         """Which sides of a box lie across a switch, (lanes, d): those along which a segment is not smooth."""
         lanes, d = lower.shape
         middle = np.repeat(0.5 * lower + 0.5 * upper, d, axis=0)
@@ -119,7 +118,7 @@ class Boxes:
         """The programs in which an open switch gives the hull of its branches; elementary functions are proved."""
         return IntervalProgram(self._tape.program(LOWER), HULL), IntervalProgram(self._tape.program(GRADIENT), HULL)
 
-    def hull_excluded(self, lower: Floats, upper: Floats, y: Floats) -> Mask:
+    def hull_excluded(self, lower: Floats, upper: Floats, y: Floats) -> Bools:
         """Where no branch of f and g lets grad Phi vanish; boxes (lanes, d), ``y`` near y* at their centres.
 
         Assumes ``has_hull``: for each x, g is smooth in y.
@@ -135,7 +134,7 @@ class Boxes:
             grad = ImplicitFormulas(INTERVAL_MATRICES, blocks.__getitem__).grad
             return np.asarray(ok & _away_from_zero(grad) & (blocks["g_yy"].smallest_eigenvalue_lower() > 0))
 
-    def _hull_of_y(self, lower: Floats, upper: Floats, y: Floats) -> tuple[Mask, Floats, Floats]:
+    def _hull_of_y(self, lower: Floats, upper: Floats, y: Floats) -> tuple[Bools, Floats, Floats]:
         """y* over all branches: Krawczyk's test in y alone, for each x on its own.
 
         As in ``PhiBoxes``, of the image only its magnitude around y is computed, many boxes at a time.
@@ -154,7 +153,7 @@ class Boxes:
         return ok, *_around(y, width)
 
 
-def _away_from_zero(grad: Matrices) -> Mask:
+def _away_from_zero(grad: Matrices) -> Bools:
     return np.asarray(((grad.lower > 0) | (grad.upper < 0)).any(axis=(-2, -1)))
 
 

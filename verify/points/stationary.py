@@ -21,13 +21,13 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of, parts
 from bilevel_sym.system.progress import ProgressBar
-from bilevel_sym.typing import Floats, Indices
+from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.branch_and_bound import PROOF_COST, SECOND
 from verify.enclosures.cover import requested_box
 from verify.enclosures.memory import BOXES_AT_ONCE, PhiMemory
 from verify.enclosures.phi_boxes import PhiEnclosure
 from verify.points.balls import ExactPoint, Root, exact_point, inertia, refine, simplest
-from verify.points.boxes import Boxes, Mask, excluded, newton_image
+from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.point import Kind, StationaryPoint, as_point, bracket_of, continued, exact_result, named_box
 from verify.regularity.structure.large import in_scalars
 
@@ -175,7 +175,7 @@ class _Known:
     lower: Floats
     upper: Floats
 
-    def holds(self, lower: Floats, upper: Floats) -> Mask:
+    def holds(self, lower: Floats, upper: Floats) -> Bools:
         """Which boxes lie inside."""
         return np.asarray(((lower >= self.lower) & (upper <= self.upper)).all(axis=-1))
 
@@ -352,7 +352,7 @@ class _Search:
 
     def _said(
         self, found: PhiEnclosure, lower: Floats, upper: Floats, wide: tuple[Floats, Floats]
-    ) -> tuple[Mask, Mask, Floats, Floats]:
+    ) -> tuple[Bools, Bools, Floats, Floats]:
         """Which boxes hold no root, which hold one (with their margin), and what is left of the others."""
         k_lower, k_upper = newton_image(found)
         low, high = np.maximum(lower, k_lower), np.minimum(upper, k_upper)

@@ -45,8 +45,6 @@ from verify.papers.huang_saddle.measures.second_writing.plain import (
 
 REGION = "runs from the box in x"
 
-__all__: list[str] = []
-
 STEPS = 9  # of a run
 STATIONARY_SHARE = 0.8  # of eps: the print again, by which that of the solvers is judged
 SEARCH = 12  # steps of iNEON

@@ -29,8 +29,6 @@ from verify.verdict import Bracket, CheckResult, inconclusive
 
 REGION = INSIDE
 
-__all__: list[str] = []
-
 KINDS: tuple[Kind, ...] = ("stochastic",)
 OTHERS = 24  # points beside the corners and the middle, by default
 LANES, SIZES = 6, (1, 2, 4)  # small batches, whose errors are large

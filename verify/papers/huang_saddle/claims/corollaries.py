@@ -19,8 +19,6 @@ from verify.papers.huang_saddle.measures.growth import Order, Theorem, aid_sizes
 
 REGION = "all constants"
 
-__all__: list[str] = []
-
 
 def _as_shipped(label: str, theorem: Theorem, names: Iterable[str]) -> Iterator[CheckResult]:
     """The numbers of a schedule as it ships against the formulas whose orders are stated, over many kappa and eps."""

@@ -26,8 +26,6 @@ from verify.verdict import Bracket, CheckResult, Verdict, by_definition, inconcl
 
 REGION = ALL_Y + INSIDE
 
-__all__: list[str] = []
-
 # the parts of Assumption 2.1
 PARTS: Mapping[str, str] = MappingProxyType({"(ii) M": "M", "(iii) ell": "ell", "(iv) rho": "rho", "(v) nu": "nu"})
 NOT_ON_R_D = (

@@ -37,8 +37,6 @@ from verify.verdict import CheckResult, inconclusive, judged
 
 REGION = "points of the box in x"
 
-__all__: list[str] = []
-
 FEW_POINTS = 3
 MOST_ENTRIES = 900  # of g_yy: beyond that a reference in many digits takes seconds
 DRAWS = 4000  # of the stochastic hypergradient

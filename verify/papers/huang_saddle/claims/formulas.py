@@ -19,8 +19,6 @@ from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts imp
 
 REGION = "all constants"
 
-__all__: list[str] = []
-
 CASES = (
     Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0),
     Constants(0.5, 3.0, 2.0, 5.0, 0.25, sigma=0.75),

@@ -24,8 +24,6 @@ from verify import Study, claim
 from verify.papers.huang_saddle.measures.jets import JET_BITS, Numbers, TaylorPoint, taylor_point
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__: list[str] = []
-
 REGION = "all x and y"
 
 POINTS = 4

@@ -32,8 +32,6 @@ from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, by_definition, judged
 
-__all__: list[str] = []
-
 REGION = INSIDE
 
 

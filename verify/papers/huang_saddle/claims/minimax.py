@@ -20,8 +20,6 @@ from verify.papers.huang_saddle.measures.minimax_points import (
 from verify.points.balls import exact_point
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__: list[str] = []
-
 REGION = "points of the box in x"
 
 Obeys = Callable[[SamplePoint], bool | None]

@@ -55,8 +55,6 @@ from verify.verdict import CheckResult, Verdict, inconclusive, judged
 
 REGION = INSIDE
 
-__all__: list[str] = []
-
 KINDS: tuple[Kind, ...] = ("stochastic",)
 DEEPEST = 60  # products of a Neumann series that are followed exactly
 VANISHING = 1e-30  # bounds that are smaller are zero relative to the balls

@@ -29,8 +29,6 @@ from verify.verdict import Bracket, CheckResult, Verdict, by_definition, judged
 
 REGION = ALL_Y + INSIDE
 
-__all__: list[str] = []
-
 KINDS: tuple[Kind, ...] = ("stochastic",)
 DELTAS = (0.1, 0.5)
 SPREAD_POINTS = 6  # points at which the spread of the rows is looked at

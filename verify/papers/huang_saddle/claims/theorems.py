@@ -25,8 +25,6 @@ from verify.verdict import Bracket, CheckResult, Evidence, inconclusive, judged
 
 REGION = "the constants of the box"
 
-__all__: list[str] = []
-
 RATIOS = (2.0, 30.0)  # L_phi/sqrt(rho_phi eps): what decides how hard an escape is
 
 

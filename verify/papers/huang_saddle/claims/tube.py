@@ -20,8 +20,6 @@ from verify.statistics import judged_probability
 
 REGION = "the box in x"
 
-__all__: list[str] = []
-
 STEP = fmpq(1, 20)
 ITERATIONS = 1000
 FIGURE_COORDINATES = 5  # coordinates in the figure

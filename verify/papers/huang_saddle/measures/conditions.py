@@ -14,8 +14,6 @@ from bilevel_sym.theories.huang_saddle.schedules import Schedule
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal
 from verify.verdict import CheckResult, Evidence, inconclusive, judged
 
-__all__: list[str] = []
-
 CONDITION_BITS = 256
 ROUNDED = fmpq(1, 2**40)  # the parameters are floats, which may lose an equality in their last places
 

@@ -28,8 +28,6 @@ from verify.registry import WHOLE_X
 from verify.study import Study
 from verify.verdict import Bracket, CheckResult, inconclusive, judged
 
-__all__: list[str] = []
-
 Bound = Callable[[Constants], Any]
 Quantity = Callable[[Responses], Floats]
 Still = Callable[[Model], bool]

@@ -23,8 +23,6 @@ from bilevel_sym import Constants, MinimaxConstants, schedules
 from bilevel_sym.theories.huang_saddle.schedules.batches import gradient_terms, hessian_terms
 from verify.papers.huang_saddle.measures.conditions import Rates, gradient_bound
 
-__all__: list[str] = []
-
 T, S_EPS = sp.Symbol("t", positive=True), sp.Symbol("s", positive=True)
 ELL, RHO, NU, M, SIGMA = sp.symbols("ell rho nu M sigma", positive=True)
 IOTA, LOG_Y, LOG_V, LOG_D, LOG_Q = sp.symbols("iota log_y log_v log_D log_Q", positive=True)

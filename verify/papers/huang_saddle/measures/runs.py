@@ -66,7 +66,6 @@ def rate_v(kappa: Floats | float, steps: int, variant: Variant) -> Floats:
 
 
 RUNS, ITERATIONS, EPISODE = 9, 10, 3  # of a claim; of a run; iterations between two perturbations
-Flags = Bools
 
 
 @dataclass(frozen=True)
@@ -170,8 +169,8 @@ class Run:
     v_star: Floats
     grad_phi: Floats
     moved: Floats
-    perturbed: Flags
-    usable: Flags
+    perturbed: Bools
+    usable: Bools
 
     @property
     def off_y(self) -> Floats:
@@ -244,7 +243,7 @@ def recorded(study: Study, region: Region, algorithm: Any, start: Start, steps: 
     )  # fmt: skip
 
 
-def paths_inside(study: Study, region: Region, estimator: Any, x: Floats, y_0: Floats, where: Flags) -> Flags:
+def paths_inside(study: Study, region: Region, estimator: Any, x: Floats, y_0: Floats, where: Bools) -> Bools:
     """Whether the D steps between y_k^0 and y_k^D stay in the region too: the rates are proved along them.
 
     - ``study``: the problem.

@@ -31,7 +31,6 @@ WORK = 1_000_000  # lower-level steps that a run may take, at default effort and
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
 Schedule = schedules.PerturbedAIDSchedule | schedules.PerturbedGDmaxSchedule
-Flags = Bools
 
 
 def positive_constants(study: Study, c: Constants | None = None) -> Constants:
@@ -207,7 +206,7 @@ def _counted(
     )  # fmt: skip
 
 
-def _shaken(run: Solution, schedule: Schedule) -> Flags:
+def _shaken(run: Solution, schedule: Schedule) -> Bools:
     """Of which runs every perturbation moved x; those without any are among them."""
     t = run.trajectory
     moved = t.x[:, 1:] - t.x[:, :-1]
@@ -217,7 +216,7 @@ def _shaken(run: Solution, schedule: Schedule) -> Flags:
     return np.asarray(~(still & t.perturbed[:, : still.shape[1]]).any(axis=1))
 
 
-def _repeats(run: Solution, T_escape: int) -> Flags:
+def _repeats(run: Solution, T_escape: int) -> Bools:
     """Which runs have been at one place, in x, y and v, through a whole episode with its perturbation."""
     t = run.trajectory
     window = T_escape + 2

@@ -18,8 +18,8 @@ from bilevel_sym.arithmetic.ties import first_largest, in_order
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators import Estimator
 from bilevel_sym.solvers import STATIONARY_SHARE
-from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.trajectory.record import Flags, Record, said, vector
+from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats
+from verify.papers.huang_saddle.trajectory.record import Record, said, vector
 from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.testkit.reference import references
 from verify.verdict import CheckResult, Verdict, not_applicable
@@ -81,7 +81,7 @@ def estimates(truth: Truth) -> CheckResult:
     return _by_recognition(truth, wrong, compared)
 
 
-def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
+def _clearly(truth: Truth, where: Bools, off: Floats, room: Floats) -> Bools:
     """Where an error is more than rounding: the room is estimated anew, from certificates, at the worst places."""
     wrong = where & (off > room)
     if not wrong.any():
@@ -102,7 +102,7 @@ def _clearly(truth: Truth, where: Flags, off: Floats, room: Floats) -> Flags:
 # ---- verdicts ------------------------------------------------------------------------------------------------------
 
 
-def _exact(truth: Truth, compared: Flags) -> CheckResult:
+def _exact(truth: Truth, compared: Bools) -> CheckResult:
     ratio = np.where(compared, truth.error / np.maximum(truth.floor, 1e-300), -1.0)
     s, k = map(int, np.unravel_index(first_largest(ratio), ratio.shape))
     words = f"all {int(compared.sum())} estimates are grad Phi at their iterates, to rounding"
@@ -112,7 +112,7 @@ def _exact(truth: Truth, compared: Flags) -> CheckResult:
     )  # fmt: skip
 
 
-def _by_repetition(truth: Truth, where: Flags, off: Floats, room: Floats) -> CheckResult:
+def _by_repetition(truth: Truth, where: Bools, off: Floats, room: Floats) -> CheckResult:
     """Each estimate beside what its estimator gives from the same warm start."""
     record = truth.record
     wrong = _clearly(truth, where, off, room)
@@ -132,7 +132,7 @@ def _by_repetition(truth: Truth, where: Flags, off: Floats, room: Floats) -> Che
     return _violated(truth, wrong, where, cause, claimed=str(record.parameters.estimator))
 
 
-def _by_recognition(truth: Truth, wrong: Flags, compared: Flags) -> CheckResult:
+def _by_recognition(truth: Truth, wrong: Bools, compared: Bools) -> CheckResult:
     """Nothing is known of the estimator: what is recognised, or what fools the test for stationary points, is wrong."""
     record, p = truth.record, truth.record.parameters
     for subset in (wrong, wrong & _after_perturbation(record), wrong & _repeated(record)):
@@ -164,7 +164,7 @@ def _by_recognition(truth: Truth, wrong: Flags, compared: Flags) -> CheckResult:
     )  # fmt: skip
 
 
-def _violated(truth: Truth, wrong: Flags, compared: Flags, cause: _Cause | None, claimed: str = "") -> CheckResult:
+def _violated(truth: Truth, wrong: Bools, compared: Bools, cause: _Cause | None, claimed: str = "") -> CheckResult:
     record = truth.record
     k, s = min((int(k), int(s)) for s, k in np.argwhere(wrong))
     words = "the estimate is not the gradient at its iterate"
@@ -201,7 +201,7 @@ def _values(truth: Truth, s: int, k: int) -> Iterator[str]:
 # ---- the same again ------------------------------------------------------------------------------------------------
 
 
-def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None:
+def _again(truth: Truth, compared: Bools) -> tuple[Bools, Floats, Floats] | None:
     """Where each estimate was computed again, how far off it is, and how far rounding may take it; or None."""
     record, estimator = truth.record, truth.record.parameters.estimator
     where = _repeatable(record, estimator) & compared
@@ -224,7 +224,7 @@ def _again(truth: Truth, compared: Flags) -> tuple[Flags, Floats, Floats] | None
     return where, off, np.asarray(room)
 
 
-def _repeatable(record: Record, estimator: Estimator | None) -> Flags:
+def _repeatable(record: Record, estimator: Estimator | None) -> Bools:
     """Iterates whose warm start is known."""
     none = np.zeros(record.x.shape[:2], dtype=np.bool_)
     needs_v = isinstance(estimator, AID)
@@ -252,7 +252,7 @@ def _estimate(record: Record, estimator: Estimator, places: Places) -> Floats | 
         return None
 
 
-def _fewer_steps(truth: Truth, wrong: Flags) -> _Cause | None:
+def _fewer_steps(truth: Truth, wrong: Bools) -> _Cause | None:
     """Which smaller D, or N, would have given these estimates."""
     record, estimator = truth.record, truth.record.parameters.estimator
     if not isinstance(estimator, (AID, GDmax, ITD, Neumann)):
@@ -277,7 +277,7 @@ def _fewer_steps(truth: Truth, wrong: Flags) -> _Cause | None:
     return None
 
 
-def _first(where: Flags, count: int) -> Places:
+def _first(where: Bools, count: int) -> Places:
     s, k = np.nonzero(where)
     return s[:count], k[:count]
 
@@ -285,14 +285,14 @@ def _first(where: Flags, count: int) -> Places:
 # ---- what else it may be -------------------------------------------------------------------------------------------
 
 
-def _after_perturbation(record: Record) -> Flags:
+def _after_perturbation(record: Record) -> Bools:
     after_perturbation = np.zeros(record.x.shape[:2], dtype=np.bool_)
     if record.perturbed is not None:
         after_perturbation[:, 1:] = record.perturbed[:, :-1]
     return after_perturbation
 
 
-def _repeated(record: Record) -> Flags:
+def _repeated(record: Record) -> Bools:
     """Estimates that are, bit by bit, those of the iterate before, although x has moved."""
     same = np.zeros(record.x.shape[:2], dtype=np.bool_)
     hat = record.hat
@@ -300,7 +300,7 @@ def _repeated(record: Record) -> Flags:
     return same
 
 
-def _explained(truth: Truth, wrong: Flags) -> _Cause | None:
+def _explained(truth: Truth, wrong: Bools) -> _Cause | None:
     """The first explanation that fits the wrong estimates."""
     places = _first(wrong, EXPLAINED_ITERATES)
     hat, error, floor = truth.record.hat[places], truth.error[places], truth.floor[places]

@@ -13,8 +13,8 @@ import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.solvers import STATIONARY_SHARE
-from bilevel_sym.typing import Floats
-from verify.papers.huang_saddle.trajectory.record import Flags, Record, last_before, said, vector
+from bilevel_sym.typing import Bools, Floats
+from verify.papers.huang_saddle.trajectory.record import Record, last_before, said, vector
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, not_applicable
 
@@ -148,7 +148,7 @@ def _rounding(record: Record, moved: Floats) -> Floats:
     return np.asarray(STEP_ROUNDINGS * record.unit * size + 1e-300)
 
 
-def _cause_of_step(record: Record, step: Floats, bad: Flags, rounding: Floats) -> tuple[str, str]:
+def _cause_of_step(record: Record, step: Floats, bad: Bools, rounding: Floats) -> tuple[str, str]:
     """What would explain the steps that are off: a factor, the estimate of before, one iterate that was replaced."""
     r, eta, dx, g, room = record.parameters.r, record.eta, step[bad], record.hat[:, :-1][bad], 8 * rounding[bad]
     squares = (g * g).sum(axis=-1)
@@ -228,7 +228,7 @@ def _needed(value: Value | None, name: str) -> Value:
     return value
 
 
-def _some(marked: Flags) -> Flags:
+def _some(marked: Bools) -> Bools:
     if not marked.any():
         raise NotApplicable("there was no perturbation")
     return marked
@@ -239,7 +239,7 @@ def _norms(record: Record) -> Floats:
     return np.asarray(np.linalg.norm(grad[:, :-1], axis=-1))
 
 
-def _where(record: Record, marked: Flags) -> _Seen:
+def _where(record: Record, marked: Bools) -> _Seen:
     eps, norms = _needed(record.parameters.eps, "eps"), _norms(record)
     norms, limit = np.where(_some(marked), norms, -1.0), STATIONARY_SHARE * eps
     s, k = map(int, np.unravel_index(first_largest(norms), norms.shape))
@@ -256,7 +256,7 @@ def _where(record: Record, marked: Flags) -> _Seen:
     )
 
 
-def _waiting(record: Record, marked: Flags) -> _Seen:
+def _waiting(record: Record, marked: Bools) -> _Seen:
     """The smallest gap between two perturbations is above T_escape; as printed, also the first index."""
     p = record.parameters
     if p.escape is not None:
@@ -282,7 +282,7 @@ def _waiting(record: Record, marked: Flags) -> _Seen:
     )
 
 
-def _due(record: Record, marked: Flags) -> _Seen:
+def _due(record: Record, marked: Bools) -> _Seen:
     """Nobody walks on from where a perturbation is due."""
     p = record.parameters
     eps, T = _needed(p.eps, "eps"), 0.0 if p.escape is not None else _needed(p.T_escape, "T_escape")
@@ -304,14 +304,14 @@ def _due(record: Record, marked: Flags) -> _Seen:
     )
 
 
-def _clock(record: Record, marked: Flags, T: float) -> Floats:
+def _clock(record: Record, marked: Bools, T: float) -> Floats:
     """k - k_perturb at each iterate. At the start: as printed k; by the lemma it is over; unsaid, either is right."""
     index, before, p = np.arange(marked.shape[1]), last_before(marked), record.parameters
     first = index + (T + 1 if p.as_printed is False or p.escape is not None else 0)
     return np.asarray(np.where(before >= 0, index - before, first), dtype=np.float64)
 
 
-def _size(record: Record, marked: Flags) -> _Seen:
+def _size(record: Record, marked: Bools) -> _Seen:
     p = record.parameters
     if p.as_printed:
         _needed(record.grad_phi_hat, "grad_phi_hat")
@@ -345,7 +345,7 @@ def _size(record: Record, marked: Flags) -> _Seen:
     )
 
 
-def _escape_size(record: Record, marked: Flags) -> _Seen:
+def _escape_size(record: Record, marked: Bools) -> _Seen:
     """An escape by iNEON moves x by the escape step along a unit vector."""
     step, wanted = np.diff(record.x, axis=1), _needed(record.parameters.escape, "escape").escape_step
     off = np.where(_some(marked), np.abs(np.linalg.norm(step, axis=-1) - wanted), -1.0)

@@ -19,7 +19,6 @@ from verify.verdict import CheckResult, Evidence, Verdict
 
 __all__ = ["Parameters", "Record", "last_before", "place_of", "record_of", "said", "vector"]
 
-Flags = Bools
 NUMBERS = ("eta", "eps", "r", "T_escape", "iota", "tau")
 SHOWN_ENTRIES = 6  # entries of a vector that are written out
 
@@ -59,7 +58,7 @@ class Record:
     problem: BilevelProblem
     x: Floats
     grad_phi_hat: Floats | None
-    perturbed: Flags | None
+    perturbed: Bools | None
     y: Floats | None
     v: Floats | None
     y_0: Floats | None
@@ -70,12 +69,12 @@ class Record:
     parameters: Parameters
 
     @property
-    def exists(self) -> Flags:
+    def exists(self) -> Bools:
         """Which iterates there are, (S, K+1)."""
         return np.asarray(np.arange(self.x.shape[1]) < self.length[:, None])
 
     @property
-    def finite(self) -> Flags:
+    def finite(self) -> Bools:
         """Which iterates there are and hold finite numbers."""
         return np.asarray(self.exists & np.isfinite(self.x).all(axis=-1))
 
@@ -92,12 +91,12 @@ class Record:
         return self.parameters.eta
 
     @property
-    def steps(self) -> Flags:
+    def steps(self) -> Bools:
         """From which iterates a step leads to a finite one, (S, K)."""
         return np.asarray(self.finite[:, :-1] & self.finite[:, 1:])
 
     @property
-    def plain(self) -> Flags:
+    def plain(self) -> Bools:
         """The steps that are not marked as perturbations."""
         return self.steps if self.perturbed is None else np.asarray(self.steps & ~self.perturbed[:, :-1])
 
@@ -183,7 +182,7 @@ def _column(value: Any, what: str, shape: tuple[int, ...], width: int, single: b
     return full, unit
 
 
-def _flags(value: Any, shape: tuple[int, int], single: bool) -> Flags | None:
+def _flags(value: Any, shape: tuple[int, int], single: bool) -> Bools | None:
     if value is None:
         return None
     try:
@@ -264,7 +263,7 @@ def _number(value: Any, what: str) -> float | None:
     return number
 
 
-def last_before(marked: Flags) -> NDArray[np.int64]:
+def last_before(marked: Bools) -> NDArray[np.int64]:
     """Of each iterate the last one before it that is marked; -1 where there is none.
 
     >>> last_before(np.array([[False, True, False, False]]))

@@ -13,14 +13,14 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.system.budget import Budget, Deadline
 from bilevel_sym.system.memory import DEFAULT, parts
-from bilevel_sym.typing import FLOAT64_EPS, Floats, Indices
+from bilevel_sym.typing import FLOAT64_EPS, Bools, Floats, Indices
 from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import SECOND, maximise
 from verify.enclosures.phi_boxes import PhiBoxes
 from verify.enclosures.phi_norms import HessNorm
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
 from verify.papers.huang_saddle.measures.runs import v_stars
-from verify.papers.huang_saddle.trajectory.record import Flags, Record
+from verify.papers.huang_saddle.trajectory.record import Record
 from verify.regularity.certified import CertifiedConstants
 from verify.regularity.phi_smoothness import ZERO_DERIVATIVE, Smoothness
 from verify.study import Study
@@ -45,7 +45,7 @@ class Truth:
     """
 
     record: Record
-    looked: Flags
+    looked: Bools
     y_star: Floats
     v_star: Floats
     phi: Floats
@@ -64,7 +64,7 @@ class Truth:
         return self.record.problem.kernels
 
     @cached_property
-    def known(self) -> Flags:
+    def known(self) -> Bools:
         """Where the exact values are known."""
         return np.asarray(np.isfinite(self.grad_phi).all(axis=-1) & np.isfinite(self.phi))
 
@@ -89,7 +89,7 @@ class Truth:
     # ---- the region --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def inside(self) -> Flags:
+    def inside(self) -> Bools:
         """Which iterates lie in the problem's box, if it has one, (S, K+1)."""
         if self.record.problem.box is None:
             return self.record.finite

@@ -25,8 +25,6 @@ from bilevel_sym.typing import FLOAT64_EPS, Floats
 if TYPE_CHECKING:
     from bilevel_sym.kernels.choice import Backend
 
-__all__: list[str] = []
-
 LONG_BITS = 256
 Vector = list[Any]
 ROUNDINGS = 2.0**10  # so many of them may add up in an estimate, beside the condition of its system

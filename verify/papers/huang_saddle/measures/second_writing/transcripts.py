@@ -23,8 +23,6 @@ from bilevel_sym.theories.huang_saddle.schedules.neon import curvature_step
 from bilevel_sym.theories.huang_saddle.schedules.stochastic import stocbio_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
 
-__all__: list[str] = []
-
 DIGITS = 50
 ROUNDED = 1e-11  # relative: a few dozen roundings
 

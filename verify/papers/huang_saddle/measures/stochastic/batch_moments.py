@@ -22,8 +22,6 @@ from verify.papers.huang_saddle.measures.stochastic.samples import Balls, Sample
 from verify.points.derivatives_at import BLOCKS, Derivatives
 from verify.verdict import Bracket
 
-__all__: list[str] = []
-
 MOST_BATCHES = 20_000  # batches that are summed over one by one
 PAD = 1e-9  # relative; far more than rounding moves a norm or a probability here
 STEPS = 60  # of Newton's method

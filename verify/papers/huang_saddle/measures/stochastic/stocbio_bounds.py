@@ -15,8 +15,6 @@ from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hull
 from verify.papers.huang_saddle.measures.stochastic.samples import Balls, Samples, Solved, mean
 
-__all__: list[str] = []
-
 
 def solved_points(samples: Samples) -> Iterator[Solved]:
     """A corner, the middle, points near two corners and random ones of the box in x, where y* can be certified."""
