@@ -123,7 +123,7 @@ def test_what_was_found_right_is_right(finding: Finding) -> None:
 
 def test_the_notational_list_names_places_that_exist() -> None:
     assert len(NOTATIONAL) > 30
-    assert all(misprint.where and misprint.text.strip() == misprint.text for misprint in NOTATIONAL)
+    assert all(paper.cite(label) and meant.strip() == meant for label, meant in NOTATIONAL.items())
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from bilevel_sym.system.budget import Budget
 from bilevel_sym.system.memory import parts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Bools, Floats, Indices
-from verify.enclosures.cover import LEAF, Cover, middles
+from verify.enclosures.cover import LEAF, Cover, halves, heaviest, middles
 from verify.verdict import Bracket
 
 __all__ = ["PROOF_COST", "SECOND", "Maximum", "Objective", "maximise", "proved_upper"]
@@ -365,10 +365,7 @@ class _Search:
         return children
 
     def _add_halves(self, chosen: Indices, variable: Indices, lower: Floats, upper: Floats) -> Indices:
-        tree, lanes = self.tree, np.arange(len(chosen))
-        middle = middles(lower[lanes, variable], upper[lanes, variable])
-        lows, highs = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
-        highs[2 * lanes, variable] = lows[2 * lanes + 1, variable] = middle
+        tree, (lows, highs) = self.tree, halves(lower, upper, variable)
         own = _known(self.objective.over(lows, highs))
         self.boxes += len(own)
         bound = np.minimum(own, np.repeat(tree.bound[chosen], 2))
@@ -391,9 +388,7 @@ class _Search:
             # a little of the width, so that nothing is forgotten for ever
             weight = weight / np.where(usable, weight.max(axis=1), 1.0)[:, None]
             score = np.where(usable[:, None], weight + 0.05 * share, share)
-        score = np.where(possible, score, -1.0)[:, self.active]
-        chosen = self.active[coarse(score).argmax(axis=1)]
-        return chosen, np.asarray(score.max(axis=1) >= 0)
+        return heaviest(score, possible, self.active)
 
     def cover(self) -> Cover:
         """The coarsest cover that proves what the search reached."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Box
+from bilevel_sym.arithmetic.ties import coarse
 from bilevel_sym.errors import CertificateFailure, InvalidProblem
-from bilevel_sym.typing import Floats
+from bilevel_sym.typing import Bools, Floats, Indices
 
-__all__ = ["LEAF", "Cover", "middles", "requested_box"]
+__all__ = ["LEAF", "Cover", "halves", "heaviest", "middles", "requested_box"]
 
 LEAF = -1
 
@@ -23,6 +24,30 @@ def middles(lower: Floats, upper: Floats) -> Floats:
     1.5
     """
     return np.asarray(np.clip(0.5 * lower + 0.5 * upper, lower, upper))
+
+
+def halves(lower: Floats, upper: Floats, variable: Indices) -> tuple[Floats, Floats]:
+    """Both halves of each of some boxes, the lower one first, cut across its variable.
+
+    >>> low, high = halves(np.array([[0.0, 0.0]]), np.array([[2.0, 1.0]]), np.array([0]))
+    >>> low.tolist(), high.tolist()
+    ([[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0], [2.0, 1.0]])
+    """
+    lanes = np.arange(len(lower))
+    lows, highs = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
+    middle = middles(lower[lanes, variable], upper[lanes, variable])
+    highs[2 * lanes, variable] = lows[2 * lanes + 1, variable] = middle
+    return lows, highs
+
+
+def heaviest(score: Floats, possible: Bools, active: Indices) -> tuple[Indices, Bools]:
+    """Of each box the active variable with the largest score among the possible ones, and whether there is one.
+
+    >>> heaviest(np.array([[1.0, 3.0, 2.0]]), np.array([[True, False, True]]), np.arange(3))
+    (array([2]), array([ True]))
+    """
+    chosen = np.where(possible, score, -1.0)[:, active]
+    return active[coarse(chosen).argmax(axis=1)], np.asarray(chosen.max(axis=1) >= 0)
 
 
 @dataclass(frozen=True, eq=False)

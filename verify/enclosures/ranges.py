@@ -27,7 +27,7 @@ from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.block_norm import Block, ExactBox
 from verify.enclosures.branch_and_bound import BOXES_AT_A_TIME
-from verify.enclosures.cover import middles
+from verify.enclosures.cover import halves, heaviest, middles
 
 __all__ = ["Entries", "Ranges", "ranges"]
 
@@ -206,10 +206,7 @@ class _Search:
             chosen, variable, lower, upper = chosen[possible], variable[possible], lower[possible], upper[possible]
         if not len(chosen):
             return
-        lanes = np.arange(len(chosen))
-        middle = middles(lower[lanes, variable], upper[lanes, variable])
-        lows, highs = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
-        highs[2 * lanes, variable] = lows[2 * lanes + 1, variable] = middle
+        lows, highs = halves(lower, upper, variable)
         lo, hi = self._bounded(lows, highs, proved=False)
         lo, hi = np.maximum(lo, np.repeat(self.lo[chosen], 2, axis=0)), np.minimum(hi, np.repeat(self.hi[chosen], 2, 0))
         keep = np.ones(len(self.lower), dtype=np.bool_)
@@ -231,9 +228,7 @@ class _Search:
         weight = steep * (upper - lower)
         usable = np.isfinite(weight).all(axis=1) & (weight.max(axis=1) > 0)
         weight = weight / np.where(usable, weight.max(axis=1), 1.0)[:, None] + 0.1 * share
-        score = np.where(usable[:, None], weight, share)
-        score = coarse(np.where(possible, score, -1.0)[:, self.active])
-        return self.active[score.argmax(axis=1)], np.asarray(score.max(axis=1) >= 0)
+        return heaviest(np.where(usable[:, None], weight, share), possible, self.active)
 
     def result(self) -> Ranges:
         """The proof: every piece once more."""

@@ -28,7 +28,9 @@ from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged
 
-__all__ = ["descended", "escape_saddle", "rounding_of_phi", "stuck_probability", "worst_of"]
+__all__ = [
+    "descended", "escape_saddle", "out_of_reach", "rounding_of_phi", "starts_of", "stuck_probability", "worst_of",
+]  # fmt: skip
 
 REGION = WHOLE_X
 
@@ -54,13 +56,18 @@ def escape_saddle(study: Study) -> Iterator[CheckResult]:
     box, and three points beside each with 0 < |grad Phi| <= eps.
     Deviation: T is rounded up.
     """
-    found = saddles(study)
+    starts, said = starts_of(study, PERTURBED)
+    return worst_of(_escaped(study, starts), said)
+
+
+def starts_of(study: Study, pace: Pace) -> tuple[list[Saddle], str]:
+    """Every saddle point that is hard to escape from, starts beside each, and how many these are, in words."""
+    found = saddles(study, pace)
     hard = [saddle for saddle in found.found if not saddle.escape.straightforward]
     if not hard:
         raise NotApplicable("L_phi < sqrt(rho_phi eps): there is nothing to escape from")
-    starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle))]
-    said = f"{found.description}, {len(starts) - len(hard)} starts beside them"
-    return worst_of(_escaped(study, starts), said)
+    starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle, pace))]
+    return starts, f"{found.description}, {len(starts) - len(hard)} starts beside them"
 
 
 def worst_of(results: Iterable[CheckResult], said: str) -> Iterator[CheckResult]:
@@ -100,7 +107,7 @@ def _escaped(study: Study, starts: Sequence[Saddle]) -> Iterator[CheckResult]:
     label = "lem:escapesaddle"
     tried: list[_Descents] = []
     for start in starts:
-        reason = _out_of_reach(study, start)
+        reason = out_of_reach(study, start, MOST_STEPS)
         if reason:
             yield inconclusive(label, f"{reason}; {start}")
         else:
@@ -124,8 +131,9 @@ def _escaped(study: Study, starts: Sequence[Saddle]) -> Iterator[CheckResult]:
         )  # fmt: skip
 
 
-def _out_of_reach(study: Study, start: Saddle) -> str:
-    if start.escape.T_escape > MOST_STEPS:
+def out_of_reach(study: Study, start: Saddle, most_steps: int) -> str:
+    """Why an escape from a start cannot be tried; empty where it can be."""
+    if start.escape.T_escape > most_steps:
         return f"{start.escape.T_escape} steps are too many here"
     return "F is below rounding" if start.escape.F_escape < 16 * _noise(study, start) else ""
 

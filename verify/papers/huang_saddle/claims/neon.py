@@ -19,10 +19,10 @@ from bilevel_sym.graph.precision import mpmath_digits
 from bilevel_sym.solvers import Ensemble
 from bilevel_sym.theories.huang_saddle.schedules.escape import NEON
 from bilevel_sym.typing import FLOAT64_EPS, Floats
-from verify.papers.huang_saddle.claims.escape import CONFIDENCE, rounding_of_phi, worst_of
-from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles, slopes
+from verify.papers.huang_saddle.claims.escape import CONFIDENCE, out_of_reach, starts_of, worst_of
+from verify.papers.huang_saddle.measures.saddles import DELTA, Saddle, saddles
 from verify.papers.huang_saddle.measures.stochastic.samples import SAMPLE_BITS, ends
-from verify.registry import WHOLE_X, NotApplicable, claim
+from verify.registry import WHOLE_X, claim
 from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import Bracket, CheckResult, inconclusive, judged
@@ -53,22 +53,14 @@ def neon(study: Study) -> Iterator[CheckResult]:
     Deviation: iota's condition has L_phi and rho_phi for ell and rho (judged by ``stuck_probability``). The sharp form
     has 0.0633/iota for 1/(40 iota): the proof has |u|^2 <= 9^(2/3) S^2 and uses 9 S^2.
     """
-    found = saddles(study, NEON)
-    hard = [saddle for saddle in found.found if not saddle.escape.straightforward]
-    if not hard:
-        raise NotApplicable("L_phi < sqrt(rho_phi eps): there is nothing to escape from")
-    starts = [*hard, *(at for saddle in hard for at in slopes(study, saddle, NEON))]
-    said = f"{found.description}, {len(starts) - len(hard)} starts beside them"
+    starts, said = starts_of(study, NEON)
     return worst_of((result for start in starts for result in _searched(study, start, len(starts))), said)
 
 
 def _searched(study: Study, saddle: Saddle, starts: int) -> Iterator[CheckResult]:
     label, e = "lem:neon", saddle.escape
-    if e.T_escape > MOST_STEPS:
-        yield inconclusive(label, f"{e.T_escape} steps are too many here; {saddle}")
-        return
-    if e.F_escape < 16 * rounding_of_phi(study, saddle.x):
-        yield inconclusive(label, f"F is below rounding; {saddle}")
+    if reason := out_of_reach(study, saddle, MOST_STEPS):
+        yield inconclusive(label, f"{reason}; {saddle}")
         return
     found = directions(study, saddle)
     curvature = np.einsum("ki,ij,kj->k", found, saddle.hessian, found)

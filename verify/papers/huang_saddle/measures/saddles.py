@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -252,8 +252,8 @@ def _slope(study: Study, saddle: Saddle, way: Floats, pace: Pace) -> Saddle | No
         room = escape.eta * slope + escape.S_escape  # a step, and as far as the lemma's sequences go
         inside = ((x >= saddle.lower + room) & (x <= saddle.upper - room)).all()
         if inside and 0 < slope <= SLOPED * goal.eps and not escape.straightforward:
-            return Saddle(
-                x, hessian, vectors[:, 0], float(values[0]), saddle.smooth, goal, escape, saddle.lower, saddle.upper,
-                saddle.region, float(slope),
+            return replace(
+                saddle, x=x, hessian=hessian, direction=vectors[:, 0], curvature=float(values[0]), goal=goal,
+                escape=escape, slope=float(slope),
             )  # fmt: skip
     return None

@@ -209,7 +209,8 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
         keeps, root = 1 - 1 / kappa, mpmath.sqrt(kappa)
         s = (root - 1) / (root + 1)
         estimator = Estimator(float(mpf("0.5") / ell), 3, 7, (1,) * 4)
-        terms = _variances(kappa, M, mpf("0.5") * kappa * M)
+        # of g_xy through 7 rows, of f_y and f_x through 3, of the series through 5; each without its weight
+        terms = (kappa * M) ** 2 / 7, (kappa * M) ** 2 / 3, M**2 / 3, (mpf("0.5") * kappa * M) ** 2 / 5
         rest, sharp = kappa * M * keeps**4, kappa * M * (1 - mpf("0.5") / kappa) ** 5
         away = arb(0.75)
         mean_square = 4 * terms[0] + 8 * terms[1] + 2 * terms[2] + 16 * terms[3] + 16 * rest**2
@@ -244,11 +245,6 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
             pairs["halving"] = (c.aid_contracts(D, N), True)
             pairs["halving with less"] = (c.aid_contracts(D - 1, N) and D > 1, False)
         yield from compared_items(pairs, str(c))
-
-
-def _variances(kappa: Any, M: Any, series: Any) -> tuple[Any, Any, Any, Any]:
-    """The variances of g_xy through 7 rows, of f_y and f_x through 3, of the series through 5; each without weight."""
-    return (kappa * M) ** 2 / 7, (kappa * M) ** 2 / 3, M**2 / 3, (series * 1) ** 2 / 5
 
 
 def _number(ball: Any) -> Any:

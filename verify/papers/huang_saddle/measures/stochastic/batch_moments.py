@@ -15,6 +15,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from bilevel_sym import StochasticProblem
+from bilevel_sym.certify.krawczyk import identity
 from bilevel_sym.estimators.batches import BatchSession, Data
 from bilevel_sym.estimators.oracle import fill
 from bilevel_sym.typing import Floats
@@ -66,7 +67,7 @@ def hypergradient_error(
     starts = [_stacked(a, r, r) for a, r in zip(f["f_x"], f["f_y"], strict=True)]
     state = mean(starts)
     curvature, jacobian = mean(g["g_yy"]), mean(g["g_xy"])
-    step = _step(d, _identity(n) - curvature * eta)
+    step = _step(d, identity(n) - curvature * eta)
     combine = _combine(d, jacobian * eta)
     covariance = mean([deviation * deviation.transpose() for deviation in spread(starts)])
     second = state * state.transpose() + covariance * (arb(1) / estimator.batch_f)
@@ -176,10 +177,6 @@ def _stacked(*columns: arb_mat) -> arb_mat:
 
 def _column(entries: Balls) -> arb_mat:
     return arb_mat(len(entries), 1, list(entries))
-
-
-def _identity(n: int) -> arb_mat:
-    return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
 
 
 def _step(d: int, factor: arb_mat) -> arb_mat:

@@ -10,6 +10,7 @@ import sympy as sp
 from flint import arb, arb_mat
 
 from bilevel_sym import Constants, evaluate
+from bilevel_sym.certify.krawczyk import identity
 from bilevel_sym.errors import BilevelError
 from bilevel_sym.theories import Variant
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator, hull
@@ -119,8 +120,7 @@ def mean_hypergradient(samples: Samples, solved: Solved, y: Balls, eta: float, Q
     """f_x - g_xy g_yy^-1 (I - (I - eta g_yy)^(Q + 1)) f_y; a power loses fewer bits than a sum of hundreds of terms."""
     f, g = samples.at(("f_x", "f_y"), solved.balls, y), samples.at(("g_xy", "g_yy"), solved.balls, y)
     curvature, slope = mean(g["g_yy"]), mean(f["f_y"])
-    n = curvature.nrows()
-    factor = arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)]) - curvature * arb(eta)
+    factor = identity(curvature.nrows()) - curvature * arb(eta)
     return mean(f["f_x"]) - mean(g["g_xy"]) * curvature.solve(slope - factor ** (Q + 1) * slope)
 
 
