@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -87,6 +87,7 @@ class Block(ABC):
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
         require_size([name], model.d, model.n, sys.maxsize)
+        self._ready = lru_cache(2)(self._prepared)
         self.patterns, self._need = model.patterns, needed_by([name])
         # the same model, with its switches as parameters where it has some
         self._whole = model if self.patterns is None else self.patterns.model
@@ -129,11 +130,16 @@ class Block(ABC):
         order = len(self.shape)
         return bool(self.active) and entries <= _AFFORDABLE and (order < 4 or self.model.d + self.model.n <= 4)
 
+    @property
+    def _is_symmetric(self) -> bool:
+        """Whether it is a symmetric matrix, and not a number."""
+        axes = self.name.partition("_")[2]
+        return len(axes) == 2 and axes[0] == axes[1] and self.shape[0] > 1
+
     @cached_property
     def pencil(self) -> Pencil | None:
         """The block as a pencil, where it is a symmetric matrix with few parts."""
-        axes = self.name.partition("_")[2]
-        if len(axes) != 2 or axes[0] != axes[1] or self.shape[0] == 1:
+        if not self._is_symmetric:
             return None
         pencil = Pencil(self._forms, self.shape[0])
         return pencil if 0 < len(pencil.nodes) <= MOST_PARTS else None
@@ -141,11 +147,10 @@ class Block(ABC):
     @cached_property
     def ridges(self) -> Ridges | None:
         """The block as a pencil with functions along lines, where plain intervals would lose what they are."""
-        axes = self.name.partition("_")[2]
-        if len(axes) != 2 or axes[0] != axes[1] or self.shape[0] == 1:
+        if not self._is_symmetric:
             return None
         model = self._whole
-        axis = {"x": model.x, "y": model.y, "z": range(self._size)}[axes[0]]
+        axis = {"x": model.x, "y": model.y, "z": range(self._size)}[self.name[-1]]
         found = ridges_of(model, model.f if self.name[0] == "f" else model.g, axis)
         return found if found is not None and found.loose else None
 
@@ -186,19 +191,11 @@ class Block(ABC):
         whole = build(model.graph, model.stages, outputs)
         return whole, model.program((self.name,)) if self.has_slope else whole
 
-    @cached_property
-    def _fast(self) -> Pair:
-        return self._ready(self._operations(proved=False))
-
-    @cached_property
-    def _safe(self) -> Pair:
-        return self._ready(self._operations(proved=True))
-
     def _operations(self, proved: bool) -> Operations:
         return smooth_operations(self.patterns is not None, proved)
 
-    def _ready(self, operations: Operations) -> Pair:
-        whole, alone = self._programs
+    def _prepared(self, proved: bool) -> Pair:
+        (whole, alone), operations = self._programs, self._operations(proved)
         first = IntervalProgram(whole, operations)
         return first, IntervalProgram(alone, operations) if self.has_slope else first
 
@@ -241,7 +238,7 @@ class Block(ABC):
 
     def session(self, lower: Floats, upper: Floats, *, proved: bool) -> IntervalSession:
         """The block over the boxes, with all that is wanted beside it."""
-        session = (self._safe if proved else self._fast)[0].session(len(lower))
+        session = self._ready(proved)[0].session(len(lower))
         with np.errstate(all="ignore"):
             session.put(0, lower, upper)
         return session
@@ -258,9 +255,8 @@ class Block(ABC):
             lo, hi = np.where(jumps, np.nan, lo), np.where(jumps, np.nan, hi)
         if not self.has_slope:
             return lo, hi
-        alone = (self._safe if proved else self._fast)[1]
         with np.errstate(all="ignore"):
-            return self._met(alone, lo, hi, session.take(self._slope), lower, upper)
+            return self._met(self._ready(proved)[1], lo, hi, session.take(self._slope), lower, upper)
 
     def _met(
         self, alone: IntervalProgram, lo: Floats, hi: Floats, slope: tuple[Floats, Floats], lower: Floats, upper: Floats

@@ -13,9 +13,9 @@ import numpy as np
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting import COLOURS, axes_or_new, legend_below
 from bilevel_sym.plotting.arguments import on_grid
-from bilevel_sym.plotting.style import filled_contours, ink
+from bilevel_sym.plotting.style import filled_contours
 from bilevel_sym.typing import Axes, Floats
-from verify.plotting.tightness import HEAD
+from verify.plotting.tightness import HEAD, mark_one
 from verify.regularity.phi_smoothness import Smoothness
 
 __all__ = ["plot_curvature", "plot_looseness"]
@@ -166,11 +166,7 @@ def _frame(ax: Axes, names: list[str], ratios: list[_Ratio]) -> float:
     if strip:
         ax.axvspan(edge, edge * 10, color="0.92", zorder=0)
         ticks[edge * 10**0.5] = "truth\nis 0"
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.minorticks_off()
-    ax.axvline(1.0, color=ink(ax), linewidth=0.8, zorder=1)
-    ax.grid(axis="both", color="0.9", linewidth=0.5)
-    ax.set_axisbelow(True)
+    mark_one(ax, ticks)
     return edge
 
 

@@ -129,14 +129,19 @@ def _frame(ax: Axes, names: list[str], scale: _Scale) -> None:
     for left, right, words in strips:
         ax.axvspan(10.0**left, 10.0**right, color="0.92", zorder=0)
         ticks[10.0 ** (left + 0.5)] = words
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.minorticks_off()
-    ax.axvline(1.0, color=ink(ax), linewidth=0.8, zorder=1)
+    mark_one(ax, ticks)
     figure = ax.get_figure()
     assert figure is not None
     height = ax.get_window_extent().height * 72 / figure.dpi / len(names)
     step = math.ceil(LETTER_POINTS[0] / (0.9 * height))
     ax.set_yticks(range(0, len(names), step), names[::step], fontsize=min(0.8 * height * step, LETTER_POINTS[1]))
+
+
+def mark_one(ax: Axes, ticks: Mapping[float, str]) -> None:
+    """The ticks of a scale of ratios, a grid, and a line at 1."""
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.minorticks_off()
+    ax.axvline(1.0, color=ink(ax), linewidth=0.8, zorder=1)
     ax.grid(axis="both", color="0.9", linewidth=0.5)
     ax.set_axisbelow(True)
 

@@ -69,8 +69,8 @@ def newton_image(found: PhiEnclosure) -> tuple[Floats, Floats]:
     return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
 
 
-class Boxes:
-    """The enclosures of one problem.
+class Boxes(PhiBoxes):
+    """The enclosures of one problem, at kinks too; without ``elementary`` functions the fast arithmetic is proved.
 
     >>> boxes = Boxes(BilevelProblem("y", "y**2/2 - abs(x)*y", "x", "y"))  # Phi = |x|
     >>> boxes.enclose(np.array([[-1.0]]), np.array([[1.0]])).ok, boxes.elementary, boxes.has_hull
@@ -78,27 +78,13 @@ class Boxes:
     """
 
     def __init__(self, problem: BilevelProblem, memory: int = DEFAULT) -> None:
-        self.problem, self.n = problem, problem.n
-        self._tape, self._phi = problem.tape, PhiBoxes(problem, memory)
+        super().__init__(problem, memory)
+        self._tape = problem.tape
         programs = (self._tape.program(EXPANSION), self._tape.program(LOWER))
         ops = {(step.op, step.parameter) for program in programs for stage in program.stages for step in stage}
         self.elementary = any(op not in ARITHMETIC or (op == "ipow" and abs(p[0]) > 4) for op, p in ops)
         self.has_kinks = self._tape.has_kinks
         self.has_hull = self.has_kinks and not _switches_in_y(problem)
-
-    @property
-    def cost(self) -> float:
-        """Units of work that one box takes: see ``enclosures.branch_and_bound``."""
-        return self._phi.cost()
-
-    @property
-    def lanes(self) -> int:
-        """How many boxes the memory holds at a time."""
-        return self._phi.lanes()
-
-    def enclose(self, lower: Floats, upper: Floats, *, proved: bool = False) -> PhiEnclosure:
-        """Enclosures over boxes (lanes, d); without ``elementary`` functions the fast arithmetic is the proved one."""
-        return self._phi.enclose(lower, upper, proved=proved)
 
     def straddling(self, lower: Floats, upper: Floats) -> Bools:
         """Which sides of a box lie across a switch, (lanes, d): those along which a segment is not smooth."""
@@ -110,7 +96,7 @@ class Boxes:
             own = np.arange(lanes * d), np.tile(np.arange(d), lanes)
             segment[own] = end.ravel()
             ends.append(segment)
-        ok = [self.enclose(*(end[part] for end in ends)).ok for part in parts(lanes * d, self.lanes)]
+        ok = [self.enclose(*(end[part] for end in ends)).ok for part in parts(lanes * d, self.lanes())]
         return np.asarray(~np.concatenate(ok).reshape(lanes, d))
 
     @cached_property

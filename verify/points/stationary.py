@@ -197,7 +197,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.given, self.problem = self.problem, continued(self.problem)
         self.boxes = Boxes(self.problem, self.memory)
-        self.lanes = min(int(np.clip(SLICE / self.boxes.cost, 8, BOXES_AT_ONCE)), self.boxes.lanes)
+        self.lanes = min(int(np.clip(SLICE / self.boxes.cost(), 8, BOXES_AT_ONCE)), self.boxes.lanes())
         ends = [(enclose(int(lo.p), int(lo.q))[0], enclose(int(hi.p), int(hi.q))[1]) for lo, hi in self.box]
         self.lower, self.upper = (np.array([end[k] for end in ends]) for k in (0, 1))
         scale = np.maximum(np.abs(self.lower), np.abs(self.upper))
@@ -278,7 +278,7 @@ class _Search:
         lower, upper = x - radii, x + radii
         images = [
             newton_image(self.boxes.enclose(lower[part], upper[part], proved=True))
-            for part in parts(len(lower), self.boxes.lanes)
+            for part in parts(len(lower), self.boxes.lanes())
         ]
         k_lower, k_upper = (np.concatenate(ends) for ends in zip(*images, strict=True))
         good = ((k_lower > lower) & (k_upper < upper)).all(axis=1)
@@ -300,7 +300,7 @@ class _Search:
             parts: list[tuple[Floats, Floats]] = []
             start = 0
             while start < len(lower):
-                if not self.budget.allows(self.boxes.cost):
+                if not self.budget.allows(self.boxes.cost()):
                     self.given_up += [(lower[start:], upper[start:]), *parts]
                     self.reasons.add(TIME if self.budget.cut else EFFORT)
                     return
@@ -316,7 +316,7 @@ class _Search:
             left = ~item.holds(lower, upper)
             lower, upper = lower[left], upper[left]
         self.tested += len(lower)
-        self.budget.spend(self.boxes.cost * max(8, len(lower)))
+        self.budget.spend(self.boxes.cost() * max(8, len(lower)))
         if not len(lower):
             return lower, upper, lower
         margin = MARGIN * (upper - lower) + self.least
@@ -325,7 +325,7 @@ class _Search:
         gone, inside, low, high = self._said(found, lower, upper, wide)
         told = gone | inside | ((high - low) < 0.7 * (upper - lower)).any(axis=1)
         if self.boxes.elementary and told.any():
-            self.budget.spend(PROOF_COST * self.boxes.cost * int(told.sum()))
+            self.budget.spend(PROOF_COST * self.boxes.cost() * int(told.sum()))
             # only what the proved arithmetic says is taken: elsewhere nothing is gone, and the box is whole
             again = self.boxes.enclose(wide[0][told], wide[1][told], proved=True)
             proved = self._said(again, lower[told], upper[told], (wide[0][told], wide[1][told]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import SupportsFloat, cast
 
@@ -184,10 +185,9 @@ def local_minimum(study: Study) -> Iterator[CheckResult]:
     points = [point for point in study.stationary.points if point.eigenvalues]
     if not points:
         raise NotApplicable("no stationary point in the box is known with its eigenvalues")
-    try:
+    rho = math.inf  # then no eps is small enough for certain, but the kinds are what they are
+    with suppress(BilevelError):
         rho = study.smoothness.rho_phi.upper
-    except BilevelError:
-        rho = math.inf  # then no eps is small enough for certain, but the kinds are what they are
     for kind, part in (("local minimum", "minima pass"), ("saddle", "saddles fail"), ("local maximum", "maxima fail")):
         lowest = [(point.eigenvalues[0], point.x) for point in points if point.kind == kind]
         if lowest:
@@ -214,10 +214,9 @@ def large_smoothness(study: Study) -> CheckResult:
 
     Paper: Remark 3.8 [unlabelled:remark-large-L-phi]
     """
-    try:
+    most = math.inf
+    with suppress(BilevelError):
         most = study.smoothness.L_phi.upper
-    except BilevelError:
-        most = math.inf
     whole = math.isfinite(most)  # otherwise the constants bound it, where y* lies in the box
     most = most if whole else float(study.constants.valid.L_phi())
     points = study.points(200, "curvature")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+
 import numpy as np
 
 from bilevel_sym import AID, Descent
@@ -67,11 +70,8 @@ def _steps(study: Study, region: Region, L_phi: float, origin: str) -> CheckResu
 
 def _smoothness(study: Study, region: Region) -> tuple[float, str]:
     """The L_phi of the variant over the region; the certified one holds over the whole box, so over its parts."""
-    formula = float(region.constants.L_phi(variant=study.variant))
-    if study.variant != "sharp":
-        return formula, "by the formula"
-    try:
-        certified = study.smoothness.L_phi.upper
-    except BilevelError:
-        return formula, "by the formula"
+    formula, certified = float(region.constants.L_phi(variant=study.variant)), math.inf
+    if study.variant == "sharp":
+        with suppress(BilevelError):
+            certified = study.smoothness.L_phi.upper
     return (certified, "certified") if 0 < certified < formula else (formula, "by the formula")

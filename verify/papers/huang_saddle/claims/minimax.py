@@ -13,6 +13,7 @@ import sympy as sp
 from verify import NotApplicable, Study, claim
 from verify.papers.huang_saddle.measures.minimax_points import (
     SamplePoint,
+    all_of,
     around_nash,
     sample_points,
     strict_minimum_in_x,
@@ -168,19 +169,13 @@ def nash_and_minima(study: Study) -> Iterator[CheckResult]:
     said = "lambda_k(f_xx) <= lambda_k(Hess Phi), and no saddle of Phi has f_xx > 0"
     yield _counted(study, "pro:minimax", found, _saddle_not_nash, said, part="(i)")
     said = "lambda_k(f_xx) <= lambda_k(Hess Phi), and where f_xx > 0 at a stationary point, Hess Phi > 0"
-    both = lambda at: _both(_ordered(at), _implies(at.is_nash, at.is_minimum))  # noqa: E731
+    both = lambda at: all_of(_ordered(at), _implies(at.is_nash, at.is_minimum))  # noqa: E731
     yield _counted(study, "pro:minimax", found, both, said, part="(ii)")
 
 
 def _saddle_not_nash(sample: SamplePoint) -> bool | None:
     saddle = sample.point is not None and sample.point.kind == "saddle"
-    return _both(_ordered(sample), _implies(saddle, None if sample.is_nash is None else not sample.is_nash))
-
-
-def _both(a: bool | None, b: bool | None) -> bool | None:
-    if a is False or b is False:
-        return False
-    return None if a is None or b is None else True
+    return all_of(_ordered(sample), _implies(saddle, None if sample.is_nash is None else not sample.is_nash))
 
 
 @claim("unlabelled:section-proof-nash", kinds=("minimax",))

@@ -23,7 +23,7 @@ from verify import StationaryPoint, Study
 from verify.enclosures.interval_matrix import Matrices
 from verify.points.balls import POINT_BITS, eigenvalue_balls, exact_point
 
-__all__ = ["SamplePoint", "around_nash", "sample_points", "strict_minimum_in_x"]
+__all__ = ["SamplePoint", "all_of", "around_nash", "sample_points", "strict_minimum_in_x"]
 
 OF_F = ("f_xx", "f_xy", "f_yy")
 ORDERS = 8  # derivatives that are looked at where the second one vanishes
@@ -60,18 +60,18 @@ class SamplePoint:
     @property
     def is_nash(self) -> bool | None:
         """Strict local Nash by second derivatives: f_yy < 0 < f_xx at a stationary point."""
-        return _both(self.f_x_vanishes, self.concave, _definite(self.f_xx))
+        return all_of(self.f_x_vanishes, self.concave, _definite(self.f_xx))
 
     @property
     def is_minimax(self) -> bool | None:
         """Strict local minimax: f_yy < 0 < Schur complement at a stationary point."""
-        return _both(self.f_x_vanishes, self.concave, False if self.zero_schur else _definite(self.schur))
+        return all_of(self.f_x_vanishes, self.concave, False if self.zero_schur else _definite(self.schur))
 
     @property
     def is_minimum(self) -> bool | None:
         """A minimum of Phi with Hess Phi > 0."""
         if self.point is None:
-            return _both(self.f_x_vanishes, True, _definite(self.hess))
+            return all_of(self.f_x_vanishes, True, _definite(self.hess))
         return None if self.point.kind == "undecided" else self.point.kind == "local minimum"
 
 
@@ -236,7 +236,12 @@ def _definite(eigenvalues: Sequence[Any]) -> bool | None:
     return False if eigenvalues[0] < 0 else None
 
 
-def _both(*parts: bool | None) -> bool | None:
+def all_of(*parts: bool | None) -> bool | None:
+    """Whether all are true; None where that is undecided.
+
+    >>> all_of(True, None), all_of(None, False)
+    (None, False)
+    """
     if any(part is False for part in parts):
         return False
     return None if any(part is None for part in parts) else True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,11 +110,9 @@ def descends(label: str, study: Study) -> CheckResult:
 def _smoothness(study: Study, c: Constants) -> Smoothness:
     """Upper bounds on the smoothness of Phi: certified directly, or else by the formulas; both are valid."""
     L, rho = float(c.L_phi()), float(c.rho_phi())
-    try:
+    with suppress(BilevelError):
         direct = study.smoothness
         L, rho = min(L, direct.L_phi.upper), min(rho, direct.rho_phi.upper)
-    except BilevelError:
-        pass
     low, high = study.x_ends
     if not L > 0:
         raise CertificateFailure("Phi is linear, and has no minimum")

@@ -105,13 +105,9 @@ class Samples:
         self._tables = {"f": problem.xi_data or ((),), "g": problem.zeta_data or ((),)}
         self.sizes = {level: len(table) for level, table in self._tables.items()}
 
-    @cached_property
-    def _model(self) -> Model:
-        return self.problem.samples
-
     @lru_cache(4)  # noqa: B019 - it lives as long as the samples, which are kept one at a time
     def _program(self, names: tuple[str, ...]) -> ScalarProgram:
-        return self._model.in_balls(names, SAMPLE_BITS)
+        return self.problem.samples.in_balls(names, SAMPLE_BITS)
 
     def at(self, names: tuple[str, ...], x: Balls, y: Balls) -> dict[str, list[arb_mat]]:
         """Blocks of F or of G (all of one of them) at a point, one matrix a row; tensors are flattened to two axes."""
@@ -125,7 +121,7 @@ class Samples:
             values = program.start()
             program.put(values, 0, [*x, *y, *(arb(fmpq(int(v.p), int(v.q))) for part in data for v in part)])
             for name in names:
-                shape = self._model.block(name)[0]
+                shape = self.problem.samples.block(name)[0]
                 rows = shape[0] if shape else 1
                 entries = program.output(values, name)
                 found[name].append(arb_mat(rows, len(entries) // rows, entries))
@@ -137,7 +133,7 @@ class Samples:
     def is_noisy(self, name: str) -> bool:
         """Whether data occur in a block at all."""
         data = {*self.problem.xi, *self.problem.zeta}
-        return any(not data.isdisjoint(entry.free_symbols) for entry in self._model.expressions(name))
+        return any(not data.isdisjoint(entry.free_symbols) for entry in self.problem.samples.expressions(name))
 
     def solved(self, x: Floats) -> Solved:
         """Certified y*, Phi and grad Phi at x; the last ones are kept."""
@@ -254,7 +250,7 @@ class Samples:
 
     def _build(self, level: str) -> Program:
         """All blocks; the fourth derivatives are third ones moved along x or y, as the model has none."""
-        model, blocks = self._model, {}
+        model, blocks = self.problem.samples, {}
         for name in BLOCKS[level]:
             if len(name) < len("g_xyyy"):
                 blocks[name] = model.block(name)
