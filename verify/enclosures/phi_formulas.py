@@ -30,6 +30,7 @@ from bilevel_sym.graph.autodiff import adjoints, directional, gradient, hessian,
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, total
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.graph.rewriting import rewritten
+from verify.enclosures.ridges import itself
 
 if TYPE_CHECKING:
     from bilevel_sym.arithmetic.pieces.seams import Seams
@@ -178,7 +179,7 @@ class _Contraction:
 
     def _as_node(self, form: LinearForm) -> LinearForm:
         """One node for the whole form: products of such have no coefficients of their own, which would cost a step."""
-        return form if form.is_constant else _closed(self.graph.node_of(form))
+        return form if form.is_constant else itself(self.graph.node_of(form))
 
     def _chain(self, node: int, moves: Sequence[LinearForm]) -> LinearForm:
         """The derivative of the node as its arguments move."""
@@ -187,12 +188,12 @@ class _Contraction:
             case "lin":
                 return total(m.scaled(c) for m, c in zip(moves, graph.linear[node][1], strict=True))
             case "mul":
-                q, r = (_closed(arg) for arg in args)
+                q, r = (itself(arg) for arg in args)
                 return total([self._times(moves[0], r), self._times(q, moves[1])])
             case "select":
-                return graph.apply("select", _closed(args[0]), moves[1], moves[2])
+                return graph.apply("select", itself(args[0]), moves[1], moves[2])
             case "min" | "max":
-                difference = _closed(args[0]) - _closed(args[1])
+                difference = itself(args[0]) - itself(args[1])
                 test = graph.apply("le", difference if graph.op[node] == "min" else -difference)
                 return graph.apply("select", test, *moves)
             case "sign" | "lt" | "le":
@@ -274,18 +275,13 @@ def _is_something(form: LinearForm) -> bool:
     return bool(form.terms) or bool(form.constant)
 
 
-def _closed(node: int) -> LinearForm:
-    """A node as itself, not opened."""
-    return LinearForm(fmpq(0), {node: fmpq(1)})
-
-
 def _local_derivatives(graph: Graph, node: int, order: int = 3) -> list[LinearForm]:
     """phi', phi'', phi''' of a node phi(u) by u, as forms: made on a graph of one variable, then carried over."""
     op, parameter = graph.op[node], graph.parameter[node]
     small = Graph(1)
     (t,) = small.variables
     form = small.power(t, *parameter) if op in ("ipow", "rpow") else small.apply(op, t)
-    argument, derivatives = _closed(graph.args[node][0]), []
+    argument, derivatives = itself(graph.args[node][0]), []
     for _ in range(order):
         form = directional(small, form, {0: ONE_FORM})
         derivatives += rewritten(small, [form], graph, lambda k, _: None if k else argument)

@@ -29,7 +29,7 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import MOST_PARTS, ROUNDED_UP, Pencil
 
-__all__ = ["Ridges", "condensed", "mean_value_form", "ridges_of", "smooth_operations"]
+__all__ = ["Ridges", "condensed", "itself", "mean_value_form", "ridges_of", "smooth_operations"]
 
 PIECES, MOST_PIECES, TABLE = 16, 128, 2048  # of the range of u, and how many of all boxes together
 SHARP = frozenset({"ipow", "rpow", *(name for name, record in FUNCTIONS.items() if not record.is_periodic)})
@@ -69,11 +69,7 @@ class Ridges:
                 for j, e in line[0]:
                     if places[j] <= places[i]:
                         row = entries[places[i]]
-                        part = (
-                            LinearForm(form.constant, {})
-                            if form.is_constant
-                            else LinearForm(fmpq(0), {_RIDGE + k: fmpq(1)})
-                        )
+                        part = LinearForm(form.constant, {}) if form.is_constant else itself(_RIDGE + k)
                         row[places[j]] = row[places[j]] + part.scaled(c * e)
         forms = [entries[max(i, j)][min(i, j)] for i in range(size) for j in range(size)]
         self.pencil = Pencil(forms, size)
@@ -172,6 +168,15 @@ class Ridges:
         return mean_value_form((lo, hi), (low, high), steep * reach * ROUNDED_UP + 1e-300)
 
 
+def itself(node: int) -> LinearForm:
+    """A node as a form, not opened.
+
+    >>> itself(3).terms
+    {3: 1}
+    """
+    return LinearForm(fmpq(0), {node: fmpq(1)})
+
+
 def smooth_operations(switches: bool, proved: bool) -> Operations:
     """What intervals are computed with where derivatives must exist; ``switches``: some may be open."""
     return (PROVED_OPEN if proved else OPEN) if switches else PROVED if proved else SMOOTH
@@ -227,7 +232,7 @@ class _Linear:
         for k in self.graph.reachable([node], support=self.mask):
             if k not in self._known:
                 self._known[k] = self._read(k)
-        return self._known.get(node, ({}, LinearForm(fmpq(0), {node: fmpq(1)})))
+        return self._known.get(node, ({}, itself(node)))
 
     def _read(self, node: int) -> tuple[dict[int, fmpq], LinearForm] | None:
         if self.graph.op[node] == "var":
@@ -238,7 +243,7 @@ class _Linear:
         slopes: dict[int, fmpq] = {}
         rest = [LinearForm(form.constant, {})]
         for arg, c in form.terms.items():
-            part = self._known.get(arg, ({}, LinearForm(fmpq(0), {arg: fmpq(1)})))
+            part = self._known.get(arg, ({}, itself(arg)))
             if part is None:
                 return None
             accumulate(slopes, {v: c * e for v, e in part[0].items()})
@@ -364,10 +369,6 @@ def _product(ring: Any, c: fmpq, powers: Powers, values: Mapping[int, Any]) -> A
 def _form(graph: Graph, polynomial: Any, generators: Sequence[int]) -> LinearForm:
     terms = []
     for exponents, c in polynomial.terms():
-        factors = [
-            graph.power(LinearForm(fmpq(0), {node: fmpq(1)}), int(e))
-            for node, e in zip(generators, exponents, strict=False)
-            if e
-        ]
+        factors = [graph.power(itself(node), int(e)) for node, e in zip(generators, exponents, strict=False) if e]
         terms.append(reduce(graph.mul, factors, ONE_FORM).scaled(c))
     return total(terms) if terms else ZERO_FORM

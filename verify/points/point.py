@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from bilevel_sym.arithmetic.scalars import Arithmetic, ScalarProgram
 from bilevel_sym.graph.exact import rational
 from bilevel_sym.graph.expressions import rewritten
 from bilevel_sym.typing import Floats
-from verify.points.balls import POINT_BITS, ExactPoint, Root, eigenvalue_balls, inertia
+from verify.points.balls import POINT_BITS, Balls, ExactPoint, Root, eigenvalue_balls, inertia
 from verify.verdict import Bracket
 
 __all__ = ["StationaryPoint"]
@@ -95,18 +96,17 @@ def as_point(
     eigenvalues = tuple(map(bracket_of, root.hess))
     only = [bracket_of(Ball(entry)) for entry in root.box[: len(root.x)]]
     lower, upper = (np.array([b.lower for b in only]), np.array([b.upper for b in only])) if alone is None else alone
-    return StationaryPoint(
-        x=tuple(map(_float, root.x)),
-        y=tuple(map(_float, root.y)),
-        v=tuple(map(_float, root.v)),
-        kind=kind_of(eigenvalues),
-        box=named_box(box, lower, upper),
-        balls=(*root.x, *root.y, *root.v),
-        radius=max(map(_radius, root.x)),
-        eigenvalues=eigenvalues,
-        f_xx=tuple(map(bracket_of, root.f_xx)),
-        message="; ".join(said),
-    )
+    return _result(
+        (root.x, root.y, root.v), kind_of(eigenvalues), named_box(box, lower, upper), eigenvalues=eigenvalues,
+        f_xx=tuple(map(bracket_of, root.f_xx)), message="; ".join(said),
+    )  # fmt: skip
+
+
+def _result(parts: tuple[Balls, Balls, Balls], kind: Kind, box: Box, **more: Any) -> StationaryPoint:
+    """A proved point, from balls around x, y* and v*."""
+    x, y, v = (tuple(map(_float, part)) for part in parts)
+    radius = max(map(_radius, parts[0]))
+    return StationaryPoint(x, y, v, kind, box, tuple(chain(*parts)), radius, **more)
 
 
 def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
@@ -118,19 +118,11 @@ def exact_result(exact: ExactPoint, box: Box) -> StationaryPoint:
     'degenerate'
     """
     with precision(POINT_BITS):
-        balls = tuple(Ball(arb(fmpq(int(e.p), int(e.q)))) for e in (*exact.x, *exact.y, *exact.v))
-    return StationaryPoint(
-        x=tuple(map(float, exact.x)),
-        y=tuple(map(float, exact.y)),
-        v=tuple(map(float, exact.v)),
-        kind=kind_by_inertia(*inertia(exact.hess)),
-        box=box,
-        balls=balls,
-        radius=max(map(_radius, balls[: len(exact.x)])),
-        eigenvalues=exact_brackets(exact.hess),
-        f_xx=exact_brackets(exact.f_xx),
-        message="exactly stationary; whether it is alone in its box is not decided",
-    )
+        x, y, v = (tuple(Ball(arb(fmpq(int(e.p), int(e.q)))) for e in part) for part in (exact.x, exact.y, exact.v))
+    return _result(
+        (x, y, v), kind_by_inertia(*inertia(exact.hess)), box, eigenvalues=exact_brackets(exact.hess),
+        f_xx=exact_brackets(exact.f_xx), message="exactly stationary; whether it is alone in its box is not decided",
+    )  # fmt: skip
 
 
 def exact_brackets(matrix: sp.Matrix) -> tuple[Bracket, ...]:

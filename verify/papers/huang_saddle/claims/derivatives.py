@@ -17,14 +17,7 @@ from bilevel_sym import MinimaxConstants
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.typing import Floats
 from verify.enclosures.tensor_norm import largest_values
-from verify.papers.huang_saddle.measures.derivative_checks import (
-    as_bracket,
-    constant_hessian,
-    exact,
-    is_zero,
-    judged_phi_derivative,
-    judged_phi_derivative_best,
-)
+from verify.papers.huang_saddle.measures import derivative_checks as checks
 from verify.papers.huang_saddle.measures.norm_calculus import derived
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.responses import responses
@@ -74,7 +67,7 @@ def bounds(study: Study) -> Iterator[CheckResult]:
         yield judged_over_regions(study, partial(_block_bound, study, part, names, constant))
     if study.variant == "printed":
         yield judged_over_regions(study, partial(_lower_gradient, study))
-    yield judged_phi_derivative(
+    yield checks.judged_phi_derivative(
         study, "pro:bounds", "grad_norm", lambda c: c.hypergradient_bound,
         lambda s: s.largest(s.grad_phi),
         part="hypergradient", what="|grad Phi|", proof=derived()["grad"].norm,
@@ -98,15 +91,15 @@ def _around(study: Study, region: Region) -> tuple[Floats, Floats, dict[str, Flo
 def _block_bound(study: Study, part: str, names: tuple[str, ...], constant: str, region: Region) -> CheckResult:
     """The constant is certified over the region; what is seen of the blocks must not contradict it."""
     x, y, blocks = _around(study, region)
-    constants = exact(region.constants)
+    constants = checks.exact(region.constants)
     if part == "inverse Hessian":
         values, bound = 1 / np.linalg.eigvalsh(blocks["g_yy"])[:, 0], 1 / constants.mu
     else:
         values = np.max([largest_values(blocks[name]) for name in names], axis=0)
         bound = getattr(constants, constant)
-    certified: Evidence = "proved" if is_zero(study.exact.tape, *names) else "certified"
+    certified: Evidence = "proved" if checks.is_zero(study.exact.tape, *names) else "certified"
     message = f"the largest of {', '.join(names)} that was seen; the constant is certified over {region.name}"
-    return _largest(study, part, region, (x, y), values, as_bracket(bound), certified, message)
+    return _largest(study, part, region, (x, y), values, checks.as_bracket(bound), certified, message)
 
 
 def _lower_gradient(study: Study, region: Region) -> CheckResult:
@@ -114,7 +107,7 @@ def _lower_gradient(study: Study, region: Region) -> CheckResult:
     x, y, blocks = _around(study, region)
     minimax = study.problem.kind == "minimax"
     message = f"the largest |g_y| that was seen, over {region.name}" + (", where g = -f" if minimax else "")
-    values, ends = largest_values(blocks["g_y"]), as_bracket(exact(region.constants).M)
+    values, ends = largest_values(blocks["g_y"]), checks.as_bracket(checks.exact(region.constants).M)
     certified: Evidence = "certified" if minimax else "sampled"
     return _largest(study, "lower gradient", region, (x, y), values, ends, certified, message)
 
@@ -146,7 +139,7 @@ def grad_lipschitz(study: Study) -> CheckResult:
     kappa)^2 is attained over a box (``zoo.get("block_extremal")``). "sharp" also takes (ell + rho M/mu) kappa^2 from
     constants that are read jointly, which follows from |(I, dy_dx)| <= kappa, and judges by the smaller of the two.
     """
-    return judged_phi_derivative_best(
+    return checks.judged_phi_derivative_best(
         study, "grad-Lipschitz", "L_phi", lambda c: c.L_phi(variant=study.variant),
         lambda s: s.largest(s.hess_phi), what="|Hess Phi|", proof=("hess", "norm"),
     )  # fmt: skip
@@ -168,12 +161,12 @@ def lemma_c1(study: Study) -> Iterator[CheckResult]:
     third derivatives at most rho, ell kappa and rho kappa^3 hold (``MinimaxConstants``). Both hold, and the smaller
     one is taken.
     """
-    yield judged_phi_derivative_best(
+    yield checks.judged_phi_derivative_best(
         study, "lemC.1", "L_phi", lambda c: MinimaxConstants.L_phi(cast(Any, c), variant=study.variant),
         lambda s: s.largest(s.hess_phi), part="L_phi", what="|Hess Phi|", proof=("minimax hess", "norm"),
     )  # fmt: skip
-    yield judged_phi_derivative_best(
+    yield checks.judged_phi_derivative_best(
         study, "lemC.1", "rho_phi", lambda c: MinimaxConstants.rho_phi(cast(Any, c), variant=study.variant),
         lambda s: s.steepest(s.hess_phi), part="rho_phi", what="change of Hess Phi",
-        still=constant_hessian, proof=("minimax hess", "lipschitz"),
+        still=checks.constant_hessian, proof=("minimax hess", "lipschitz"),
     )  # fmt: skip

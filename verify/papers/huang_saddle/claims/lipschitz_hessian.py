@@ -15,17 +15,8 @@ from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.typing import Floats
 from verify.enclosures.tensor_norm import largest_values
-from verify.papers.huang_saddle.measures.derivative_checks import (
-    bounded,
-    constant_hessian,
-    constant_response,
-    is_constant,
-    is_zero,
-    judged_phi_derivative_best,
-    lipschitz,
-    no_curvature,
-    u,
-)
+from verify.papers.huang_saddle.measures import derivative_checks as checks
+from verify.papers.huang_saddle.measures.derivative_checks import u
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.responses import Responses, responses
 from verify.registry import INSIDE, claim
@@ -47,9 +38,9 @@ def hess_lipschitz(study: Study) -> CheckResult:
     The value is attained over a box (``zoo.get("block_extremal")``). "sharp" also takes the same with kappa for 1 +
     kappa from constants that are read jointly, and judges by the smaller of the two.
     """
-    return judged_phi_derivative_best(
+    return checks.judged_phi_derivative_best(
         study, "hess-Lipschitz", "rho_phi", lambda c: c.rho_phi(variant=study.variant),
-        lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=constant_hessian,
+        lambda s: s.steepest(s.hess_phi), what="change of Hess Phi", still=checks.constant_hessian,
         proof=("hess", "lipschitz"),
     )  # fmt: skip
 
@@ -63,9 +54,9 @@ def y_star_lipschitz(study: Study) -> CheckResult:
     Paper: Claim [unlabelled:y-star-lipschitz]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return bounded(
+    return checks.bounded(
         study, "unlabelled:y-star-lipschitz", lambda s: s.dy_dx, lambda c: c.kappa,
-        still=lambda t: is_zero(t, "g_xy"), proof="dy_dx", what="dy_dx",
+        still=lambda t: checks.is_zero(t, "g_xy"), proof="dy_dx", what="dy_dx",
     )  # fmt: skip
 
 
@@ -78,9 +69,9 @@ def v_star_bound(study: Study) -> CheckResult:
     Paper: Claim [unlabelled:v-star-bound]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return bounded(
+    return checks.bounded(
         study, "unlabelled:v-star-bound", lambda s: s.v, lambda c: c.M / c.mu,
-        still=lambda t: study.problem.kind == "minimax" or is_zero(t, "f_y"), proof="v", what="v*",
+        still=lambda t: study.problem.kind == "minimax" or checks.is_zero(t, "f_y"), proof="v", what="v*",
         zero="f_y at y*, and with it v*,",
     )  # fmt: skip
 
@@ -138,9 +129,9 @@ def term_1(study: Study) -> CheckResult:
     Paper: Equation B.4 [unlabelled:term-I]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return lipschitz(
+    return checks.lipschitz(
         study, "unlabelled:term-I", lambda s: s["f_xx"], lambda c: c.rho * u(c),
-        still=lambda t: is_constant(t, "f_xx"), proof="(I)", part="(I)", what="f_xx",
+        still=lambda t: checks.is_constant(t, "f_xx"), proof="(I)", part="(I)", what="f_xx",
     )  # fmt: skip
 
 
@@ -153,9 +144,9 @@ def y_grad_diff(study: Study) -> CheckResult:
     Paper: Equation B.6 [eq:y-grad-diff]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return lipschitz(
+    return checks.lipschitz(
         study, "eq:y-grad-diff", lambda s: s.dy_dx, lambda c: c.rho / c.mu * u(c) ** 2,
-        still=constant_response, proof="dy_dx", what="dy_dx",
+        still=checks.constant_response, proof="dy_dx", what="dy_dx",
     )  # fmt: skip
 
 
@@ -171,9 +162,9 @@ def term_2(study: Study) -> CheckResult:
     print bounds it. As printed the bound is twice this one.
     """
     factor = 2 if study.variant == "printed" else 1
-    return lipschitz(
+    return checks.lipschitz(
         study, "unlabelled:term-II", Responses.cross, lambda c: factor * c.kappa * c.rho * (u(c) + u(c) ** 2),
-        still=lambda t: is_zero(t, "f_xy") or is_zero(t, "g_xy") or (is_constant(t, "f_xy") and constant_response(t)),
+        still=lambda t: checks.constant_product(t, "f_xy"),
         proof="(II)", part="(II)", what="dy_dx f_yx",
     )  # fmt: skip
 
@@ -187,8 +178,8 @@ def y_hess_bound(study: Study) -> CheckResult:
     Paper: Equation B.10 [eq:y-hess-bound]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return bounded(
-        study, "eq:y-hess-bound", lambda s: s.d2y_dx2, lambda c: c.rho / c.mu * u(c) ** 2, still=no_curvature,
+    return checks.bounded(
+        study, "eq:y-hess-bound", lambda s: s.d2y_dx2, lambda c: c.rho / c.mu * u(c) ** 2, still=checks.no_curvature,
         proof="d2y_dx2", what="d2y_dx2",
     )  # fmt: skip
 
@@ -209,10 +200,10 @@ def jacobian_third_product(study: Study) -> CheckResult:
     Deviation: the print has 2 rho^2/mu, the factor of term (II) that does not belong here; it holds, and is too large.
     """
     factor = 2 if study.variant == "printed" else 1
-    return lipschitz(
+    return checks.lipschitz(
         study, "unlabelled:jacobian-third-product", _times_third,
         lambda c: c.kappa * c.nu * u(c) + factor * c.rho**2 / c.mu * u(c) ** 2,
-        still=lambda t: is_zero(t, "g_xyy") or is_zero(t, "g_xy") or (is_constant(t, "g_xyy") and constant_response(t)),
+        still=lambda t: checks.constant_product(t, "g_xyy"),
         proof="dy_dx g_yxy", what="dy_dx g_yxy",
     )  # fmt: skip
 
@@ -226,10 +217,10 @@ def term_pgp(study: Study) -> CheckResult:
     Paper: Equation B.13 [eq:term-pgp]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return lipschitz(
+    return checks.lipschitz(
         study, "eq:term-pgp", lambda s: s.between("g_yyy"),
         lambda c: 2 * c.kappa * c.rho**2 / c.mu * u(c) ** 2 + c.nu * c.kappa**2 * u(c),
-        still=lambda t: is_zero(t, "g_yyy") or is_zero(t, "g_xy") or (is_constant(t, "g_yyy") and constant_response(t)),
+        still=lambda t: checks.constant_product(t, "g_yyy"),
         proof="dy_dx g_yyy dy_dx'", what="dy_dx g_yyy dy_dx'",
     )  # fmt: skip
 
@@ -250,7 +241,7 @@ def y_hess_lipschitz(study: Study) -> CheckResult:
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     Deviation: the print is larger by 2 (rho/mu)^2 (1 + kappa)^2, from [unlabelled:jacobian-third-product].
     """
-    return lipschitz(
+    return checks.lipschitz(
         study, "eq:y-hess-bound-final", lambda s: s.d2y_dx2,
         lambda c: _second_bound(c, printed=study.variant == "printed"), still=_steady_second,
         proof="d2y_dx2", what="d2y_dx2",
@@ -260,7 +251,7 @@ def y_hess_lipschitz(study: Study) -> CheckResult:
 def _steady_second(tape: Model) -> bool:
     """Whether d2y_dx2 is the same everywhere."""
     third = ("g_xxy", "g_xyy", "g_yyy")
-    return no_curvature(tape) or (is_constant(tape, "g_yy", *third) and constant_response(tape))
+    return checks.no_curvature(tape) or (checks.is_constant(tape, "g_yy", *third) and checks.constant_response(tape))
 
 
 @claim("unlabelled:term-III", also=("eq:termIII",))
@@ -279,10 +270,10 @@ def term_3(study: Study) -> CheckResult:
         return c.M * _second_bound(c, printed=study.variant == "printed") + c.rho * c.kappa * u(c) ** 3
 
     def still(tape: Model) -> bool:
-        zero = minimax or is_zero(tape, "f_y") or no_curvature(tape)
-        return zero or (is_constant(tape, "f_y") and _steady_second(tape))
+        zero = minimax or checks.is_zero(tape, "f_y") or checks.no_curvature(tape)
+        return zero or (checks.is_constant(tape, "f_y") and _steady_second(tape))
 
-    return lipschitz(
+    return checks.lipschitz(
         study,
         "unlabelled:term-III",
         Responses.curvature,
@@ -303,9 +294,9 @@ def term_4(study: Study) -> CheckResult:
     Paper: Equation B.16 [unlabelled:term-IV]
     Assumes: Assumption 2.1 [assu:bilevel] over the box.
     """
-    return lipschitz(
+    return checks.lipschitz(
         study, "unlabelled:term-IV", lambda s: s.between("f_yy"),
         lambda c: c.rho * c.kappa**2 * (2 * u(c) ** 2 + u(c)),
-        still=lambda t: is_zero(t, "f_yy") or is_zero(t, "g_xy") or (is_constant(t, "f_yy") and constant_response(t)),
+        still=lambda t: checks.constant_product(t, "f_yy"),
         proof="(IV)", part="(IV)", what="dy_dx f_yy dy_dx'",
     )  # fmt: skip

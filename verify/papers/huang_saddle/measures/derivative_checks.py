@@ -99,6 +99,11 @@ def constant_response(tape: Model) -> bool:
     return is_zero(tape, "g_xy") or is_constant(tape, "g_xy", "g_yy")
 
 
+def constant_product(tape: Model, block: str) -> bool:
+    """Whether the product of dy_dx and a block is the same everywhere."""
+    return is_zero(tape, block) or is_zero(tape, "g_xy") or (is_constant(tape, block) and constant_response(tape))
+
+
 def no_curvature(tape: Model) -> bool:
     """Whether d2y_dx2 vanishes."""
     return is_zero(tape, "g_xxy", "g_xyy", "g_yyy") or is_zero(tape, "g_xy")

@@ -128,18 +128,15 @@ def update(record: Record) -> CheckResult:
     bad = where & (ratio > 1)
     s, k = map(int, np.argwhere(bad)[np.argmin(np.argwhere(bad)[:, 1])])  # the first: later ones may follow from it
     cause, look = _cause_of_step(record, step, bad, rounding)
-    return (
-        _Seen(float(off[s, k].max()), float(rounding[s, k].max()), total, kept)
-        .broken_at(
-            (s, k),
-            "x_(k+1) is not x_k - eta grad_phi_hat_k",
-            f"value: x_(k+1) - x_k = {vector(step[s, k])}",
-            f"true value: -eta grad_phi_hat_k = {vector(-p.eta * grad[s, k])} with eta = {p.eta:.6g}",
-            f"suspected cause: {cause}",
-            f"look at: {look} ({int(bad.sum())} of {total} steps are off)",
-        )
-        .result(STEP, part, record)
-    )
+    seen = _Seen(float(off[s, k].max()), float(rounding[s, k].max()), total, kept)
+    return seen.broken_at(
+        (s, k),
+        "x_(k+1) is not x_k - eta grad_phi_hat_k",
+        f"value: x_(k+1) - x_k = {vector(step[s, k])}",
+        f"true value: -eta grad_phi_hat_k = {vector(-p.eta * grad[s, k])} with eta = {p.eta:.6g}",
+        f"suspected cause: {cause}",
+        f"look at: {look} ({int(bad.sum())} of {total} steps are off)",
+    ).result(STEP, part, record)
 
 
 def _rounding(record: Record, moved: Floats) -> Floats:
