@@ -14,20 +14,9 @@ from bilevel_sym import paper, zoo
 from bilevel_sym.cli import main
 from bilevel_sym.theories.huang_saddle.paper import STATEMENTS, Statement
 from verify.erratum import Erratum
-from verify.papers.huang_saddle.coverage import (
-    ROWS,
-    BrokenLink,
-    Judgement,
-    Row,
-    coverage,
-    coverage_table,
-    judge,
-    link,
-    record,
-    sources,
-)
-from verify.papers.huang_saddle.coverage.judgement import REFERENCES
-from verify.papers.huang_saddle.coverage.link import FURTHER
+from verify.papers.huang_saddle.coverage import ROWS, coverage, coverage_table, judge, record
+from verify.papers.huang_saddle.coverage.judgement import REFERENCES, Judgement
+from verify.papers.huang_saddle.coverage.link import FURTHER, BrokenLink, Row, link, sources
 from verify.registry import claim
 from verify.theory import theory_of
 from verify.verdict import Verdict

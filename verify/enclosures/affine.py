@@ -24,8 +24,6 @@ from bilevel_sym.graph.program import Program, Row, Step, build
 from bilevel_sym.typing import Floats, Indices
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, neumann_bound
 
-__all__ = ["Affine", "AffineProgram", "AffineSession"]
-
 _AFFINE_ERROR = 4e-15  # a few dozen roundings, relative to the sizes that take part
 _UNDERFLOW = 1e-300
 

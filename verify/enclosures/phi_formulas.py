@@ -35,8 +35,6 @@ from verify.enclosures.ridges import itself
 if TYPE_CHECKING:
     from bilevel_sym.arithmetic.pieces.seams import Seams
 
-__all__ = ["LINEAR", "PhiFormulas"]
-
 Block = tuple[tuple[int, ...], list[LinearForm]]
 Seeds = Mapping[int, Mapping[int, LinearForm]]  # variable -> direction -> how it moves
 Pair = tuple[int, int]

@@ -11,8 +11,6 @@ from bilevel_sym.typing import Bools, Floats, Indices
 from verify.enclosures.affine import Affine
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices
 
-__all__ = ["Start", "Thin", "Wide", "around", "column", "every", "hull"]
-
 
 @dataclass(frozen=True, eq=False)
 class Start:

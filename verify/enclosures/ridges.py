@@ -29,8 +29,6 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import MOST_PARTS, ROUNDED_UP, Pencil
 
-__all__ = ["Ridges", "condensed", "itself", "mean_value_form", "ridges_of", "smooth_operations"]
-
 PIECES, MOST_PIECES, TABLE = 16, 128, 2048  # of the range of u, and how many of all boxes together
 SHARP = frozenset({"ipow", "rpow", *(name for name, record in FUNCTIONS.items() if not record.is_periodic)})
 _RIDGE = 1 << 40  # beyond all nodes of a graph: the name of a second derivative along a line

@@ -15,8 +15,6 @@ from typing import Any, Literal
 from bilevel_sym import BilevelProblem
 from verify.testkit.diagnosis import Cause
 
-__all__ = ["Defect", "Kind", "Make", "coupled", "defect", "isotropic", "saddle"]
-
 BOX = {"x1": (-1, 1), "x2": (-1, 1), "y1": (-2, 2), "y2": (-2, 2)}
 
 

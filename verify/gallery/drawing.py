@@ -18,8 +18,6 @@ from verify.gallery.defect import Defect, Kind
 from verify.gallery.plain import Candidate, hypergradient
 from verify.gallery.plain import right as right_candidates
 
-__all__ = ["descent", "plot_descents", "plot_gallery"]
-
 LEAST_CURVATURE = 0.1  # the least curvature that a Newton step believes
 MARGIN_SHARE = 0.1  # of the height of a picture
 PICTURE_INCHES = (3.6, 2.5)  # of one small picture, in inches

@@ -19,8 +19,6 @@ from bilevel_sym.typing import Floats
 from verify.gallery.defect import Kind, Make
 from verify.points.derivatives_at import block_values
 
-__all__ = ["right"]
-
 Candidate = Callable[..., Floats]
 LowerLevel = Callable[[Kernels, Floats, Floats], Floats]
 Inverse = Callable[[Floats, Floats], Floats]

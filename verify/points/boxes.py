@@ -26,8 +26,6 @@ from bilevel_sym.typing import Bools, Floats
 from verify.enclosures.interval_matrix import ROUNDED_UP, Matrices, approximate_inverse
 from verify.enclosures.phi_boxes import ATTEMPTS, PhiBoxes, PhiEnclosure
 
-__all__ = ["Boxes", "excluded", "newton_image"]
-
 LOWER = ("g", "g_y", "g_xy", "g_yy")
 GRADIENT = ("f_x", "f_y", "g_xy", "g_yy")
 HULL = MappingProxyType(

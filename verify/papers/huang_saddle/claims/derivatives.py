@@ -26,8 +26,6 @@ from verify.registry import ALL_Y, INSIDE, claim
 from verify.study import Study
 from verify.verdict import Bracket, CheckResult, Evidence, judged
 
-__all__ = ["bounds", "grad_lipschitz", "lemma_c1"]
-
 REGION = INSIDE
 
 OFF_SOLUTION = 200  # points (x, y) of the box at which the blocks themselves are looked at

@@ -15,8 +15,6 @@ from verify.papers.huang_saddle.measures.regions import Region, judged_over_regi
 from verify.papers.huang_saddle.measures.runs import compared, joined_words, recorded, small_step, starts
 from verify.registry import INSIDE, claim
 
-__all__ = ["descent"]
-
 REGION = INSIDE
 
 DESCENT_RUNS, ITERATIONS = 9, 8

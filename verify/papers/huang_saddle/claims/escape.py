@@ -28,10 +28,6 @@ from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import CheckResult, Verdict, inconclusive, judged
 
-__all__ = [
-    "descended", "escape_saddle", "out_of_reach", "rounding_of_phi", "starts_of", "stuck_probability", "worst_of",
-]  # fmt: skip
-
 REGION = WHOLE_X
 
 RUNS, BESIDE, PAIRS, GRID = 200, 100, 16, 40  # descents at a saddle point and beside it, pairs, starts on half a line

@@ -24,8 +24,6 @@ from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
-__all__ = ["cg_rate", "gd_rate", "grad_err_aid", "grad_err_mini", "isotropic"]
-
 REGION = INSIDE
 
 CONTRACTION_POINTS = 24

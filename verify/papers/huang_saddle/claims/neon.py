@@ -27,8 +27,6 @@ from verify.statistics import corrected, judged_probability
 from verify.study import Study
 from verify.verdict import Bracket, CheckResult, inconclusive, judged
 
-__all__ = ["neon", "saddle_decrease"]
-
 REGION = WHOLE_X
 
 RUNS = 100

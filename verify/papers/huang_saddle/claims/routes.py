@@ -28,8 +28,6 @@ from verify.papers.huang_saddle.measures.agreement import Agreement, agreed
 from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.points.derivatives_at import Derivatives, block_values
 
-__all__ = ["against_bracket", "kernels_against_certificates", "response_solves", "terms_against_kernels"]
-
 ROUTE_POINTS, CERTIFIED = 24, 3
 ROUNDINGS = 2.0**12
 STEP, ROUTE_DIGITS = sp.Rational(1, 10**12), 60  # of the width, between certificates whose difference is a derivative

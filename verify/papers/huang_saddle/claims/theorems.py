@@ -20,7 +20,8 @@ from verify import Study, claim
 from verify.papers.huang_saddle.claims.tube import require_smooth
 from verify.papers.huang_saddle.measures import conditions
 from verify.papers.huang_saddle.measures.agreement import decided_exactly
-from verify.papers.huang_saddle.measures.visiting import DELTA, descends, positive_constants, visits
+from verify.papers.huang_saddle.measures.saddles import DELTA
+from verify.papers.huang_saddle.measures.visiting import descends, positive_constants, visits
 from verify.verdict import Bracket, CheckResult, Evidence, inconclusive, judged
 
 REGION = "the constants of the box"

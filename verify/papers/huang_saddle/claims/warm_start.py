@@ -25,8 +25,6 @@ from verify.registry import INSIDE, claim
 from verify.study import Study
 from verify.verdict import CheckResult, inconclusive, judged
 
-__all__ = ["error_required", "est_error_neon", "gamma_1", "hat_phi", "warm_start_v", "warm_start_y"]
-
 REGION = INSIDE
 
 LONG_WORK = 1_000_000  # operations in many digits, by default, for one check

@@ -5,23 +5,9 @@ linked to nothing is open. The ledger has a row for each of 126 statements; its 
 compute.
 """
 
-from verify.papers.huang_saddle.coverage.judgement import Judgement, judge
+from verify.papers.huang_saddle.coverage.judgement import judge
 from verify.papers.huang_saddle.coverage.ledger import ROWS
-from verify.papers.huang_saddle.coverage.link import Account, BrokenLink, Link, Row, Sources, coverage, link, sources
+from verify.papers.huang_saddle.coverage.link import coverage
 from verify.papers.huang_saddle.coverage.table import coverage_table, record
 
-__all__ = [
-    "ROWS",
-    "Account",
-    "BrokenLink",
-    "Judgement",
-    "Link",
-    "Row",
-    "Sources",
-    "coverage",
-    "coverage_table",
-    "judge",
-    "link",
-    "record",
-    "sources",
-]
+__all__ = ["ROWS", "coverage", "coverage_table", "judge", "record"]

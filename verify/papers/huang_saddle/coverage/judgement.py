@@ -14,8 +14,6 @@ from verify.papers.huang_saddle.errata.right import Finding
 from verify.runner import run
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Judgement", "judge", "references"]
-
 SEVERITIES: tuple[Severity, ...] = ("wrong", "gap", "ambiguous", "loose", "misprint")  # from the worst
 STRENGTH = ("proved", "certified", "statistical", "sampled", "by definition")  # from the strongest
 REFERENCES = (  # those that decide most come first; a claim is taken to the next only where it is not decided

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from verify.papers.huang_saddle.coverage.link import Row
 
-__all__ = ["ROWS"]
-
 ROWS: tuple[Row, ...] = (
     Row(1, ("eq:objective",), "the bilevel problem", "definition", ("definition eq:objective",)),
     Row(2, ("phi-grad",), "the hypergradient by the chain rule", "holds", ("claim phi-grad",)),

@@ -21,8 +21,6 @@ from verify.erratum import Erratum, Severity
 from verify.papers.huang_saddle.errata import errata
 from verify.papers.huang_saddle.errata.right import Finding, found_right
 
-__all__ = ["Account", "BrokenLink", "Link", "Row", "Sources", "cited", "coverage", "link", "sources"]
-
 Kind = Literal["claim", "finding", "erratum", "definition"]
 """claim: judged on problems. finding: computed, and right. erratum: computed, and wrong as printed. definition: code
 that cites the label; there is nothing to be right or wrong about."""

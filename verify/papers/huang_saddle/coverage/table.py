@@ -11,8 +11,6 @@ from verify.papers.huang_saddle.coverage.judgement import REFERENCES, STRENGTH, 
 from verify.papers.huang_saddle.coverage.link import Account, coverage
 from verify.papers.huang_saddle.errata.table import plain
 
-__all__ = ["ENDS", "INTRODUCTION", "coverage_table", "record"]
-
 WORDS = ("holds", "definition", "wrong", "gap", "ambiguous", "loose", "misprint", "undecided", "open")
 HOWS = ("claim", "finding", "erratum", "definition", "heading", "open")
 KINDS = (*STRENGTH, "none")

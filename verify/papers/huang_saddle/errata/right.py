@@ -18,8 +18,6 @@ from bilevel_sym import paper
 from verify.papers.huang_saddle.errata.inner_loops import conjugate_gradients
 from verify.verdict import Evidence
 
-__all__ = ["Finding", "found_right"]
-
 MU, ELL, RHO, M, IOTA, EPS, RHO_PHI, L_PHI = sp.symbols("mu ell rho M iota eps rho_phi L_phi", positive=True)
 KAPPA = ELL / MU
 ETA = 1 / L_PHI

@@ -12,8 +12,6 @@ from bilevel_sym import paper
 from verify import CheckResult, Erratum
 from verify.papers.huang_saddle.errata.right import Finding
 
-__all__ = ["NOTATIONAL", "markdown", "text"]
-
 Groups = Mapping[str, Sequence[Erratum]]
 Seen = Callable[[CheckResult], None]
 

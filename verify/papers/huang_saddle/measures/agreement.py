@@ -14,8 +14,6 @@ from bilevel_sym.arithmetic.ties import first_largest
 from verify.study import Study
 from verify.verdict import Bracket, CheckResult, Evidence, Verdict, inconclusive, judged
 
-__all__ = ["Agreement", "Case", "agreed", "decided_exactly", "tightest"]
-
 
 @dataclass(frozen=True)
 class Agreement:

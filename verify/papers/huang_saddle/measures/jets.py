@@ -28,8 +28,6 @@ from bilevel_sym.graph.operations.record import over_balls
 if TYPE_CHECKING:
     from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["JET_BITS", "Jet", "Numbers", "TaylorPoint", "Transcendental", "taylor_point"]
-
 JET_BITS = 200
 BLOCKS = ("f_x", "f_y", "f_xx", "f_xy", "f_yy", "g_xy", "g_yy", "g_xxy", "g_xyy", "g_yyy")
 

@@ -23,8 +23,6 @@ from verify import StationaryPoint, Study
 from verify.enclosures.interval_matrix import Matrices
 from verify.points.balls import POINT_BITS, eigenvalue_balls, exact_point
 
-__all__ = ["SamplePoint", "all_of", "around_nash", "sample_points", "strict_minimum_in_x"]
-
 OF_F = ("f_xx", "f_xy", "f_yy")
 ORDERS = 8  # derivatives that are looked at where the second one vanishes
 OTHERS = 6

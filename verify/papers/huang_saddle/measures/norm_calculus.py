@@ -22,8 +22,6 @@ import sympy as sp
 from bilevel_sym import Constants
 from bilevel_sym.theories import Reading
 
-__all__ = ["Sized", "derived", "follows", "stacked"]
-
 
 @dataclass(frozen=True)
 class Sized:

@@ -20,8 +20,6 @@ from verify.papers.huang_saddle.measures.regions import lower_levels
 from verify.papers.huang_saddle.measures.second_writing.plain import engines
 from verify.points.point import StationaryPoint
 
-__all__ = ["answers", "endings", "missed", "newton_roots"]
-
 STARTS, STEPS = 48, 40
 FLAT = 1e-10  # of the size of Hess Phi times the box: what counts as a zero of grad Phi
 SINGULAR = 1e-5  # condition beyond which a root is not told from its neighbourhood

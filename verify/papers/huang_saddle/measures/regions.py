@@ -20,8 +20,6 @@ from bilevel_sym.errors import AssumptionViolated, BilevelError
 from bilevel_sym.typing import Bools, Floats
 from verify import CheckResult, NotApplicable, Study, Verdict
 
-__all__ = ["Region", "judged_over_regions", "lower_levels", "regions", "solvable_points", "tightest_of"]
-
 CANDIDATES = 48  # points among which the best conditioned one is looked for
 NEARER = (1.0, 0.4, 0.05)  # to the middle of the box, where derivatives tend to be smaller
 PARTS = (1 / 24, 1 / 400)  # of the box's width, for the half width of a region

@@ -31,8 +31,6 @@ from verify.papers.huang_saddle.measures.runs import paths_inside, v_stars
 from verify.points.derivatives_at import Derivatives, block_values
 from verify.study import Study
 
-__all__ = ["Iterations", "Responses", "Seen", "responses", "tightest_iterations"]
-
 RANDOM, CORNERS, NEIGHBOURS, PAIRS = 96, 32, 96, 300
 NEIGHBOUR_WIDTH = 0.01  # of the width: close enough for a derivative, far enough for the digits of a difference
 SOLVED_BLOCK_ERROR = 2.0**-46  # relative error of a block after a well-conditioned solve: sixty units in the last place

@@ -20,8 +20,6 @@ from verify import NotApplicable, Study
 from verify.papers.huang_saddle.measures.regions import Region, lower_levels
 from verify.verdict import CheckResult, inconclusive, judged
 
-__all__ = ["log_rate_y", "rate_v", "rate_y"]
-
 
 def rate_y(constants: Constants, variant: Variant) -> float:
     """What a descent step of size 1/ell keeps of |y - y*|, at most: sqrt(1 - mu/ell), and 1 - mu/ell as sharp form.

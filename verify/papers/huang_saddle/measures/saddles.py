@@ -16,8 +16,6 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.typing import Floats
 from verify import NotApplicable, Study
 
-__all__ = ["DELTA", "Saddle", "Saddles", "places", "saddles", "slopes"]
-
 DELTA = 0.1
 MOST_SADDLES = 6  # of a box, those with the most negative curvature
 PARTS = (None, 1 / 16, 1 / 200)  # of the box's width, for the half width of a smaller box about a saddle point

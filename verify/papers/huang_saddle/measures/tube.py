@@ -21,8 +21,6 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.zoo.tube import TAU, TubeShape
 from verify import Bracket, NotApplicable
 
-__all__ = ["HIGH", "LOW", "MIDDLE", "Tube", "branch", "curvature", "tube_of"]
-
 ELSEWHERE = "it speaks of the experiment of Section 5"
 LOW, MIDDLE, HIGH = sp.Rational(1, 2), sp.Rational(3, 2), sp.Rational(3)  # of tau: inside [0, 1], [1, 2] and [2, 6]
 

@@ -23,8 +23,6 @@ from verify.papers.huang_saddle.measures.saddles import DELTA, MOST_SADDLES, pla
 from verify.statistics import corrected, judged_probability
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
-__all__ = ["DELTA", "descends", "positive_constants", "visits"]
-
 RUNS = 64  # without a failure they support delta = 0.1 at 99 %, from each of several saddle points
 STEPS = 1500
 LEAST_ITERATIONS = 5  # iterations below which a run is no test

@@ -22,8 +22,6 @@ from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, inconclusive, not_applicable
 
-__all__ = ["ErrorBounds", "descent", "error_bounds", "error_required", "gradient_errors"]
-
 AID_LABEL, MINI_LABEL, DESCENT, REQUIRED = "lem:grad-err-aid", "lem:grad-err-mini", "lem:descent", "eq:error-required"
 
 

@@ -24,8 +24,6 @@ from verify.papers.huang_saddle.trajectory.truth import Truth
 from verify.testkit.reference import references
 from verify.verdict import CheckResult, Verdict, not_applicable
 
-__all__ = ["estimates"]
-
 LABEL, PART = "unlabelled:algorithm-1-step-9", "estimates"
 FIT_SHARE = 0.05  # what is left of the error when an explanation is right, of estimates that err themselves
 FIT_ITERATES = 3  # iterates without which a fit that is not exact says nothing

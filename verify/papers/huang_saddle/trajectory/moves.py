@@ -18,8 +18,6 @@ from verify.papers.huang_saddle.trajectory.record import Record, last_before, sa
 from verify.registry import NotApplicable
 from verify.verdict import CheckResult, Verdict, not_applicable
 
-__all__ = ["finite", "perturbations", "update"]
-
 STEP_ROUNDINGS = 16  # of each number that enters a step
 FINITE, TEST, BALL, STEP = (
     "alg:perturbedalg",

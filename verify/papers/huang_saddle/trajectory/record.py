@@ -17,8 +17,6 @@ from bilevel_sym.typing import Bools, Floats
 from verify.testkit.candidate import real_array
 from verify.verdict import CheckResult, Evidence, Verdict
 
-__all__ = ["Parameters", "Record", "last_before", "place_of", "record_of", "said", "vector"]
-
 NUMBERS = ("eta", "eps", "r", "T_escape", "iota", "tau")
 SHOWN_ENTRIES = 6  # entries of a vector that are written out
 

@@ -27,8 +27,6 @@ from verify.study import Study
 from verify.testkit.sample_points import x_ends
 from verify.verdict import Bracket
 
-__all__ = ["Given", "Truth", "given_of", "truth_of"]
-
 EFFORT, L_PHI_WORK = 0.15, 0.7 * SECOND  # of a study of the hull; and for L_phi
 L_PHI_RTOL = 0.02  # to which L_phi is certified, if that takes no longer
 TRIED_ITERATES = 64  # iterates at which constants that were given are tried

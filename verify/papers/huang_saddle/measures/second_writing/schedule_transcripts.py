@@ -25,8 +25,6 @@ from verify.papers.huang_saddle.measures.second_writing.transcripts import DIGIT
 from verify.papers.huang_saddle.measures.stochastic import stocbio_bounds
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator
 
-__all__ = ["of_bounds", "of_schedules"]
-
 mpf = mpmath.mpf
 
 

@@ -36,8 +36,6 @@ from verify.enclosures.block_norm import ExactBox
 from verify.enclosures.branch_and_bound import Maximum, maximise
 from verify.enclosures.interval_matrix import Matrices
 
-__all__ = ["SAMPLE_BITS", "Region", "Samples", "Solved", "ends", "mean", "samples_of", "spread", "squares"]
-
 SAMPLE_BITS = 400  # a series of hundreds of products loses many
 AS_GOOD_AS_ALL = 10**18  # rows in a batch whose mean is as good as exact
 LARGEST_BATCH = 2**62  # rows that can be drawn
