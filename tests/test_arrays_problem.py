@@ -318,4 +318,4 @@ def test_a_mean_of_what_is_not_random_is_itself() -> None:
 
 
 def test_data_arrays_are_what_they_say() -> None:
-    assert isinstance(ridge()._array and ridge()._array.data["A"].array, DataArray)  # type: ignore[union-attr]
+    assert isinstance(ridge()._statement.data["A"].array, DataArray)  # type: ignore[union-attr]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy as sp
 
@@ -29,11 +29,11 @@ from bilevel_sym.problem.array_scope import ArrayScope
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.file import ProblemFile
 from bilevel_sym.problem.parsing.array_declarations import Declaration
+from bilevel_sym.problem.scalar_statement import LEVELS, refuse_absent
 from bilevel_sym.problem.stated import Stated
 
-__all__ = ["LEVELS", "ArrayStatement", "RowModel", "state_arrays"]
+__all__ = ["ArrayStatement", "RowModel", "state_arrays"]
 
-LEVELS: Mapping[str, str] = MappingProxyType({"f": "xi", "g": "zeta"})  # whose rows each formula is a mean over
 MAX_INLINE = 2000  # entries that are written out
 MAX_SHOWN = 100  # characters of a formula
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
@@ -87,6 +87,8 @@ class ArrayStatement:
     symbols: Mapping[str, Symbols] = field(default_factory=dict)
     samples: Mapping[str, Mapping[str, DataArray]] = field(default_factory=dict)
     rows: Mapping[str, str] = field(default_factory=dict)
+
+    is_array: ClassVar[bool] = True
 
     # ---- what is computed with ------------------------------------------------------------------------------------
 
@@ -144,12 +146,9 @@ class ArrayStatement:
         symbolic = {name: None for name, value in self.parameters.items() if value is None}
         return build(*formulas, flat.x, flat.y, parameters=symbolic, box=_box_of_entries(box, flat), name=name)
 
-    def centre(self, box: Box | None) -> tuple[sp.Rational, ...]:
-        """The centre of the box in y, or zero, an entry each."""
-        ends = {} if box is None else dict(box.items())
-        middles = {name: (low + high) / 2 for name, (low, high) in ends.items()}
-        groups = ([middles.get(leaf.name, sp.S.Zero)] * self.entries(leaf) for leaf in self.arrays_of("y"))
-        return tuple(middle for group in groups for middle in group)
+    def row_counts(self) -> list[int]:
+        """How many rows each role that is drawn has; one where nothing is."""
+        return [next((array.shape[0] for array in own.values()), 1) for own in self.samples.values()]
 
     def mean(self) -> ArrayStatement:
         """The mean over the rows of the samples."""
@@ -232,9 +231,23 @@ class ArrayStatement:
         """What declares each array of a role."""
         return tuple(map(declaration_text, self.groups[role]))
 
-    def again(self, role: str) -> tuple[str | Symbols, ...]:
-        """What states the arrays of a role again: the user's own symbols where they were given."""
-        return tuple(self.symbols.get(entry.name, declaration_text(entry)) for entry in self.groups[role])
+    def arguments(self) -> tuple[Any, ...]:
+        """The positional arguments that state it again: the user's own symbols where they were given."""
+        groups = (
+            tuple(self.symbols.get(entry.name, declaration_text(entry)) for entry in group)
+            for group in self.groups.values()
+        )
+        return (*self.given.values(), *groups, *map(dict, self.samples.values()))
+
+    def data_again(self) -> dict[str, Given]:
+        """The data that state it again."""
+        return dict(self.data)
+
+    def printed(self) -> tuple[Any, ...]:
+        """The positional arguments as a person would write them."""
+        groups = (" ".join(self.declared(role)) for role in self.groups)
+        rows = ({name: array.nested() for name, array in own.items()} for own in self.samples.values())
+        return (*self.texts().values(), *groups, *rows)
 
     @property
     def is_short(self) -> bool:
@@ -339,16 +352,9 @@ def state_arrays(
         MappingProxyType(scope.values), MappingProxyType(scope.dimensions), scope.symbols, scope.samples,
         {role: scope.row_letter(role) for role, arrays in scope.samples.items() if arrays},
     )  # fmt: skip
-    _check_depends(g, stated.arrays_of("y"), "g" if "g" in formulas else "f")
+    absent = [leaf.name for leaf in stated.arrays_of("y") if leaf not in g.leaves]
+    refuse_absent(absent, "g" if "g" in formulas else "f")
     return stated
-
-
-def _check_depends(formula: Tensor, y: Sequence[Leaf], name: str) -> None:
-    if absent := [leaf.name for leaf in y if leaf not in formula.leaves]:
-        raise InvalidProblem(
-            f"{name} does not depend on {', '.join(absent)}, so the lower level has no unique minimiser",
-            hint=f"remove {', '.join(absent)} from y, or add it to {name}",
-        )
 
 
 def _expression(part: Drafted) -> Callable[[], sp.Expr]:
