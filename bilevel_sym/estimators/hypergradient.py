@@ -235,20 +235,16 @@ def _product(session: Lanes, name: str) -> Callable[[Floats], Floats]:
     return product
 
 
+def _at(session: Lanes, x: Floats, y: Floats) -> Lanes:
+    """The session with everything that (x, y) decides."""
+    fill(session, x, y)
+    session.perform(0)
+    return session
+
+
 def _implicit_part(oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Floats:
     """g_xy v."""
-    session = oracle.session(("g_xy_v",), lanes)
-    fill(session, x, y)
-    session.perform(0)
-    return _product(session, "g_xy_v")(v)
-
-
-def _system(oracle: Oracle, x: Floats, y: Floats, lanes: slice) -> tuple[Lanes, Floats, Floats, Floats]:
-    """A session at (x, y) ready for products with g_yy; f, f_x and f_y."""
-    session = oracle.session(SYSTEM, lanes)
-    fill(session, x, y)
-    session.perform(0)
-    return session, session.rows("f")[0].copy(), session.rows("f_x").copy(), session.rows("f_y").copy()
+    return _product(_at(oracle.session(("g_xy_v",), lanes), x, y), "g_xy_v")(v)
 
 
 class _WithLowerLevel(Estimator):
@@ -301,7 +297,8 @@ class ImplicitEstimator(_WithLowerLevel):
 
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         y = _descended(oracle, x, y, lanes, self.D, self.tau)
-        session, f, f_x, f_y = _system(oracle, x, y, lanes)
+        session = _at(oracle.session(SYSTEM, lanes), x, y)
+        f, f_x, f_y = session.rows("f")[0].copy(), session.rows("f_x").copy(), session.rows("f_y").copy()
         v, broken = self._solved(self.solve_system(_product(session, "g_yy_v"), f_y, v), f_y.shape)
         grad = f_x - _implicit_part(oracle, x, y, v, lanes)
         failed = np.where(broken, np.int8(Status.BREAKDOWN), np.int8(0))
@@ -371,16 +368,11 @@ class ITD(_WithLowerLevel):
         session = oracle.session(("f", "f_x", "f_y", "g_y", "g_yy_v", "g_xy_v"), lanes)
         path = [y]
         for _ in range(self.D):
-            fill(session, x, path[-1])
-            session.perform(0)
-            path.append(path[-1] - self.tau * session.rows("g_y"))
-        fill(session, x, path[-1])
-        session.perform(0)
+            path.append(path[-1] - self.tau * _at(session, x, path[-1]).rows("g_y"))
+        _at(session, x, path[-1])
         f, grad, p = session.rows("f")[0].copy(), session.rows("f_x").copy(), session.rows("f_y").copy()
         for earlier in reversed(path[:-1]):
-            fill(session, x, earlier)
-            session.perform(0)
-            image = _product(session, "g_yy_v")(p)
+            image = _product(_at(session, x, earlier), "g_yy_v")(p)
             grad -= self.tau * session.rows("g_xy_v")
             p = p - self.tau * image
         failed = np.zeros(f.shape, dtype=np.int8)
@@ -455,9 +447,7 @@ class GDmax(_WithLowerLevel):
 
     def _chunk(self, oracle: Oracle, x: Floats, y: Floats, v: Floats, lanes: slice) -> Estimate:
         y = _descended(oracle, x, y, lanes, self.D, self.tau)
-        session = oracle.session(("f", "f_x"), lanes)
-        fill(session, x, y)
-        session.perform(0)
+        session = _at(oracle.session(("f", "f_x"), lanes), x, y)
         f, f_x = session.rows("f")[0].copy(), session.rows("f_x").copy()
         return Estimate(f_x, f, y, v, np.zeros(f.shape, dtype=np.int8), self.cost)
 

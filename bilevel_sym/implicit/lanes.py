@@ -61,11 +61,11 @@ def _add_products(target, left, right, which, count, sign):
 
 
 @jit
-def _where(row, stop, which):
-    """The indices below ``stop`` at which ``row`` is true, into ``which``; how many."""
-    count = 0
-    for k in range(stop):
-        if row[k]:
+def _where(entries, start, stop, which):
+    """The indices from ``start`` to ``stop`` at which ``entries`` are true, into ``which``; how many."""
+    count = np.int64(0)
+    for k in range(start, stop):
+        if entries[k]:
             which[count] = k
             count += 1
     return count
@@ -138,17 +138,13 @@ def _factorise(factor, filled, failed, which):
 def _substitute(factor, filled, right, which):
     n, columns, _ = right.shape
     for i in range(n):
-        count = _where(filled[i], i, which)
+        count = _where(filled[i], 0, i, which)
         _add_products(right[i], factor[i], right, which, count, -1.0)
         for j in range(columns):
             for m in range(BLOCK):
                 right[i, j, m] *= factor[i, i, m]
     for i in range(n - 1, -1, -1):
-        count = np.int64(0)
-        for k in range(i + 1, n):
-            if filled[k, i]:
-                which[count] = k
-                count += 1
+        count = _where(filled[:, i], i + 1, n, which)
         _add_products(right[i], factor[i], right, which, count, -1.0)
         for j in range(columns):
             for m in range(BLOCK):

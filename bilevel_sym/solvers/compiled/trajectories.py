@@ -99,68 +99,37 @@ def _curvature(table, p, product, n):
     return (a + b) + (c + d)
 
 
-@inlined
-def _residual(table, i, p, r, f_y, product):
-    """r = p = f_y - g_yy v of one entry; the product is there."""
-    value = get(table, at(f_y, i), 0) - get(table, at(product, i), 0)
-    put(table, r + i, 0, value)
-    put(table, p + i, 0, value)
-    return value
-
-
 @strict
-def _first_residuals(table, n, p, r, f_y, product):
-    """All of them; returns the sum of their squares, in four sums side by side."""
+def _squares(table, r, n):
+    """|r|^2, likewise."""
     a, b, c, d = zero(table), zero(table), zero(table), zero(table)
     i = np.int64(0)
     while i + 4 <= n:
-        value = _residual(table, i, p, r, f_y, product)
-        a = fma(value, value, a)
-        value = _residual(table, i + 1, p, r, f_y, product)
-        b = fma(value, value, b)
-        value = _residual(table, i + 2, p, r, f_y, product)
-        c = fma(value, value, c)
-        value = _residual(table, i + 3, p, r, f_y, product)
-        d = fma(value, value, d)
+        a = fma(get(table, r + i, 0), get(table, r + i, 0), a)
+        b = fma(get(table, r + i + 1, 0), get(table, r + i + 1, 0), b)
+        c = fma(get(table, r + i + 2, 0), get(table, r + i + 2, 0), c)
+        d = fma(get(table, r + i + 3, 0), get(table, r + i + 3, 0), d)
         i += 4
     while i < n:
-        value = _residual(table, i, p, r, f_y, product)
-        a = fma(value, value, a)
+        a = fma(get(table, r + i, 0), get(table, r + i, 0), a)
         i += 1
     return (a + b) + (c + d)
 
 
-@inlined
-def _step(table, i, v, p, r, product, going, length):
-    """v += length p and r -= length g_yy p in one entry, where the lane is going; the new r."""
-    before = get(table, v + i, 0)
-    put(table, v + i, 0, choose_less(0.0, going, fma(length, get(table, p + i, 0), before), before))
-    before = get(table, r + i, 0)
-    after = choose_less(0.0, going, fma(-1.0 * length, get(table, at(product, i), 0), before), before)
-    put(table, r + i, 0, after)
-    return after
-
-
 @strict
-def _steps(table, n, v, p, r, product, going, length):
-    """All entries; returns the new sum of squares."""
-    a, b, c, d = zero(table), zero(table), zero(table), zero(table)
-    i = np.int64(0)
-    while i + 4 <= n:
-        value = _step(table, i, v, p, r, product, going, length)
-        a = fma(value, value, a)
-        value = _step(table, i + 1, v, p, r, product, going, length)
-        b = fma(value, value, b)
-        value = _step(table, i + 2, v, p, r, product, going, length)
-        c = fma(value, value, c)
-        value = _step(table, i + 3, v, p, r, product, going, length)
-        d = fma(value, value, d)
-        i += 4
-    while i < n:
-        value = _step(table, i, v, p, r, product, going, length)
-        a = fma(value, value, a)
-        i += 1
-    return (a + b) + (c + d)
+def _first_residual(table, n, p, r, f_y, product):
+    """r = p = f_y - g_yy v; the product is there."""
+    for i in range(n):
+        value = get(table, at(f_y, i), 0) - get(table, at(product, i), 0)
+        put(table, r + i, 0, value)
+        put(table, p + i, 0, value)
+
+
+@inlined
+def _added(table, to, length, value, going):
+    """What stands at ``to`` += length * value, where the lane is going."""
+    before = get(table, to, 0)
+    put(table, to, 0, choose_less(0.0, going, fma(length, value, before), before))
 
 
 @spliced
@@ -171,7 +140,8 @@ def _conjugate_gradients(tape, table, N, n, v, p, r, f_y, product, own):
     """
     _copy(table, v, p, n)
     _perform(tape, np.int64(HESSIAN_PRODUCT), table)
-    squares = _first_residuals(table, n, p, r, f_y, product)
+    _first_residual(table, n, p, r, f_y, product)
+    squares = _squares(table, r, n)
     wrong = _watched(squares, get(table, own + WRONG, 0))
     broken = zero(table)
     for step in range(N):
@@ -183,12 +153,13 @@ def _conjugate_gradients(tape, table, N, n, v, p, r, f_y, product, own):
         broken = choose_less(0.0, curvature, broken, choose_less(0.0, going, 1.0, broken))
         going = choose_less(0.0, curvature, going, 0.0)
         length = squares / curvature
+        for i in range(n):
+            _added(table, v + i, length, get(table, p + i, 0), going)
         if step + 1 == N:  # the residual is not needed any more
-            for i in range(n):
-                before = get(table, v + i, 0)
-                put(table, v + i, 0, choose_less(0.0, going, fma(length, get(table, p + i, 0), before), before))
             break
-        after = _steps(table, n, v, p, r, product, going, length)
+        for i in range(n):
+            _added(table, r + i, -1.0 * length, get(table, at(product, i), 0), going)
+        after = _squares(table, r, n)
         turn = after / squares
         for i in range(n):
             before = get(table, p + i, 0)
