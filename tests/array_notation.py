@@ -152,8 +152,9 @@ class SymPyValue:
         return np.where(self.holds(condition, env), self(value, env), self(other, env))
 
     def holds(self, condition: Any, env: Mapping[Any, Any]) -> Any:
-        if isinstance(condition, sp.And):
-            return np.all([self.holds(part, env) for part in condition.args], axis=0)
+        if isinstance(condition, (sp.And, sp.ITE)):  # SymPy makes the latter of pieces inside a condition
+            parts = [self.holds(part, env) for part in condition.args]
+            return np.all(parts, axis=0) if isinstance(condition, sp.And) else np.where(*parts)
         signs = {sp.StrictLessThan: np.less, sp.LessThan: np.less_equal, sp.StrictGreaterThan: np.greater,
                  sp.GreaterThan: np.greater_equal}  # fmt: skip
         return signs[type(condition)](self(condition.lhs, env), self(condition.rhs, env))
