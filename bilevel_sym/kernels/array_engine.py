@@ -257,7 +257,7 @@ class ArrayEngine(SessionEngine):
         from bilevel_sym.kernels.compiled_arrays import CompiledArrays, CompiledProducts
 
         # products that a factor is worth, where calls cost nothing
-        worth = (self._program(("g_yy",)).work(0, inf) + CHOLESKY * self.n**3) / product.work(1, inf)
+        worth = (self._program(("g_yy",)).work(0, inf) + CHOLESKY * self.n**3) / max(1.0, product.work(1, inf))
         if worth > COMPILED_EACH:
             return CompiledProducts.of(self._program, self.d, self.n, int(COMPILED_MOST * worth))
         small = self.n <= COMPILED and self._program(NEWTON).work(0) <= COMPILED_WORK
