@@ -127,8 +127,10 @@ class PhiBoxes:
 
     @cached_property
     def splits(self) -> list[tuple[Indices, Indices]]:
-        """How a sorted triple is split, in three ways."""
-        return _splits(self.d)
+        """For the sorted triples (a, b, c): the place of (ab) and c, of (ac) and b, of (bc) and a."""
+        pair = self.pairs.reshape(self.d, self.d)
+        a, b, c = np.array(list(multisets(range(self.d), 3)), dtype=np.intp).T
+        return [(pair[a, b], c), (pair[a, c], b), (pair[b, c], a)]
 
     def _prepare(self, names: tuple[str, ...], proved: bool) -> IntervalProgram:
         return IntervalProgram(self._programs(names), smooth_operations(self._patterns is not None, proved))
@@ -368,13 +370,6 @@ def _places(d: int, order: int) -> Indices:
     """Where each entry of a symmetric tensor stands among those with sorted indices."""
     place = {indices: k for k, indices in enumerate(multisets(range(d), order))}
     return np.array([place[tuple(sorted(index))] for index in np.ndindex(*[d] * order)], dtype=np.intp)
-
-
-def _splits(d: int) -> list[tuple[Indices, Indices]]:
-    """For the sorted triples (a, b, c): the place of (ab) and c, of (ac) and b, of (bc) and a."""
-    pair = _places(d, 2).reshape(d, d)
-    a, b, c = np.array(list(multisets(range(d), 3)), dtype=np.intp).T
-    return [(pair[a, b], c), (pair[a, c], b), (pair[b, c], a)]
 
 
 def _inverse_factor(matrices: Floats) -> Floats:

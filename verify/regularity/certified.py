@@ -360,7 +360,7 @@ class _Search:
         for task in tasks:
             _require_finite(task, self.region.box)
         _require_convexity(tasks)
-        return (_proof(task) for task in tasks)
+        return (Proof(t.constant, t.block, t.row, t.found.bracket, t.found.point, t.found.cover) for t in tasks)
 
     def _look(self, constant: str, blocks: Sequence[str]) -> list[_Task]:
         """The blocks of one constant, the largest first: the others may be settled by what it is known to reach."""
@@ -434,10 +434,6 @@ def _width(bracket: Bracket) -> float:
     if gap <= 1e-140 or math.isnan(gap):
         return 0.0
     return gap / size if size > 0 else math.inf
-
-
-def _proof(task: _Task) -> Proof:
-    return Proof(task.constant, task.block, task.row, task.found.bracket, task.found.point, task.found.cover)
 
 
 def _named(box: Box, point: Floats) -> dict[str, float]:

@@ -171,18 +171,14 @@ def smoothness(
     L_phi, rho_phi, why, cut = _formulas(exact, given, boxes, found, budget)
     names = [s.name for s in exact.x]
     points = {k: dict(zip(names, m.point.tolist(), strict=True)) for k, m in found.items() if m.point is not None}
-    brackets = {name: _bracket(maximum) for name, maximum in found.items()}
+    # a norm is not negative, whatever is known of it
+    brackets = {name: Bracket(max(0.0, m.bracket.lower), m.bracket.upper) for name, m in found.items()}
     return Smoothness(
         problem, region.box, **brackets, points=points, L_phi_formula=L_phi, rho_phi_formula=rho_phi,
         formula_reason=why, reasons=reasons, boxes=sum(m.boxes for m in found.values()),
         seconds=watch.elapsed, cut=cut or any(m.cut for m in found.values()),
         covers={name: maximum.cover for name, maximum in found.items()},
     )  # fmt: skip
-
-
-def _bracket(maximum: Maximum) -> Bracket:
-    """A norm is not negative, whatever is known of it."""
-    return Bracket(max(0.0, maximum.bracket.lower), maximum.bracket.upper)
 
 
 def _ratio(formula: float, upper: float) -> float:

@@ -118,31 +118,25 @@ def algorithm_1(study: Study) -> Iterator[CheckResult]:
         setting.estimator, eta=setting.eta, eps=eps, r=0.5 * eps, T_escape=EPISODE, as_printed=printed
     )
     plain = replace(setting, D=setting.D + 1) if printed else setting
-    estimates: list[Agreement] = []
-    rules: list[Agreement] = []
-    moves: list[Agreement] = []
+    found: dict[str, list[Agreement]] = {part: [] for part in ("warm-started estimates", "when to perturb", "moves")}
     # in the company of one that begins so far away that it fails, which must not be seen in the others
     x, y = np.vstack([setting.x[:1], setting.x]), np.vstack([np.full_like(setting.y[:1], UNCOMPUTABLE), setting.y])
     for backend in engines():
         run = solve(study.exact, algorithm, x, y0=y, steps=STEPS, rng=range(len(x)), backend=backend)
         for row in range(len(setting.x)):
-            found = _replayed(study, plain, algorithm, run.trajectory, row, backend)
-            for target, part in zip((estimates, rules, moves), found, strict=True):
-                target += part
+            for part, item in _replayed(study, plain, algorithm, run.trajectory, row, backend):
+                found[part].append(item)
             failed = Status.RUNNING < run.status[row + 1] < Status.OUT_OF_STEPS
             early = run.trajectory.length[row + 1] != STEPS + 1 and not failed
-            rules.append(Agreement(f"{backend}, the end of run {row}", float(early), 0.5))
-    label = "alg:perturbedalg"
+            found["when to perturb"].append(Agreement(f"{backend}, the end of run {row}", float(early), 0.5))
     what = f"runs of {', '.join(engines())} against the lines"
-    yield agreed(label, study, estimates, what=what, part="warm-started estimates")
-    yield agreed(label, study, rules, what=what, part="when to perturb")
-    yield agreed(label, study, moves, what=what, part="moves")
+    for part, items in found.items():
+        yield agreed("alg:perturbedalg", study, items, what=what, part=part)
 
 
 def _replayed(
     study: Study, setting: _Setting, algorithm: Perturbed, t: Any, row: int, backend: str
-) -> tuple[list[Agreement], list[Agreement], list[Agreement]]:
-    estimates, rules, moves = [], [], []
+) -> Iterator[tuple[str, Agreement]]:
     y, v = setting.y[row], np.zeros(study.exact.n)
     row += 1  # after the one that fails
     stream = np.random.default_rng(row)
@@ -156,20 +150,20 @@ def _replayed(
             pairs = [(wanted.grad, t.grad_phi_hat[row, k]), (wanted.y, t.y[row, k])]
             pairs += [] if isinstance(setting.estimator, GDmax) else [(wanted.v, t.v[row, k])]
             apart = max(float(np.abs(a - b).max()) for a, b in pairs)
-            estimates.append(Agreement(name, apart, roundings(wanted), point))
+            yield "warm-started estimates", Agreement(name, apart, roundings(wanted), point)
             if k == STEPS:
                 break
             grad, y, v = t.grad_phi_hat[row, k], t.y[row, k], t.v[row, k]
             due = bool(np.linalg.norm(grad) <= STATIONARY_SHARE * algorithm.eps and since > EPISODE)
-            rules.append(Agreement(name, float(due != bool(t.perturbed[row, k])), 0.5, point))
+            yield "when to perturb", Agreement(name, float(due != bool(t.perturbed[row, k])), 0.5, point)
             since = 1 if due else since + 1
             there = x - algorithm.eta * grad
             if due:
                 u = in_ball(stream, len(x), algorithm.r)
                 there = (there if algorithm.as_printed else x) - algorithm.eta * u
             size = float(np.abs(x).max() + np.abs(there - x).max())
-            moves.append(Agreement(name, float(np.abs(t.x[row, k + 1] - there).max()), MOVED * size + 1e-300, point))
-    return estimates, rules, moves
+            apart = float(np.abs(t.x[row, k + 1] - there).max())
+            yield "moves", Agreement(name, apart, MOVED * size + 1e-300, point)
 
 
 # ---- Algorithm 2 -----------------------------------------------------------------------------------------------------

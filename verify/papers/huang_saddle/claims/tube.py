@@ -49,25 +49,21 @@ def regularity(study: Study) -> Iterator[CheckResult]:
     tube, label = tube_of(study.exact), "eq: tube_f"
     third = [jump for jump in tube.jumps(tube.phi, 3) if jump != 0]
     note = f"; its third normal derivative jumps at {len(third)} of {2 * tube.d} faces" if third else ""
-    yield decided_exactly(label, "Phi", tube.smooth(tube.phi, 2), f"Phi is twice continuously differentiable{note}")
+    yield decided_exactly(
+        label, "Phi", not any(tube.rough(tube.phi, 2)), f"Phi is twice continuously differentiable{note}"
+    )
     names = {"f": (tube.problem.f, 2), "g": (tube.problem.g, 3), "y*": (tube.y_star[0], 0)}
     if tube.coupled:
         # f is a function of y there, with the same faces
         back = dict(zip(tube.problem.y, tube.x, strict=True))
         names["f"] = (tube.problem.f.xreplace(back), 2)
     for name, (expression, order) in names.items():
-        first = _first_jump(tube, expression, order)
-        told = "is continuous there" if first is None else f"jumps: {first}"
+        first, told = next(tube.rough(expression, order), None), "is continuous there"
+        if first is not None:
+            k, i, value, jump = first
+            told = f"jumps: derivative {k} at {tube.x[i]} = {value} by {sp.factor(jump)!s:.60}"
         message = f"{name} with its derivatives up to order {order} {told}"
         yield decided_exactly(label, name, first is None, message)
-
-
-def _first_jump(tube: Tube, expression: sp.Expr, order: int) -> str | None:
-    for k in range(order + 1):
-        for (i, value, *_), jump in zip(tube.faces, tube.jumps(expression, k), strict=True):
-            if jump != 0:
-                return f"derivative {k} at {tube.x[i]} = {value} by {sp.factor(jump)!s:.60}"
-    return None
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,11 @@ def what_jumps(study: Study) -> Jump | None:
     for name, expression, order in (("f", tube.problem.f, 2), ("g", tube.problem.g, 3)):
         if tube.coupled and name == "f":
             continue  # a function of y alone, and twice continuously differentiable
-        for k in range(order + 1):
-            for face, jump in zip(tube.faces, tube.jumps(expression, k), strict=True):
-                point = _on_face(tube, study, face[0], face[1])
-                size = None if point is None or jump == 0 else jump.subs(point).evalf(30)
-                if point is not None and size is not None and abs(size) > sp.Rational(1, 10**9):
-                    text = f"derivative {k} of {name} jumps at {tube.x[face[0]]} = {face[1]} by {sp.factor(jump)!s:.60}"
-                    return Jump(text, {s.name: float(value) for s, value in point.items()})
+        for k, i, value, jump in tube.rough(expression, order):
+            point = _on_face(tube, study, i, value)
+            if point is not None and abs(jump.subs(point).evalf(30)) > sp.Rational(1, 10**9):
+                text = f"derivative {k} of {name} jumps at {tube.x[i]} = {value} by {sp.factor(jump)!s:.60}"
+                return Jump(text, {s.name: float(at) for s, at in point.items()})
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from bilevel_sym import paper
@@ -91,7 +92,7 @@ def record(judged: Iterable[Judgement], accounts: Mapping[str, Account] | None =
     return {
         "schema": "bilevel-sym/coverage/1",
         "ok": all(item.stands for item in found),
-        "rows": [_row_record(item) for item in found],
+        "rows": [asdict(item.row) | _judged(item) for item in found],
         "labels": {
             label: {"how": account.how, "links": list(map(str, account.links))} for label, account in accounts.items()
         },
@@ -100,21 +101,11 @@ def record(judged: Iterable[Judgement], accounts: Mapping[str, Account] | None =
     }
 
 
-def _row_record(item: Judgement) -> dict[str, Any]:
-    row = item.row
+def _judged(item: Judgement) -> dict[str, Any]:
     return {
-        "number": row.number,
-        "labels": list(row.labels),
-        "text": row.text,
-        "verdict": item.word,
-        "evidence": item.evidence,
-        "corrected": item.mended,
-        "modelled": item.modelled,
-        "audit": row.audit,
-        "why": row.why,
-        "links": list(row.links),
+        "verdict": item.word, "evidence": item.evidence, "corrected": item.mended, "modelled": item.modelled,
         "broken": list(map(str, item.broken)),
-    }
+    }  # fmt: skip
 
 
 def _text(found: Sequence[Judgement], accounts: Mapping[str, Account]) -> Iterator[str]:

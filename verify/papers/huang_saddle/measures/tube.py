@@ -91,9 +91,15 @@ class Tube:
             difference = self.piece(expression, *below) - self.piece(expression, *above)
             yield sp.expand(sp.diff(difference, self.x[i], order).subs(self.x[i], value))
 
-    def smooth(self, expression: sp.Expr, order: int) -> bool:
-        """Whether all derivatives up to this order are continuous: those along a face are if the normal ones are."""
-        return all(jump == 0 for k in range(order + 1) for jump in self.jumps(expression, k))
+    def rough(self, expression: sp.Expr, order: int) -> Iterator[tuple[int, int, sp.Expr, sp.Expr]]:
+        """The jumps of normal derivatives up to this order: the order, the coordinate, its value, and by how much.
+
+        Where there are none all derivatives are continuous: those along a face are if the normal ones are.
+        """
+        for k in range(order + 1):
+            for (i, value, *_), jump in zip(self.faces, self.jumps(expression, k), strict=True):
+                if jump != 0:
+                    yield k, i, value, jump
 
 
 def branch(expression: sp.Expr, point: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
