@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -43,15 +42,8 @@ DRAWS = 4000  # of the stochastic hypergradient
 MANY_POINTS = 600  # points, which are more than the estimators take in one go
 WIDE = 6.0  # standard errors within which a mean must be found
 
-Reference = Callable[[Plain, Vector, Vector, Vector], PlainEstimate]
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """An estimator with its parameters, and the same in many digits."""
-
-    estimator: Estimator
-    reference: Reference
+Setting = tuple[Estimator, Callable[[Plain, Vector, Vector, Vector], PlainEstimate]]
+"""An estimator with its parameters, and the same in many digits."""
 
 
 @lru_cache(2)
@@ -71,7 +63,7 @@ def _ell(study: Study) -> float:
     return float(np.abs(values).max())
 
 
-def _compared(study: Study, label: str, settings: list[_Setting], *, part: str = "") -> CheckResult:
+def _compared(study: Study, label: str, settings: list[Setting], *, part: str = "") -> CheckResult:
     """The shipped estimates of every engine against the plain ones."""
     if study.exact.n**2 > MOST_ENTRIES:
         raise NotApplicable(f"n = {study.exact.n} is too many for a reference in many digits")
@@ -79,13 +71,13 @@ def _compared(study: Study, label: str, settings: list[_Setting], *, part: str =
     found: list[Agreement] = []
     with Plain.precision():
         plain = Plain(study.exact)
-        for setting in settings:
-            wanted = [setting.reference(plain, long(a), long(b), long(c)) for a, b, c in zip(x, y, v, strict=True)]
-            for door, (grad, phi, y_D, v_N) in _shipped(study, setting.estimator, x, y, v):
+        for estimator, reference in settings:
+            wanted = [reference(plain, long(a), long(b), long(c)) for a, b, c in zip(x, y, v, strict=True)]
+            for door, (grad, phi, y_D, v_N) in _shipped(study, estimator, x, y, v):
                 found += [
                     _agreement(
-                        f"{setting.estimator} by {door}", here, (grad[k], phi[k : k + 1], y_D[k], v_N[k]),
-                        study.named(x[k]), with_v=isinstance(setting.estimator, (AID, Neumann)),
+                        f"{estimator} by {door}", here, (grad[k], phi[k : k + 1], y_D[k], v_N[k]),
+                        study.named(x[k]), with_v=isinstance(estimator, (AID, Neumann)),
                     )
                     for k, here in enumerate(wanted)
                 ]  # fmt: skip
@@ -136,8 +128,8 @@ def aid_estimate(study: Study) -> Iterator[CheckResult]:
         yield _compared(study, "eq:aid-step2", [_aid(1, n, tau), _aid(4, n + 1, tau)], part="exact v at y^D")
 
 
-def _aid(D: int, N: int, tau: float) -> _Setting:
-    return _Setting(AID(D, N, tau), lambda plain, x, y, v: plain.aid(x, y, v, D=D, N=N, tau=tau))
+def _aid(D: int, N: int, tau: float) -> Setting:
+    return AID(D, N, tau), lambda plain, x, y, v: plain.aid(x, y, v, D=D, N=N, tau=tau)
 
 
 @claim("est-vq", kinds=("bilevel", "stochastic"))
@@ -152,11 +144,9 @@ def neumann_estimate(study: Study) -> CheckResult:
     return _compared(study, "est-vq", [_neumann(2, Q, eta) for Q in (0, 1, 4)])
 
 
-def _neumann(D: int, Q: int, eta: float) -> _Setting:
+def _neumann(D: int, Q: int, eta: float) -> Setting:
     tau = 0.8 * eta
-    return _Setting(
-        Neumann(Q, eta, D=D, tau=tau), lambda plain, x, y, v: plain.neumann(x, y, D=D, tau=tau, Q=Q, eta=eta)
-    )
+    return Neumann(Q, eta, D=D, tau=tau), lambda plain, x, y, v: plain.neumann(x, y, D=D, tau=tau, Q=Q, eta=eta)
 
 
 @claim("own:itd")
@@ -169,8 +159,8 @@ def itd_estimate(study: Study) -> CheckResult:
     return _compared(study, "own:itd", [_itd(D, tau) for D in (1, 3)])
 
 
-def _itd(D: int, tau: float) -> _Setting:
-    return _Setting(ITD(D, tau), lambda plain, x, y, v: plain.itd(x, y, D=D, tau=tau))
+def _itd(D: int, tau: float) -> Setting:
+    return ITD(D, tau), lambda plain, x, y, v: plain.itd(x, y, D=D, tau=tau)
 
 
 @claim("unlabelled:gdmax-estimate", kinds=("minimax",), also=("unlabelled:algorithm-1-step-9",))
@@ -185,8 +175,8 @@ def gdmax_estimate(study: Study) -> CheckResult:
     return _compared(study, "unlabelled:gdmax-estimate", [_gdmax(D, tau) for D in (1, 3)])
 
 
-def _gdmax(D: int, tau: float) -> _Setting:
-    return _Setting(GDmax(D, tau), lambda plain, x, y, v: plain.gdmax(x, y, D=D, tau=tau))
+def _gdmax(D: int, tau: float) -> Setting:
+    return GDmax(D, tau), lambda plain, x, y, v: plain.gdmax(x, y, D=D, tau=tau)
 
 
 # ---- with data -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from verify import Study, claim
 from verify.papers.huang_saddle.claims.tube import require_smooth
 from verify.papers.huang_saddle.measures import conditions
 from verify.papers.huang_saddle.measures.agreement import decided_exactly
+from verify.papers.huang_saddle.measures.conditions import Condition
 from verify.papers.huang_saddle.measures.saddles import DELTA
 from verify.papers.huang_saddle.measures.visiting import descends, positive_constants, visits
 from verify.verdict import Bracket, CheckResult, Evidence, inconclusive, judged
@@ -81,7 +82,7 @@ def _step(label: str, study: Study, eta: float) -> CheckResult:
 
 
 def _parameters(
-    label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[conditions.Condition]]
+    label: str, study: Study, c: Any, theorem: Callable[..., Any], asked: Callable[..., Iterator[Condition]]
 ) -> Iterator[CheckResult]:
     """The theorem's parameters against what its proof asks of them, and its outer step against Phi itself."""
     with precision(conditions.CONDITION_BITS):
@@ -93,14 +94,14 @@ def _parameters(
 # ---- perturbed AID ----------------------------------------------------------------------------------------------
 
 
-def _aid_conditions(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[conditions.Condition]:
+def _aid_conditions(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[Condition]:
     bound = conditions.gradient_bound(c, s.accuracy, s.r)
     rates = conditions.Rates.of(c, eta=s.eta, initial_error=goal.initial_error, gradient_bound=bound)
     yield from conditions.inner_conditions(rates, s.D, s.N, s.accuracy)
     yield from _episode_conditions(s, goal)
 
 
-def _episode_conditions(s: schedules.Schedule, goal: Goal) -> Iterator[conditions.Condition]:
+def _episode_conditions(s: schedules.Schedule, goal: Goal) -> Iterator[Condition]:
     """One escape, all of them together, and K."""
     half = arb(s.F_escape) / 2
     yield from conditions.escape_conditions(s, goal)
@@ -143,7 +144,7 @@ def _logarithm(label: str, part: str, argument: arb | None, formula: str) -> Che
     """A logarithm as printed: it wants a positive argument. None stands for a division by zero."""
     if argument is not None:
         meaning = f"{formula} is the logarithm of {float(argument.mid()):.4g}"
-        return conditions.verdict_on(label, conditions.Condition(part, -argument, arb(0), meaning))
+        return conditions.verdict_on(label, Condition(part, -argument, arb(0), meaning))
     return decided_exactly(label, part, False, f"{formula} is a division by zero")
 
 
@@ -177,7 +178,7 @@ def inner_iterations(study: Study) -> Iterator[CheckResult]:
         yield from conditions.worst_of_each_part(label, wanted)
 
 
-def _orders(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[conditions.Condition]:
+def _orders(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iterator[Condition]:
     """D and N against kappa log and sqrt(kappa) log, with the constants that the estimates of the logarithms give."""
     printed = s.variant == "printed"  # like with like: the printed D and N come from the printed bound
     bound = c.hypergradient_bound if printed else conditions.gradient_bound(c, s.accuracy, s.r)
@@ -189,10 +190,8 @@ def _orders(c: Constants, s: schedules.PerturbedAIDSchedule, goal: Goal) -> Iter
     logs_y, logs_v = (_above_one(value).log() for value in (of_y, of_v))
     halves_y, halves_v = _above_one(2 * rates.start_y).log(), _above_one(2 * rates.start_v).log()
     most_y, most_v = logs_y.max(halves_y), logs_v.max(halves_v)
-    yield conditions.Condition("D", arb(s.D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
-    yield conditions.Condition(
-        "N", arb(s.N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact
-    )
+    yield Condition("D", arb(s.D), 2 * kappa * most_y + 1, "D is of order kappa log(1/eps)", exact)
+    yield Condition("N", arb(s.N), kappa.sqrt() / 2 * most_v + 1, "N is of order sqrt(kappa) log(1/eps)", exact)
 
 
 def _above_one(value: arb) -> arb:
@@ -204,7 +203,7 @@ def _above_one(value: arb) -> arb:
 
 def _neon_conditions(
     c: Constants, s: schedules.INeonSchedule | schedules.StocBiOSchedule, goal: Goal, D: int
-) -> Iterator[conditions.Condition]:
+) -> Iterator[Condition]:
     eps, iota = arb(s.eps), arb(s.iota)
     thirds = arb(9).root(3)
     parts = {
@@ -215,20 +214,18 @@ def _neon_conditions(
     }
     least = min(parts, key=lambda name: float(parts[name].mid()))
     room = 1 + conditions.ROUNDED
-    yield conditions.Condition(
-        "error asked for", arb(s.accuracy), parts[least] * eps * room, f"the strictest is for the {least}"
-    )
+    yield Condition("error asked for", arb(s.accuracy), parts[least] * eps * room, f"the strictest is for the {least}")
     length = arb(2) * (arb(c.M) + arb(c.ell) / arb(c.mu) * arb(c.M) + arb(s.accuracy))
     start = arb(goal.initial_error) + arb(s.eta) * arb(s.r) * arb(float(c.drift)) * room
     rates = conditions.Rates.of(c, eta=s.eta, initial_error=_up(start), gradient_bound=_up(length))
     exact: Evidence = "proved" if rates.exact else "certified"
-    yield conditions.Condition(
+    yield Condition(
         "accuracy", rates.error(D, s.N), arb(s.accuracy) * room, f"the error of AID with D = {D}, N = {s.N}", exact
     )
     if c.M > 0 and not rates.exact:
         far = arb(_up(start)) + 2 * arb(s.eta) * arb(float(c.drift)) * arb(_up(length))
         needed = 2 * (far / arb(s.accuracy_y)).log() / -rates.keeps_y.log()
-        yield conditions.Condition("y", needed, arb(D), "D steps bring y within eps^2/(750 iota^3 L_phi M) of y*")
+        yield Condition("y", needed, arb(D), "D steps bring y within eps^2/(750 iota^3 L_phi M) of y*")
 
 
 def _up(value: arb) -> float:
@@ -252,7 +249,7 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
     require_smooth(study)
     c = positive_constants(study)
     with precision(conditions.CONDITION_BITS):
-        wanted: list[conditions.Condition] = []
+        wanted: list[Condition] = []
         for s, goal in _scheduled(study, c, schedules.ineon, episodes=1):  # the lemma is about one call
             wanted += [*conditions.escape_conditions(s, goal, neon=True), *_neon_conditions(c, s, goal, s.D)]
         if study.variant == "printed":
@@ -263,22 +260,20 @@ def neon_parameters(study: Study) -> Iterator[CheckResult]:
 # ---- perturbed GDmax ----------------------------------------------------------------------------------------------
 
 
-def _gdmax_conditions(
-    c: MinimaxConstants, s: schedules.PerturbedGDmaxSchedule, goal: Goal
-) -> Iterator[conditions.Condition]:
+def _gdmax_conditions(c: MinimaxConstants, s: schedules.PerturbedGDmaxSchedule, goal: Goal) -> Iterator[Condition]:
     mu, ell = conditions.balls(c.mu, c.ell)
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     far = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(max(c.M_x, s.r))
     keeps = arb(0) if c.mu == c.ell else (1 - mu / ell).sqrt() ** s.D
     room = arb(s.accuracy) * (1 + conditions.ROUNDED)
-    yield conditions.Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
+    yield Condition("accuracy", ell * far * keeps, room, f"the error of GDmax with D = {s.D}", exact)
     halves = arb(1) if c.mu == c.ell else 2 * arb(2).log() / -(1 - mu / ell).log()
-    yield conditions.Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
+    yield Condition("D", halves, arb(s.D), "D steps of ascent halve the warm-start distance", exact)
     # like with like: the printed D comes from the printed bound of the steps
     steps = c.M_x * (1 + c.kappa) if s.variant == "printed" else max(c.M_x, s.r)
     reached = arb(goal.initial_error) + 2 * arb(s.eta) * ell / mu * arb(steps)
     logs = _above_one(ell * reached / arb(s.accuracy)).log().max(arb(2).log())
-    yield conditions.Condition("order of D", arb(s.D), 2 * ell / mu * logs + 1, "D is of order kappa log(1/eps)", exact)
+    yield Condition("order of D", arb(s.D), 2 * ell / mu * logs + 1, "D is of order kappa log(1/eps)", exact)
     yield from _episode_conditions(s, goal)
 
 
@@ -307,7 +302,7 @@ def perturbed_gdmax_theorem(study: Study) -> Iterator[CheckResult]:
 # ---- stocBiO with iNEON -------------------------------------------------------------------------------------------
 
 
-def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goal) -> Iterator[conditions.Condition]:
+def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goal) -> Iterator[Condition]:
     mu, ell, rho, M, sigma = conditions.balls(c.mu, c.ell, c.rho, c.M, c.sigma)
     kappa, L, eps, beta = ell / mu, arb(s.L_phi), arb(s.eps), arb(s.beta)
     of_y = ell + ell**2 / mu + M * rho / mu + ell * M * rho / mu**2
@@ -325,7 +320,7 @@ def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goa
     gain = (eps**3 / arb(s.rho_phi)).sqrt() / (3 * arb(80) ** 3 * arb(s.iota) ** 3)
     room = eps**2 / (400 * L)
     said = "eps^2/(400 L)" if printed else "min(eps^2/(400 L), F/2)"
-    yield conditions.Condition(
+    yield Condition(
         "budget",
         total,
         room if printed else room.min(gain / 2),
@@ -335,12 +330,12 @@ def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goa
     kept = (
         f"K counts on {float(counted):.2g} from a loop that escapes; its stocBiO step may take {float(total):.2g} back"
     )
-    yield conditions.Condition("case 2", counted * (1 - conditions.ROUNDED), gain - total, kept)
+    yield Condition("case 2", counted * (1 - conditions.ROUNDED), gain - total, kept)
     exact: Evidence = "proved" if c.mu == c.ell else "certified"
     halves = arb(1) if c.mu == c.ell else arb(4).log() / (2 * ((ell + mu) / (ell - mu)).log())
-    yield conditions.Condition("D", halves, arb(s.D), "D steps of SGD quarter the squared warm-start distance", exact)
+    yield Condition("D", halves, arb(s.D), "D steps of SGD quarter the squared warm-start distance", exact)
     largest = max(s.neumann_batches) if s.neumann_batches else 0
-    yield conditions.Condition(
+    yield Condition(
         "batches",
         arb(s.B) * s.Q,
         arb(max(largest, 1)) * (1 + conditions.ROUNDED),
@@ -355,24 +350,20 @@ def _stochastic_conditions(c: Constants, s: schedules.StocBiOSchedule, goal: Goa
     yield from _curvature_conditions(s, goal, counted)
 
 
-def _curvature_conditions(s: schedules.StocBiOSchedule, goal: Goal, counted: arb) -> Iterator[conditions.Condition]:
+def _curvature_conditions(s: schedules.StocBiOSchedule, goal: Goal, counted: arb) -> Iterator[Condition]:
     """The step along iNEON's direction, and K, which counts on so much from each of them."""
     rho, eps, iota, step = conditions.balls(s.rho_phi, s.eps, s.iota, s.step)
     curvature = (rho * eps).sqrt() / (80 * iota)
     fall = curvature * step**2 / 2 - rho * step**3 / 6
     asked = (eps**3 / rho).sqrt() / (3 * arb(80) ** 3 * iota**3)
     room = 1 - conditions.ROUNDED
-    yield conditions.Condition(
+    yield Condition(
         "escape step", asked * room, fall, "a step along iNEON's direction lowers Phi as much as K counts on"
     )
     large = fmpq(3, 5) ** 2 / 16 - fmpq(1, 400)
-    yield conditions.Condition(
-        "case 1", fmpq(1, 50), large, "a gradient above 3/5 eps lowers Phi by eps^2/(50 L_phi)", "proved"
-    )
+    yield Condition("case 1", fmpq(1, 50), large, "a gradient above 3/5 eps lowers Phi by eps^2/(50 L_phi)", "proved")
     test = fmpq(3, 5) + fmpq(1, 10) + fmpq(1, 10)
-    yield conditions.Condition(
-        "gradient test", test, fmpq(4, 5), "a gradient of 3/5 eps passes the test at 4/5 eps", "proved"
-    )
+    yield Condition("gradient test", test, fmpq(4, 5), "a gradient of 3/5 eps passes the test at 4/5 eps", "proved")
     yield from conditions.budget_conditions(s, goal, decrease=counted, slope=arb(50), printed=s.variant == "printed")
 
 
@@ -418,7 +409,7 @@ def stocbio_theorem(study: Study) -> Iterator[CheckResult]:
     label = "thm:stocneon"
     c = replace(positive_constants(study), sigma=_sigma(study))
     with precision(conditions.CONDITION_BITS):
-        wanted: list[conditions.Condition] = []
+        wanted: list[Condition] = []
         for s, goal in _scheduled(study, c, schedules.stocbio, n=study.exact.n):
             wanted += _stochastic_conditions(c, s, goal)
         if study.variant == "printed":

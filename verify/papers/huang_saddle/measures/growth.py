@@ -119,8 +119,12 @@ def aid_sizes() -> dict[str, Size]:
     >>> {name: str(size.order) for name, size in aid_sizes().items()}
     {'K': 'kappa^3 eps^-2', 'D': 'kappa^1 eps^-0', 'N': 'kappa^1/2 eps^-0'}
     """
-    K = _iterations(L_PHI, RHO_PHI, time=sp.Integer(1), fall=sp.Rational(1, 200), slope=sp.Rational(25, 3))
-    return {"K": K, "D": Size((2 * KAPPA * LOG_Y, sp.Integer(1))), "N": _products()}
+    return {"K": _perturbed(L_PHI, RHO_PHI), "D": Size((2 * KAPPA * LOG_Y, sp.Integer(1))), "N": _products()}
+
+
+def _perturbed(L: sp.Expr, rho: sp.Expr) -> Size:
+    """K of Algorithm 1."""
+    return _iterations(L, rho, time=sp.Integer(1), fall=sp.Rational(1, 200), slope=sp.Rational(25, 3))
 
 
 def _products() -> Size:
@@ -134,11 +138,7 @@ def gdmax_sizes() -> dict[str, Size]:
     >>> {name: str(size.order) for name, size in gdmax_sizes().items()}
     {'K': 'kappa^1 eps^-2', 'D': 'kappa^1 eps^-0'}
     """
-    scales = {"time": sp.Integer(1), "fall": sp.Rational(1, 200), "slope": sp.Rational(25, 3)}
-    return {
-        "K": _iterations(MINIMAX_L_PHI, MINIMAX_RHO_PHI, **scales),
-        "D": Size((2 * KAPPA * LOG_Y, sp.Integer(1))),
-    }
+    return {"K": _perturbed(MINIMAX_L_PHI, MINIMAX_RHO_PHI), "D": Size((2 * KAPPA * LOG_Y, sp.Integer(1)))}
 
 
 def stocbio_sizes() -> dict[str, Size]:
