@@ -147,24 +147,17 @@ def eigenvalue_balls(matrix: arb_mat) -> list[Any]:
         middle = mpmath.matrix([[Ball(half[i, j]).mid for j in range(size)] for i in range(size)])
         values, vectors = mpmath.eigsy(middle)
         order = sorted(range(size), key=lambda k: values[k])
-        diagonal = [_arb(values[k]) for k in order]
-        q = arb_mat([[_arb(vectors[i, k]) for k in order] for i in range(size)])
+        diagonal = [arb(values[k]) for k in order]  # the same numbers, exactly
+        q = arb_mat([[arb(vectors[i, k]) for k in order] for i in range(size)])
     scaled = arb_mat([[q[i, k] * diagonal[k] for k in range(size)] for i in range(size)])
     rest = _frobenius(half - scaled * q.transpose())
     defect = _frobenius(q.transpose() * q - identity(size))
     return [e + arb(0, (abs(e) * defect + rest).upper()) for e in diagonal]
 
 
-def _arb(value: mpmath.mpf) -> Any:
-    """The same number, exactly."""
-    return arb(value)
-
-
 def _frobenius(matrix: arb_mat) -> Any:
-    total = arb(0)
-    for entry in matrix.entries():
-        total += entry.abs_upper() * entry.abs_upper()
-    return total.nonnegative_part().sqrt()
+    sizes = (entry.abs_upper() for entry in matrix.entries())
+    return sum((size * size for size in sizes), arb(0)).nonnegative_part().sqrt()
 
 
 FLOAT_DISTANCE = Fraction(1, 10**10)  # how far float64 may be from a y* that is a simple number

@@ -284,9 +284,7 @@ def _is_eps_local_minimum(
 
 def _norm_and_least(certificate: PointCertificate) -> tuple[arb, arb]:
     """|grad Phi| and the smallest eigenvalue of Hess Phi."""
-    squares = arb(0)
-    for ball in certificate.grad_phi:
-        squares += ball.value * ball.value
+    squares = sum((ball.value * ball.value for ball in certificate.grad_phi), arb(0))
     hess = arb_mat([[ball.value for ball in row] for row in certificate.hess_phi])
     return squares.nonnegative_part().sqrt(), eigenvalue_balls(hess)[0]
 

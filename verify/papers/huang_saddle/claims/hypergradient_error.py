@@ -18,6 +18,7 @@ from bilevel_sym.symbolic.blocks import Blocks
 from bilevel_sym.theories import Variant
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.measures import runs
+from verify.papers.huang_saddle.measures.agreement import both_zero
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions, lower_levels
 from verify.papers.huang_saddle.measures.responses import Iterations, tightest_iterations
 from verify.registry import INSIDE, claim
@@ -81,10 +82,8 @@ def never_errs(problem: BilevelProblem) -> bool:
 
 def always_exact(label: str) -> CheckResult:
     """The verdict where AID never errs."""
-    return judged(
-        label, 0.0, 0.0, evidence="proved",
-        message="no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1",
-    )  # fmt: skip
+    said = "no block of the estimate depends on y and g_yy is a multiple of I: AID is exact for D, N >= 1"
+    return both_zero(label, said)
 
 
 def _blocks(problem: BilevelProblem) -> Blocks:
@@ -207,10 +206,8 @@ def _or_proved(study: Study, label: str, check: Callable[[], CheckResult]) -> Ch
         result = check()
     except BilevelError:
         result = inconclusive(label, "")
-    return result if result.decided else judged(
-        label, 0.0, 0.0, evidence="proved",
-        message=f"g_yy = {constant} I: with mu = ell = {constant} one step ends at y*, so both sides are zero",
-    )  # fmt: skip
+    said = f"g_yy = {constant} I: with mu = ell = {constant} one step ends at y*, so both sides are zero"
+    return result if result.decided else both_zero(label, said)
 
 
 def _descents(study: Study, region: Region) -> CheckResult:
@@ -317,9 +314,7 @@ def grad_err_mini(study: Study) -> CheckResult:
     """
     label = "lem:grad-err-mini"
     if all(entry == 0 for entry in _blocks(study.exact)["f_xy"]) and study.constants.valid.mu > 0:
-        return judged(
-            label, 0.0, 0.0, evidence="proved", message="f_xy = 0: f_x does not depend on y, so the estimate is exact"
-        )
+        return both_zero(label, "f_xy = 0: f_x does not depend on y, so the estimate is exact")
     return _or_proved(study, label, lambda: judged_over_regions(study, lambda region: _gdmax(study, region)))
 
 

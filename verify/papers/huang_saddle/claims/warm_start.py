@@ -18,6 +18,7 @@ from bilevel_sym.theories.huang_saddle.schedules.neon import neon_escape, neon_e
 from bilevel_sym.typing import FLOAT64_EPS, Floats
 from verify.papers.huang_saddle.claims.hypergradient_error import MOST_WORK, always_exact, never_errs
 from verify.papers.huang_saddle.measures import runs
+from verify.papers.huang_saddle.measures.agreement import both_zero
 from verify.papers.huang_saddle.measures.regions import Region, judged_over_regions
 from verify.papers.huang_saddle.measures.second_writing.plain import LongEstimate, Plain, norm
 from verify.papers.huang_saddle.measures.second_writing.plain import long as _long
@@ -63,10 +64,8 @@ def warm_start_v(study: Study) -> CheckResult:
     has (1 - mu/ell)^D, and 1 + 2 sqrt(kappa) q^N for 1 + 2 sqrt(kappa).
     """
     if never_errs(study.exact):
-        return judged(
-            "eq:warmstart-v", 0.0, 0.0, evidence="proved",
-            message="f_y and g_yy = c I are constant, so v* is, and one step of CG finds it: the left side is zero",
-        )  # fmt: skip
+        said = "f_y and g_yy = c I are constant, so v* is, and one step of CG finds it: the left side is zero"
+        return both_zero("eq:warmstart-v", said)
     return judged_over_regions(study, lambda region: _recursion(study, region, "eq:warmstart-v", _next_v))
 
 

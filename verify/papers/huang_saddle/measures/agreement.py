@@ -68,6 +68,15 @@ def decided_exactly(label: str, part: str, true: bool, message: str) -> CheckRes
     )
 
 
+def both_zero(label: str, message: str) -> CheckResult:
+    """The verdict where both sides of an inequality are zero, exactly.
+
+    >>> both_zero("eq:gdrate", "one step is exact").tightness
+    1.0
+    """
+    return judged(label, 0.0, 0.0, evidence="proved", message=message)
+
+
 @dataclass(frozen=True)
 class Case:
     """measured <= bound at a point, with the settings in words.

@@ -85,7 +85,7 @@ class Plain:
         program, table = self._steps, self._steps.start()
         for _ in range(steps):
             program.put(table, 0, [*x, *y])
-            y = [_middle(a - tau * b) for a, b in zip(y, program.output(table, "g_y"), strict=True)]
+            y = [(a - tau * b).mid() for a, b in zip(y, program.output(table, "g_y"), strict=True)]
         return y
 
     def estimate(self, x: Vector, y: Vector, v: Vector, *, D: int, N: int, tau: Any) -> LongEstimate:
@@ -155,32 +155,28 @@ def norm(vector: Sequence[Any]) -> Any:
     >>> float(norm([arb(3), arb(4)]))
     5.0
     """
-    return _middle(sum((a * a for a in vector), arb(0)).sqrt())
-
-
-def _middle(ball: Any) -> Any:
-    return ball.mid()
+    return sum((a * a for a in vector), arb(0)).sqrt().mid()
 
 
 def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
-    return _middle(sum((p * q for p, q in zip(a, b, strict=True)), arb(0)))
+    return sum((p * q for p, q in zip(a, b, strict=True)), arb(0)).mid()
 
 
 def _conjugate(matrix: list[Vector], right: Vector, start: Vector, steps: int) -> Vector:
     """Conjugate gradients; a zero residual ends it."""
     v = list(start)
-    residual = [_middle(b - _dot(row, v)) for row, b in zip(matrix, right, strict=True)]
+    residual = [(b - _dot(row, v)).mid() for row, b in zip(matrix, right, strict=True)]
     direction, size = list(residual), _dot(residual, residual)
     for _ in range(steps):
         if size == 0:
             break
         image = [_dot(row, direction) for row in matrix]
-        alpha = _middle(size / _dot(direction, image))
-        v = [_middle(a + alpha * p) for a, p in zip(v, direction, strict=True)]
-        residual = [_middle(r - alpha * q) for r, q in zip(residual, image, strict=True)]
+        alpha = (size / _dot(direction, image)).mid()
+        v = [(a + alpha * p).mid() for a, p in zip(v, direction, strict=True)]
+        residual = [(r - alpha * q).mid() for r, q in zip(residual, image, strict=True)]
         size, before = _dot(residual, residual), size
-        beta = _middle(size / before)
-        direction = [_middle(r + beta * p) for r, p in zip(residual, direction, strict=True)]
+        beta = (size / before).mid()
+        direction = [(r + beta * p).mid() for r, p in zip(residual, direction, strict=True)]
     return v
 
 
