@@ -60,36 +60,21 @@ def _points(study: Study, names: str, apart: Floats, rounding: Floats, x: Floats
     ]
 
 
-def response_solves(study: Study, label: str) -> CheckResult:
-    """g_xy + dy_dx g_yy = 0 for the dy_dx that measures use."""
-    x, at, rounding = _sample_points(study)
-    rest = at["g_xy"] + at.dy_dx @ at["g_yy"]
-    found = _points(study, "g_xy + dy_dx g_yy", rest, rounding, x)
-    return agreed(label, study, found, what="the dy_dx of the measures", part="in the measures")
-
-
-def terms_against_kernels(study: Study, label: str) -> CheckResult:
+def _terms(study: Study, x: Floats, at: Derivatives, rounding: Floats) -> list[Agreement]:
     """The gradient and the Hessian of Phi term by term, against the kernels."""
-    x, at, rounding = _sample_points(study)
     if not len(x):
-        return agreed(label, study, [], what="term by term against the kernels", part="two routes")
+        return []
     grad, hess = study.kernels.grad_phi(x), study.kernels.hess_phi(x)
     scale = rounding * (1 + np.abs(hess).reshape(len(x), -1).max(axis=1))
-    found = [
+    return [
         *_points(study, "grad Phi", at.grad_phi - grad, scale, x),
         *_points(study, "Hess Phi", at.hess_phi - hess, scale, x),
         *_points(study, "f_x - g_xy v", at["f_x"] - (at["g_xy"] @ at.v[:, :, None])[:, :, 0] - grad, scale, x),
     ]
-    return agreed(label, study, found, what="term by term against the kernels", part="two routes")
-
-
-def kernels_against_certificates(study: Study, label: str) -> CheckResult:
-    """y*, Phi, grad Phi, Hess Phi and the third derivatives of the kernels, against certified digits."""
-    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST_ROUTE_VARIABLES else []
-    return agreed(label, study, found, what="the kernels against certified digits", part="kernels")
 
 
 def _certified(study: Study) -> Iterator[Agreement]:
+    """y*, Phi, grad Phi, Hess Phi and the third derivatives of the kernels, against certified digits."""
     x, _, rounding = _sample_points(study)
     for point, noise in zip(x[:CERTIFIED], rounding, strict=False):
         try:
@@ -225,6 +210,11 @@ def routes(study: Study) -> Iterator[CheckResult]:
     The kernels go by the Lagrangian in float64, certificates in balls, the measures term by term from dy_dx and
     d2y_dx2; dy_dx solves g_xy + dy_dx g_yy = 0
     """
-    yield kernels_against_certificates(study, "own:routes")
-    yield terms_against_kernels(study, "own:routes")
-    yield response_solves(study, "own:routes")
+    label = "own:routes"
+    found = list(_certified(study)) if study.exact.d + study.exact.n <= MOST_ROUTE_VARIABLES else []
+    yield agreed(label, study, found, what="the kernels against certified digits", part="kernels")
+    x, at, rounding = _sample_points(study)
+    found = _terms(study, x, at, rounding)
+    yield agreed(label, study, found, what="term by term against the kernels", part="two routes")
+    found = _points(study, "g_xy + dy_dx g_yy", at["g_xy"] + at.dy_dx @ at["g_yy"], rounding, x)
+    yield agreed(label, study, found, what="the dy_dx of the measures", part="in the measures")
