@@ -16,7 +16,8 @@ from bilevel_sym.arrays import execute
 from bilevel_sym.arrays.data import DataArray
 from bilevel_sym.arrays.order import Product, Tree, places_in
 from bilevel_sym.errors import InvalidProblem, KernelError, LowerLevelFailure, TooLarge
-from bilevel_sym.implicit import conjugate_gradients, structured
+from bilevel_sym.implicit import array_layers, conjugate_gradients, structured
+from bilevel_sym.implicit.array_program import ArrayProgram, Run, Workshop
 from bilevel_sym.kernels import array_engine
 from bilevel_sym.kernels.choice import choose_engine
 from bilevel_sym.kernels.kernels import Kernels
@@ -137,18 +138,52 @@ def test_what_takes_many_products_is_left_to_numpy(monkeypatch: pytest.MonkeyPat
     close(expected, quantities(few, x))
 
 
+ALL = ("f", "f_y", "g_y", "g_xy", "g_yy", "L_yy", "g_yy_v", "g_xy_v", "s_x", "s_y")
+
+
+@pytest.mark.parametrize("layer", [1, 20, 25])
+@pytest.mark.parametrize("name", SMALL)
+def test_layers_of_rows_are_all_rows(name: str, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, rng = small_problem(name, 11, 4), np.random.default_rng(0)
+    model, sizes, data = array_engine_kernels(problem)._engine._arguments
+    at = [1.0 + rng.uniform(size=size) for size in (problem.d + problem.n, problem.n, 2 * (problem.d + problem.n))]
+    found, members = [], set[str]()
+    for many in (10**9, 0):
+        monkeypatch.setattr(array_layers, "MANY", many)
+        monkeypatch.setattr(array_layers, "LAYER", layer)
+        program = ArrayProgram(Workshop(model, sizes, data), ALL)
+        assert not (many and program._layers)
+        steps = program.workshop.plan.steps
+        members |= {steps[k].kind for group in program._layers.values() for k in group.members}
+        run = Run(program, ())
+        for stage, point in enumerate(at):
+            run.perform(stage, point)
+        own = [run.block(name) for name in ALL]
+        v, u = (np.linspace(0.5, 1.0, 3)[:, None] * point for point in at[1:])  # three at a time
+        own += run.along(1, v, ("g_yy_v", "g_xy_v"), 3)
+        run.perform(1, at[1])
+        found.append(own + run.along(2, u, ("s_x", "s_y"), 2))
+    assert name != "softmax" or {"contract", "multiply", "combine"} <= members
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12 * np.abs(two).max(initial=1.0))
+
+
 def small_kernels(name: str, m: int, n: int) -> tuple[Any, Any, Any]:
     """Kernels of a small problem that may run in compiled code, those that may not, and a point."""
     pytest.importorskip("numba")
+    problem = small_problem(name, m, n)
+    compiled: Any = array_engine_kernels(problem)
+    plain: Any = Kernels(problem, "auto", compiled._engine._twin("together"))
+    return compiled, plain, 0.3 * np.random.default_rng(m).normal(size=problem.d)
+
+
+def small_problem(name: str, m: int, n: int) -> BilevelProblem:
     f, g, x, y = SMALL[name]
     rng = np.random.default_rng(m + n)
     data: dict[str, Any] = {"A": rng.normal(size=(m, n)), "B": rng.normal(size=(m + 1, n)), "c0": rng.normal(size=n)}
     data |= {"b": rng.normal(size=m), "c": rng.normal(size=m + 1)}
     data = {key: value for key, value in data.items() if re.search(rf"\b{key}\b", f + g)}
-    problem = BilevelProblem(f, g, x, y, data=data)
-    compiled: Any = array_engine_kernels(problem)
-    plain: Any = Kernels(problem, "auto", compiled._engine._twin("together"))
-    return compiled, plain, 0.3 * rng.normal(size=problem.d)
+    return BilevelProblem(f, g, x, y, data=data)
 
 
 def test_batches_are_their_points() -> None:

@@ -25,6 +25,7 @@ from bilevel_sym.arrays.plan import ExactPlan
 from bilevel_sym.arrays.tensor import Factor, Leaf, LogSumExp, Tensor, Term
 from bilevel_sym.errors import LowerLevelFailure
 from bilevel_sym.graph.operations import OPERATIONS
+from bilevel_sym.implicit import array_layers, array_program
 from bilevel_sym.symbolic import array_closed_form, array_formulas
 
 SEARCH = settings(
@@ -371,6 +372,32 @@ def rooms_given_away_too_soon(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 def steps_of_a_block_forgotten(patch: pytest.MonkeyPatch, module: Any) -> None:
     patch.setattr(module, "reachable", lambda steps, outputs: [*outputs, *(steps[k].args for k in outputs)])
+
+
+def rows_of_an_axis_too_far(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module._axes_of_arguments
+    patch.setattr(module, "_axes_of_arguments", lambda steps, k, axis: right(steps, k, len(steps[k].shape) - 1))
+
+
+def rows_that_others_ask_for(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module.layered
+    patch.setattr(array_program, "layered", lambda steps, last, users: right(steps, last, {k: {last} for k in users}))
+
+
+def rows_of_the_last_layer(patch: pytest.MonkeyPatch, module: Any) -> None:
+    right = module._kernel
+    patch.setattr(
+        module, "_kernel",
+        lambda steps, order, args, axes, total, layer: right(steps, order, args, axes, total // layer * layer, layer),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", [rows_of_an_axis_too_far, rows_that_others_ask_for, rows_of_the_last_layer])
+def test_a_planted_defect_in_layers_of_rows_is_seen(defect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_arrays_kernels.test_layers_of_rows_are_all_rows("softmax", 20, monkeypatch)
+    defect(monkeypatch, array_layers)
+    with pytest.raises((AssertionError, AttributeError, KeyError, IndexError, TypeError, ValueError)):
+        test_arrays_kernels.test_layers_of_rows_are_all_rows("softmax", 20, monkeypatch)
 
 
 @pytest.mark.slow

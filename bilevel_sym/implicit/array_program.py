@@ -15,12 +15,14 @@ from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.execute import LaneProducts, embedded, kernel_of
 from bilevel_sym.arrays.plan import CALL, DATA, Part, Plan, Step
 from bilevel_sym.arrays.tensor import Leaf, Tensor
+from bilevel_sym.implicit.array_layers import Layered, layered
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.typing import Floats
 
 __all__ = ["ArrayBlock", "ArrayProgram", "Instruction", "Layout", "Run", "Values", "Workshop", "blocks_of", "reachable"]
 
-TOGETHER = 300_000  # entries that the values of inputs that go together may have
+TOGETHER = 350_000  # entries that the values of inputs that go together may have
+OUTSIDE = -1  # who asks for a step that is wanted itself
 Lead = tuple[int, ...]
 Instruction = tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]
 
@@ -204,15 +206,59 @@ class ArrayProgram:
         fixed = [k for k in needed if plan.steps[k].stage == DATA]
         moving = [k for k in needed if plan.steps[k].stage != DATA]
         self.numbers = {k: place for place, k in enumerate([*fixed, *moving])}
+        self._step_at = [*fixed, *moving]
         self.entries = sum(plan.steps[k].entries for k in moving)
         # what is there at once at least: the blocks, and the largest array on the way to them
         self.largest = sum(prod(block.shape) for block in self.blocks.values()) + max(
             (plan.steps[k].entries for k in moving), default=0
         )
+        self._wanted = wanted
         used = {k for j in moving for k in plan.steps[j].args} | wanted
         self._fixed = [k for k in fixed if k in used]
         self.leaves = [self._leaf_places(stage) for stage in range(len(workshop.inputs))]
         self.instructions = [list(self._instructions(moving, stage, wanted)) for stage in range(len(workshop.inputs))]
+
+    @cached_property
+    def _layers(self) -> dict[int, Layered]:
+        """Sums over many rows, each with all that leads to it; none where bits must stay as they are."""
+        if self._products != "together":
+            return {}
+        steps, own = (
+            self.workshop.plan.steps,
+            [self._step_at[out] for some in self.instructions for _, _, out, _ in some],
+        )
+        users: dict[int, set[int]] = {k: {OUTSIDE} for k in self._wanted}
+        for k in own:
+            for argument in steps[k].args:
+                users.setdefault(argument, set()).add(k)
+        found, inside = dict[int, Layered](), set[int]()
+        for k in reversed(own):
+            if k not in inside and (group := layered(steps, k, users)) is not None:
+                found[k] = group
+                inside.update(group.members)
+        return found
+
+    @cached_property
+    def performed(self) -> list[list[Instruction]]:
+        """The instructions as NumPy performs them: with sums over many rows in layers."""
+        return [self._in_layers(own) for own in self.instructions] if self._layers else self.instructions
+
+    def _in_layers(self, own: list[Instruction]) -> list[Instruction]:
+        groups = {self.numbers[k]: group for k, group in self._layers.items()}
+        inside = {self.numbers[k] for group in groups.values() for k in group.members}
+        rest = [
+            (groups[out].kernel, tuple(self.numbers[k] for k in groups[out].args), out)
+            if out in groups
+            else (kernel, args, out)
+            for kernel, args, out, _ in own
+            if out not in inside
+        ]
+        passing = {k for *_, dead in own for k in dead}
+        last = {k: out for _, args, out in rest for k in args}
+        return [
+            (kernel, args, out, tuple({k for k in args if last[k] == out and k in passing}))
+            for kernel, args, out in rest
+        ]
 
     @cached_property
     def constants(self) -> dict[int, Any]:
@@ -232,17 +278,22 @@ class ArrayProgram:
 
     def work(self, stage: int, points: float = 1) -> float:
         """What a stage costs at a point, of so many that go together; see ``Plan.work``."""
-        places = {place: k for k, place in self.numbers.items()}
         saved = CALL * (1 - 1 / points) * len(self.instructions[stage])
-        return sum(self.workshop.plan.work(places[out]) for _, _, out, _ in self.instructions[stage]) - saved
+        return sum(self.workshop.plan.work(self._step_at[out]) for _, _, out, _ in self.instructions[stage]) - saved
 
-    def group(self, stage: int, least: int = 1) -> int:
-        """How many inputs of a stage go together at one point: as many as take little memory; one on sparse data."""
+    def group(self, stage: int, least: int = 1, around: int = 0) -> int:
+        """How many inputs of a stage go together at one point: as many as take little memory; one on sparse data.
+
+        stage: whose inputs they are
+        least: the answer at least, but for sparse data
+        around: entries of what an input takes elsewhere
+        """
         if self.workshop.is_sparse:
             return 1
-        places = {place: k for k, place in self.numbers.items()}
-        steps = (self.workshop.plan.steps[places[out]] for _, _, out, _ in self.instructions[stage])
-        return max(least, TOGETHER // max(1, sum(step.entries for step in steps)))
+        share = {k: group.share for group in self._layers.values() for k in group.members}
+        steps = [self._step_at[out] for _, _, out, _ in self.instructions[stage]]
+        entries = sum(self.workshop.plan.steps[k].entries * share.get(k, 1.0) for k in steps)
+        return max(least, int(TOGETHER // max(1.0, entries + around)))
 
     def _leaf_places(self, stage: int) -> list[tuple[int, slice, tuple[int, ...]]]:
         layout, leaves = self.workshop.inputs[stage], self.workshop.plan.leaves
@@ -333,7 +384,7 @@ class Run:
         for number, own, shape in self.program.leaves[stage]:
             part = flat[..., own]
             values[number] = part if len(shape) == 1 else part.reshape(flat.shape[:-1] + shape)
-        for kernel, args, out, dead in self.program.instructions[stage]:
+        for kernel, args, out, dead in self.program.performed[stage]:
             values[out] = kernel(*[values[k] for k in args])
             for k in dead:
                 values[k] = None

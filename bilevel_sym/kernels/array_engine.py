@@ -57,6 +57,7 @@ ONE = 50  # the same where g is quadratic in y: then one factor is all
 CHOLESKY = PRODUCT / 3  # the price of factoring, for each n^3
 LARGE = 2.0  # times what a factor costs that products may, for they need no memory
 USUAL = 20  # products that a system takes, if nothing is known of it
+VECTORS = 8  # of n entries that they take for each right-hand side
 AROUND = 12  # calls of NumPy that conjugate gradients take around a product
 SMALL = 1_000_000  # numbers whose memory nobody needs to ask for
 TABLE = 2_000_000  # numbers that all points at a time may hold
@@ -408,10 +409,11 @@ class ArrayEngine(SessionEngine):
         run.perform(1, v)
         phi, grad = run.block("f"), run.block("f_x") - run.block("g_xy_v")
         moved = self._responses(run, row, systems, solve)
+        del run  # with what it holds
         curved = self._run(("s_x", "s_y"), row)
         curved.perform(1, v)
         s_x, s_y = np.empty((self.d, self.d)), np.empty_like(moved)
-        size = curved.program.group(2)
+        size = curved.program.group(2, around=VECTORS * self.n)
         for start in range(0, self.d, size):
             own = slice(start, min(start + size, self.d))
             along = np.zeros((own.stop - start, 2 * (self.d + self.n)))
@@ -438,7 +440,7 @@ class ArrayEngine(SessionEngine):
         """
         rights = self._run(("g_xy",), row).block("g_xy")
         np.negative(rights, out=rights)
-        size, known = run.program.group(1, least=2), systems.condition
+        size, known = run.program.group(1, least=2, around=VECTORS * self.n), systems.condition
         by_products = systems.products * self.d * run.program.work(1, size)
         if solve is None and known is None and by_products < LARGE * self._factor_work:
             with suppress(NotSolved):
