@@ -92,7 +92,7 @@ def record(judged: Iterable[Judgement], accounts: Mapping[str, Account] | None =
     return {
         "schema": "bilevel-sym/coverage/1",
         "ok": all(item.stands for item in found),
-        "rows": [asdict(item.row) | _judged(item) for item in found],
+        "rows": [asdict(item.row) | _said_of(item) for item in found],
         "labels": {
             label: {"how": account.how, "links": list(map(str, account.links))} for label, account in accounts.items()
         },
@@ -101,7 +101,7 @@ def record(judged: Iterable[Judgement], accounts: Mapping[str, Account] | None =
     }
 
 
-def _judged(item: Judgement) -> dict[str, Any]:
+def _said_of(item: Judgement) -> dict[str, Any]:
     return {
         "verdict": item.word, "evidence": item.evidence, "corrected": item.mended, "modelled": item.modelled,
         "broken": list(map(str, item.broken)),
