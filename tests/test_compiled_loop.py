@@ -397,10 +397,15 @@ def test_what_is_not_finite_ends_the_trajectory_and_leaves_it_where_it_was(count
     np.testing.assert_array_equal(state.x, record.xs[:, done - 1] - 0.1 * record.grads[:, done - 1])
 
 
+def refilled(state: LoopState, noise: Any) -> LoopState:
+    """The same trajectories with new noise, none of it used."""
+    return replace(state, noise=noise.copy(), used=np.zeros(len(state.x), dtype=np.int64))
+
+
 @pytest.mark.parametrize("name", ["sparse:5", "logistic:9x3"])
 def test_noise_may_come_in_portions(name: str) -> None:
     whole = starts(name, WIDTH + 3, noise=STEPS)
-    portions = part(whole, slice(None)).refilled(whole.noise[:, :1])
+    portions = refilled(part(whole, slice(None)), whole.noise[:, :1])
     expected, _ = run(name, part(whole, slice(None)))
     assert len(set(expected.used.tolist())) > 1  # they perturb at different times
     spent = np.zeros(len(whole.x), dtype=np.int64)
@@ -411,7 +416,7 @@ def test_noise_may_come_in_portions(name: str) -> None:
             mine = part(portions, slice(k, k + 1))
             if mine.used[0] == 1:
                 spent[k] += 1
-                mine = mine.refilled(whole.noise[k : k + 1, spent[k] : spent[k] + 1])
+                mine = refilled(mine, whole.noise[k : k + 1, spent[k] : spent[k] + 1])
             loop(name).advance(mine, STEPS - int(mine.age[0]), OFTEN)
             assert mine.status[0] == (RUNNING if mine.age[0] == STEPS else OUT_OF_NOISE)
             for field in fields(LoopState):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bilevel_sym.cli.command import PROBLEM, Command, add_format, effort, load_problem, memory, one_of, positive, whole
 from bilevel_sym.cli.records import erratum_record
 from bilevel_sym.cli.screen import INTERRUPTED, Screen, tell, tell_interrupted
+from bilevel_sym.system.verifier import verifier  # the command line stands above both packages
 
 if TYPE_CHECKING:
     from verify.erratum import Erratum
@@ -54,9 +55,6 @@ def _verify(options: argparse.Namespace, screen: Screen) -> int:
     if options.problem is None:
         options.parser.error("the following arguments are required: PROBLEM")
     with screen.meter("reading"):
-        # the command line stands above both packages; nothing else in this one knows the verifier
-        from bilevel_sym.system.verifier import verifier
-
         run = verifier("runner").run
         problem = load_problem(options.problem)
     report = run(
@@ -80,8 +78,6 @@ def _show_coverage(options: argparse.Namespace, screen: Screen) -> int:
     if options.claims is not None or options.variant != "corrected":
         options.parser.error("--coverage takes a PROBLEM and --format, and nothing else")
     with screen.meter("computing the ledger") as meter:
-        from bilevel_sym.system.verifier import verifier
-
         theory = verifier("theory").theory_of(options.theory)
         coverage = theory.coverage
         if coverage is None:
@@ -123,9 +119,7 @@ def _recheck_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _recheck(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("proving"):
-        # the command line stands above both packages
         from bilevel_sym.certify.saved_certificate import problem_text
-        from bilevel_sym.system.verifier import verifier
 
         program, prove = verifier("certificates.recheck"), verifier("certificates.proof").proved
         mine = None if options.problem is None else problem_text(load_problem(options.problem))
@@ -163,8 +157,6 @@ def _errata_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _errata(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("checking the errata") as meter:
-        from bilevel_sym.system.verifier import verifier
-
         theory = verifier("theory").theory_of()
         if options.format == "json":
             return _errata_as_json(screen, theory.errata)

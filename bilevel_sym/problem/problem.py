@@ -133,13 +133,13 @@ class BilevelProblem:
 
     @cached_property
     def f(self) -> sp.Expr:
-        """The upper level in SymPy, with exact numbers."""
-        return self._statement.expression("f")
+        """The upper level in SymPy, with exact numbers; the mean of what is random."""
+        return self.mean._statement.expression("f")
 
     @cached_property
     def g(self) -> sp.Expr:
-        """The lower level in SymPy, with exact numbers."""
-        return self._statement.expression("g")
+        """The lower level, likewise."""
+        return self.mean._statement.expression("g")
 
     @cached_property
     def d(self) -> int:
@@ -183,7 +183,7 @@ class BilevelProblem:
         >>> BilevelProblem("x*sum(y)", "sum((y - b)**2)", "x", "y[n]", data={"b": [1, 2]}).lowered().f
         x*(y_1 + y_2)
         """
-        return self._lowered if self.is_array else self
+        return self.mean._lowered if self.is_array else self
 
     @cached_property
     def _lowered(self) -> BilevelProblem:
@@ -259,7 +259,8 @@ class BilevelProblem:
     @cached_property
     def tape(self) -> Model:
         """f and g on one graph with exact constants: what kernels and certificates share."""
-        return self._statement.model if isinstance(self._statement, ScalarStatement) else self.lowered().tape
+        statement = self.mean._statement
+        return statement.model if isinstance(statement, ScalarStatement) else self.lowered().tape
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -514,31 +515,12 @@ class StochasticProblem(BilevelProblem):
         return xi, zeta
 
     @cached_property
-    def tape(self) -> Model:
-        """The mean on one graph."""
-        return self.mean.tape
-
-    @cached_property
     def mean(self) -> BilevelProblem:
         """The exact expectation over the data rows."""
         problem = BilevelProblem.__new__(BilevelProblem)
         problem._freeze(self._statement.mean(), self.box, self.name)
         problem.__dict__["_origin"] = self
         return problem
-
-    @cached_property
-    def f(self) -> sp.Expr:
-        """The mean of F."""
-        return self.mean.f
-
-    @cached_property
-    def g(self) -> sp.Expr:
-        """The mean of G."""
-        return self.mean.g
-
-    @cached_property
-    def _lowered(self) -> BilevelProblem:
-        return self.mean.lowered()
 
 
 class SameProgram:

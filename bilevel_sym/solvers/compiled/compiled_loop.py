@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Literal
 
@@ -86,16 +86,6 @@ class LoopState:
             grad=np.full((count, d), np.nan), phi=np.full(count, np.nan), best_phi=np.full(count, np.inf),
             best_x=x.copy(), best_y=y.copy(), noise=noise, **none,
         )  # fmt: skip
-
-    def refilled(self, noise: Floats) -> LoopState:
-        """The same trajectories with new noise (S, B, d), none of it used; all other arrays are shared.
-
-        >>> state = LoopState.start(np.zeros((2, 1)), np.zeros((2, 3)))
-        >>> state.refilled(np.ones((2, 5, 1))).noise.shape
-        (2, 5, 1)
-        """
-        fresh = np.array(noise, dtype=np.float64, order="C")
-        return replace(self, noise=fresh, used=np.zeros(len(self.x), dtype=np.int64))
 
 
 @dataclass(frozen=True)
