@@ -26,8 +26,6 @@ from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.record import Operation
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["ARB", "NUMPY", "Function", "Library", "library"]
-
 Function = Callable[..., Any]
 Library = Mapping[str, Function]
 """What the intervals take from a library, by name; ``power`` has a real exponent."""

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from bilevel_sym.arrays.tensor import Factor
 
-__all__ = ["canonical_factors"]
-
 Encoding = tuple[tuple[str, tuple[int, ...]], ...]
 Colours = dict[int, int]
 

@@ -11,8 +11,6 @@ from bilevel_sym.arrays.data import is_sparse
 from bilevel_sym.arrays.plan import Step
 from bilevel_sym.typing import Floats
 
-__all__ = ["densely", "plain", "scaled_sparse", "sparse_product"]
-
 Kernel = Callable[..., Any]
 
 

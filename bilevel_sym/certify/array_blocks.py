@@ -20,8 +20,6 @@ from bilevel_sym.implicit.array_program import ArrayBlock, Workshop, blocks_of, 
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.memory import refuse_beyond
 
-__all__ = ["EnclosedBlocks", "EnclosedPoint", "Exactly", "assembled"]
-
 V = TypeVar("V", bound=Any)
 MAX_BLOCKS = 64  # that are kept; more than there are names
 

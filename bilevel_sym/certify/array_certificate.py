@@ -22,8 +22,6 @@ from bilevel_sym.graph.precision import precision
 from bilevel_sym.system.memory import refuse_beyond
 from bilevel_sym.typing import Floats
 
-__all__ = ["MOST_COLUMNS", "ArrayEnclosures", "Truths"]
-
 MOST_COLUMNS = 50  # of Hess Phi: each takes a system of its own
 START_BITS = 128  # for the residual that a region is found with
 BALL = 14  # float64 numbers that a ball takes the memory of

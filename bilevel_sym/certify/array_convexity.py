@@ -26,8 +26,6 @@ from bilevel_sym.errors import AssumptionViolated
 from bilevel_sym.graph.precision import precision
 from bilevel_sym.problem.problem import BilevelProblem
 
-__all__ = ["array_convexity_at"]
-
 COORDINATES_SHOWN = 5  # coordinates in messages
 
 

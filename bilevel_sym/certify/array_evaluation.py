@@ -20,8 +20,6 @@ from bilevel_sym.errors import InvalidArgument, KernelError, LowerLevelFailure, 
 from bilevel_sym.implicit.lower_level import solve_lower_level
 from bilevel_sym.problem.problem import BilevelProblem
 
-__all__ = ["ArrayStarts", "Uncomputed", "end_to_end", "fits_scalars", "is_large"]
-
 Balls = tuple[Ball, ...]
 SMALL_ENTRIES = 200  # of data, and
 SMALL_VARIABLES = 6  # of either level: up to here scalars are as fast, and know more of kinks

@@ -24,8 +24,6 @@ from bilevel_sym.arithmetic.enclosed.midrad import MidRad
 from bilevel_sym.certify.array_blocks import EnclosedBlocks, Exactly
 from bilevel_sym.typing import Floats
 
-__all__ = ["UNDEFINED", "Region", "nearest", "proved_region", "refined", "solved"]
-
 NOT_SMOOTH = "g switches between pieces (abs, min, max, Piecewise) at y*, or is not defined there"
 UNDEFINED = "f or g is not smooth, or not defined, at the point"
 NOT_PROVED = "Krawczyk's test did not prove that y* exists"

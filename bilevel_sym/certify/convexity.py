@@ -25,8 +25,6 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.budget import Budget
 
-__all__ = ["Convexity", "as_fmpq", "convexity_at"]
-
 Convexity = Literal["proved over the box", "assumed"]
 Piece = tuple[tuple[fmpq, fmpq], ...]
 

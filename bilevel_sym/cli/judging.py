@@ -14,8 +14,6 @@ from bilevel_sym.system.verifier import verifier  # the command line stands abov
 if TYPE_CHECKING:
     from verify.erratum import Erratum
 
-__all__ = ["ERRATA", "RECHECK", "VERIFY"]
-
 NOTES = f"""{PROBLEM}
 A verdict is HOLDS, VIOLATED, or with its reason INCONCLUSIVE or NOT_APPLICABLE.
 LABEL is one of a paper, such as lem:descent or grad-Lipschitz.

@@ -10,8 +10,6 @@ from bilevel_sym.cli.command import Command, one_of
 from bilevel_sym.cli.screen import Screen
 from bilevel_sym.errors import KernelError
 
-__all__ = ["COMPILE", "EXPERIMENTS", "REPRODUCE"]
-
 # written out, so that help need not import them; a test compares
 EXPERIMENTS = ("figure1", "figure2", "figure3", "real-data")
 

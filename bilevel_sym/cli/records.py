@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from bilevel_sym.zoo import Example
     from verify.erratum import Erratum
 
-__all__: list[str] = []
-
 Record = dict[str, Any]
 
 

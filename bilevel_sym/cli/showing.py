@@ -11,8 +11,6 @@ from bilevel_sym.cli.command import PROBLEM, Command, add_format, as_point, load
 from bilevel_sym.cli.records import certificate_record, derivation_record, example_record, zoo_record
 from bilevel_sym.cli.screen import Screen
 
-__all__ = ["CERTIFY", "DERIVE", "ZOO"]
-
 
 def _derive_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="what to derive; see below")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from bilevel_sym.solvers import Descent, Perturbed, StocBiO
     from bilevel_sym.typing import Floats
 
-__all__ = ["ALGORITHMS", "ESTIMATORS", "SOLVE", "chosen_algorithm", "described", "with_estimator"]
-
 
 def perturbed_aid(problem: BilevelProblem, **options: Any) -> Perturbed:
     """Algorithm 1 with AID; for bilevel problems"""

@@ -29,8 +29,6 @@ from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
 
-__all__ = ["SolveRun", "check_output", "is_interrupted", "solution_record", "write_solution"]
-
 
 @dataclass(frozen=True)
 class SolveRun:

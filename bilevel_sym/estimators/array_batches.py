@@ -22,8 +22,6 @@ from bilevel_sym.typing import Floats, Indices
 if TYPE_CHECKING:
     from bilevel_sym.estimators.row_walk import CompiledWalk
 
-__all__ = ["MAX_PLANS", "ArrayPart", "RowEngine", "Rows", "row_engine"]
-
 Rows: TypeAlias = tuple[Indices, Floats]  # the rows of each lane, (lanes, R), and their weights
 MAX_PLANS = 64  # for so many sizes of batches: the theorem's Neumann series has one for each product
 MAX_ENGINES = 8  # problems whose programs are kept

@@ -17,8 +17,6 @@ from bilevel_sym.arrays.plan import Step
 from bilevel_sym.implicit.array_program import ArrayProgram, Instruction
 from bilevel_sym.typing import Floats
 
-__all__ = ["RowRun", "parted"]
-
 Kernel: TypeAlias = Callable[..., Any]
 Bound: TypeAlias = Callable[[], object]
 Parted: TypeAlias = tuple[list[Instruction], list[Instruction]]

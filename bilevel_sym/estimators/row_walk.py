@@ -19,8 +19,6 @@ from bilevel_sym.implicit.array_program import ArrayProgram
 from bilevel_sym.implicit.compiled_plan import Rooms, Unable
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["CompiledWalk", "WalkMemory"]
-
 Short: TypeAlias = tuple[int, int, int, int, int, int, int]
 Line: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 MAX_NUMBERS = 4_000_000  # in the memory of a walk

@@ -15,8 +15,6 @@ from bilevel_sym.arrays.execute import kernel_of
 from bilevel_sym.arrays.plan import DATA, Step
 from bilevel_sym.typing import Floats
 
-__all__ = ["Layered", "layered"]
-
 MANY = 130_000  # entries of a matrix of data that does not stay in the cache
 LAYER = 50_000  # entries of it in a layer
 Labels = tuple[int, ...]

@@ -14,8 +14,6 @@ import numpy as np
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["LIBRARIES", "Library", "library", "operations"]
-
 Array = Any
 Rule = Callable[..., Array]
 

@@ -42,8 +42,6 @@ from bilevel_sym.typing import Floats
 if TYPE_CHECKING:
     from bilevel_sym.kernels.compiled_arrays import CompiledArrays, CompiledProducts
 
-__all__ = ["ArrayEngine"]
-
 Result = TypeVar("Result")
 MAX_PROGRAMS = 64
 COMPILED = 150  # lower-level variables up to which points may run in compiled code

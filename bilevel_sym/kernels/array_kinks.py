@@ -19,8 +19,6 @@ from bilevel_sym.kernels.arguments import HINT, Kinks, Shape, of_the_batch
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
-__all__ = ["ArrayKinks"]
-
 NEAR = 2.0**-36  # of the largest entry of an edge, or of 1: what is nearer to zero is looked at closely
 SHOWN = 5  # entries of a point in messages
 

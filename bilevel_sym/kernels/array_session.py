@@ -8,8 +8,6 @@ from bilevel_sym.implicit.array_program import ArrayProgram, Run
 from bilevel_sym.implicit.engine import copies_of_the_first
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["ArraySession"]
-
 
 class ArraySession:
     """Points of one program; see ``bilevel_sym.implicit.engine.Session``.

@@ -17,8 +17,6 @@ from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.lower_level import FULL_STEPS_BELOW, PLAIN_STEPS, QUADRATIC, ROUND_OFF
 from bilevel_sym.typing import Floats, Indices
 
-__all__ = ["CompiledArrays", "CompiledProducts"]
-
 STEP = ("g_y", "g_yy")
 GRADIENT = ("f", "f_x", "f_y", "g_yy", "g_xy_v")
 MAX_WORK = 1_000_000  # multiplications of one system; beyond, BLAS is worth its calls

@@ -17,8 +17,6 @@ from bilevel_sym.implicit.model import Model
 from bilevel_sym.kernels.tape_engine import TapeEngine
 from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["CompiledEngine"]
-
 COMPILED_LANES = 512
 BLOCK_NUMBERS = 100_000  # numbers that the blocks of lanes in one go of the implicit formulas may hold
 MAX_BLOCKS = 8

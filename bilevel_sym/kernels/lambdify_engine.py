@@ -26,8 +26,6 @@ from bilevel_sym.implicit.session_engine import SessionEngine
 from bilevel_sym.symbolic.blocks import Blocks, derivative
 from bilevel_sym.typing import Floats
 
-__all__ = ["LambdifyEngine"]
-
 Function = Callable[[Floats], Floats]
 
 

@@ -21,8 +21,6 @@ import pytest
 if TYPE_CHECKING:
     from bilevel_sym.problem.problem import BilevelProblem
 
-__all__: list[str] = []  # pytest finds what it needs by name
-
 FIXTURE, MARKER = "bilevel_problem", "bilevel"
 USAGE = f"{MARKER}(zoo=True, generated=20, kinds=None, seed=0)"
 

@@ -16,18 +16,6 @@ from bilevel_sym.graph.expressions import postorder
 from bilevel_sym.problem.parsing.array_declarations import Declaration, array_name, declared_shape
 from bilevel_sym.system.frames import is_frame
 
-__all__ = [
-    "Given",
-    "Symbols",
-    "array_symbols_in",
-    "data_of",
-    "declaration_text",
-    "declared_symbol",
-    "names_in",
-    "rows_of",
-    "squeezed",
-]
-
 Symbols: TypeAlias = sp.MatrixSymbol | sp.IndexedBase | sp.Symbol
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
 

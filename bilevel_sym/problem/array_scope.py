@@ -36,8 +36,6 @@ from bilevel_sym.problem.parsing.array_declarations import Declaration, array_na
 from bilevel_sym.problem.parsing.array_grammar import array_tree, placed
 from bilevel_sym.problem.scope import ranged_names
 
-__all__ = ["ArrayScope"]
-
 
 class ArrayScope:
     """The names of an array problem, and its formulas.

@@ -32,8 +32,6 @@ from bilevel_sym.problem.parsing.array_declarations import Declaration
 from bilevel_sym.problem.scalar_statement import LEVELS, refuse_absent
 from bilevel_sym.problem.stated import Stated
 
-__all__ = ["ArrayStatement", "RowModel", "state_arrays"]
-
 MAX_INLINE = 2000  # entries that are written out
 MAX_SHOWN = 100  # characters of a formula
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")

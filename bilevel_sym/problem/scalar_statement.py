@@ -26,8 +26,6 @@ from bilevel_sym.problem.scope import Parameters, Scope
 from bilevel_sym.problem.stated import Stated, mean_of, negated
 from bilevel_sym.problem.text import to_text
 
-__all__ = ["LEVELS", "MAX_PRINTED", "Rows", "ScalarStatement", "as_code", "refuse_absent", "state_scalars"]
-
 Rows = tuple[tuple[sp.Rational, ...], ...]
 
 MAX_PRINTED = 5000  # characters of code, or nodes of formulas: nobody reads, or pastes, more

@@ -14,8 +14,6 @@ from bilevel_sym.graph.expressions import check_structure, floats_in, substitute
 from bilevel_sym.graph.nodes import total
 from bilevel_sym.problem.parsing import draft_expression, parse_expression, sympy_expression
 
-__all__ = ["Stated", "mean_of", "negated", "stated_expression", "stated_text", "with_numbers"]
-
 Rows = Sequence[Sequence[sp.Rational]]
 
 

@@ -17,8 +17,6 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.expressions import SUPPORTED_FUNCTIONS, check_structure, postorder
 from bilevel_sym.problem.parsing import check_name
 
-__all__ = ["to_text"]
-
 _SIGNS: Mapping[type[sp.Basic], str] = MappingProxyType(
     {sp.StrictLessThan: "<", sp.LessThan: "<=", sp.StrictGreaterThan: ">", sp.GreaterThan: ">="}
 )

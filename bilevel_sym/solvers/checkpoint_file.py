@@ -23,8 +23,6 @@ from bilevel_sym.errors import CheckpointFailure
 from bilevel_sym.system.plain_text import named
 from bilevel_sym.system.writing import write
 
-__all__ = ["Arrays", "Saved", "read_checkpoint", "same_layout", "write_checkpoint"]
-
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 About: TypeAlias = dict[str, Any]
 

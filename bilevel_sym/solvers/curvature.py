@@ -12,8 +12,6 @@ from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Floats
 
-__all__ = ["Seen", "extreme_eigenvalues", "has_few_thirds", "look", "third_derivative"]
-
 MAX_THIRD = 20  # upper-level variables up to which all third derivatives are looked at
 MAX_THIRD_OF_ARRAYS = 5  # with arrays, where they cost more
 G_STEPS = 30  # of Lanczos for g_yy: beyond a condition number of 50 gradient steps are too many, whatever it is

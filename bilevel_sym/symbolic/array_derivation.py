@@ -21,8 +21,6 @@ from bilevel_sym.symbolic.array_formulas import ArrayFormulas
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
 from bilevel_sym.symbolic.display import matrix_formulas
 
-__all__ = ["ArrayBlocks", "ArrayDerivation"]
-
 Form = Literal["entries", "terms", "blocks"]
 
 

@@ -15,8 +15,6 @@ from bilevel_sym.symbolic.array_closed_form import Solve
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.array_derivation import ArrayDerivation
 
-__all__ = ["array_latex", "array_latex_terms", "array_text_lines", "solve_text"]
-
 _AXES = ("xx", "xy", "yy")
 
 

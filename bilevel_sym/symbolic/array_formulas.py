@@ -15,8 +15,6 @@ from bilevel_sym.arrays.normal import added, scaled
 from bilevel_sym.arrays.tensor import Leaf, Role, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel, Blocks
 
-__all__ = ["ArrayFormulas", "ByArray", "ByPair"]
-
 ByArray = Mapping[Leaf, Tensor]
 ByPair = Mapping[tuple[Leaf, Leaf], Tensor]
 Labelled = tuple[Tensor, Sequence[object]]

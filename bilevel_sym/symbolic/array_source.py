@@ -18,8 +18,6 @@ from bilevel_sym.symbolic.source_parts.array_lower import LowerLevel
 from bilevel_sym.symbolic.source_parts.array_scope import ModuleScope
 from bilevel_sym.symbolic.source_parts.templates import ARRAY_TYPE, check_language, joined
 
-__all__ = ["array_source"]
-
 Pair = tuple[Leaf, Leaf]
 Steps = list[tuple[Leaf, Tensor]]
 

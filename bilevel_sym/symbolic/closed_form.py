@@ -20,8 +20,6 @@ from bilevel_sym.symbolic.algebra.linear import solve_linear, vanishes
 from bilevel_sym.symbolic.algebra.scalar import Root, Unsolved, containing, roots
 from bilevel_sym.symbolic.blocks import derivative
 
-__all__ = ["ClosedForm", "solve_lower_level"]
-
 MAX_UNKNOWNS = 300  # of them all, separable or not
 MAX_TERMS = 4_000  # of g
 MAX_FREE_NODES = 40  # a part of g without y that is larger is abbreviated by one symbol

@@ -23,8 +23,6 @@ from bilevel_sym.symbolic.source_parts.printer import ExpressionPrinter, is_plai
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
 
-__all__ = ["scalar_source"]
-
 _EMITTED = ("f_x", "f_y", "g_y", "g_xy", "g_yy", "L_xx", "L_xy", "L_yy")
 _TAKEN = frozenset({*BLOCK_NAMES, "x", "y"})
 MAX_WRITTEN = 20_000  # symbols and operations: two hundred kilobytes of Python

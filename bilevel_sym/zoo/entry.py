@@ -69,7 +69,7 @@ class Example:
     """
 
     problem: BilevelProblem
-    reference: str
+    reference: str = "Made for this package."
     summary: str = ""
     y_star: tuple[sp.Expr, ...] | None = None
     phi: sp.Expr | None = None

@@ -50,7 +50,6 @@ def block_extremal(
     g = mu * y**2 / 2 - ell * x * y - rho * s**3 / 6 - nu * s**4 / 24
     return Example(
         problem=BilevelProblem(f, g, x, y, box={"x": (-width, 0), "y": (-_Y_WIDTHS * width, 0)}, name="block_extremal"),
-        reference="Made for this package.",
         stationary_points=(),
         all_stationary=True,
         constants=constants,

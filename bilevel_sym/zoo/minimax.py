@@ -28,7 +28,6 @@ def minimax_nash() -> Example:
     box = {"x": (-1, 1), "y": (-1, 1)}
     return Example(
         problem=MinimaxProblem(x**2 + x * y - y**2, x, y, box=box, name="minimax_nash"),
-        reference="Made for this package.",
         y_star=(x / 2,),
         phi=5 * x**2 / 4,
         stationary_points=(KnownPoint(_ORIGIN, "local minimum"),),
@@ -78,7 +77,6 @@ def minimax_degenerate() -> Example:
     box = {"x": (-1, 1), "y": (-1, 1)}
     return Example(
         problem=MinimaxProblem(x**4 - y**2 / 2, x, y, box=box, name="minimax_degenerate"),
-        reference="Made for this package.",
         y_star=(sp.Integer(0),),
         phi=x**4,
         stationary_points=(KnownPoint(_ORIGIN, "degenerate"),),
@@ -106,7 +104,6 @@ def minimax_wells() -> Example:
     wells = [KnownPoint((sp.Integer(side), sp.Integer(0)), "local minimum") for side in (-1, 1)]
     return Example(
         problem=MinimaxProblem(f, [x1, x2], [y], box=box, name="minimax_wells"),
-        reference="Made for this package.",
         y_star=(x1,),
         phi=x1**4 / 4 - x1**2 / 2 + x2**2 / 2,
         stationary_points=(wells[0], KnownPoint((sp.Integer(0), sp.Integer(0)), "saddle"), wells[1]),

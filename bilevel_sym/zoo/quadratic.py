@@ -147,7 +147,6 @@ def quadratic(*, d: int = 2, n: int = 3, spectrum: object = "two", seed: int = 0
     drawn = _draw(d, n, _eigenvalues(spectrum, n), np.random.default_rng(seed))
     return Example(
         problem=drawn.problem,
-        reference="Made for this package.",
         y_star=drawn.y_star,
         phi=drawn.phi,
         stationary_points=(KnownPoint(tuple(drawn.x0), "local minimum" if d == 1 else "saddle"),),

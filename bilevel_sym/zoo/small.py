@@ -33,7 +33,6 @@ def scalar() -> Example:
     highest, lowest = 1 + sp.sqrt(2), 1 - sp.sqrt(2)
     return Example(
         problem=BilevelProblem(f, g, x, y, box=box, name="scalar"),
-        reference="Made for this package.",
         y_star=(x / curvature,),
         phi=(x**2 + x) / curvature,
         stationary_points=(
@@ -70,7 +69,6 @@ def saddle(*, d: int = 2) -> Example:
     y_star = tuple(_cubic_root(s) for s in x)
     return Example(
         problem=BilevelProblem(f, g, x, y, box=box, name="saddle"),
-        reference="Made for this package.",
         y_star=y_star,
         phi=y_star[0] ** 4 / 4 - y_star[0] ** 2 / 2 + sp.Add(*((t**2 + t**4) / 2 for t in y_star[1:])),
         stationary_points=_double_well_points(d),
@@ -96,7 +94,6 @@ def implicit_cubic() -> Example:
     box = {"x": (-4, 4), "y": (-2, 2)}
     return Example(
         problem=BilevelProblem(x * y - 6 * y, _cubic_lower_level(x, y), x, y, box=box, name="implicit_cubic"),
-        reference="Made for this package.",
         y_star=(root,),
         phi=root**4 + root**2 - 6 * root,
         stationary_points=(KnownPoint((sp.Integer(2),), "local minimum"),),
@@ -134,7 +131,6 @@ def lphi_witness(*, rho: sp.Rational = _WITNESS_RHO, delta: sp.Rational = _WITNE
     box = {s: (witness - k * delta, witness + k * delta) for s, k in (("x", 2), ("y", 3))}
     return Example(
         problem=BilevelProblem(y / 2, g, x, y, box=box, name="lphi_witness"),
-        reference="Made for this package.",
         stationary_points=(),
         all_stationary=True,
         constants=exact_constants(mu=1 - slack, ell=1 + slack, rho=rho, nu=rho / delta, M=sp.Rational(1, 2)),

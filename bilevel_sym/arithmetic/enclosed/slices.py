@@ -19,8 +19,6 @@ from bilevel_sym.arithmetic.enclosed.entries import binary_exponent
 from bilevel_sym.arithmetic.enclosed.midrad import upward
 from bilevel_sym.typing import Floats
 
-__all__ = ["Slices"]
-
 MANTISSA = 53
 TOP = 1000  # rows are scaled so that their entries are below 2**TOP: far from both ends of float64
 GUARD = 8  # bits beyond the working precision

@@ -20,8 +20,6 @@ from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, cons
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.graph.rewriting import again, as_it_is, rewritten
 
-__all__ = ["LIMIT", "contact", "has_poles", "is_partial"]
-
 LIMIT = 5  # no question asks for more: fourth derivatives, their existence, and one to spare
 MAX_CONTACT_NODES = 20_000  # below a difference whose derivatives are taken
 

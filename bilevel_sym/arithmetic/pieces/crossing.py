@@ -25,8 +25,6 @@ from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.rewriting import rewritten, substituted
 
-__all__ = ["Crossing", "Layout", "Parallels", "composed", "switching"]
-
 MAX_CASES = 256  # ways to set the other switches in one question
 MAX_PARTS = 4_000  # nodes of the parts that are asked about, one by one, for the rule of composition
 

@@ -19,8 +19,6 @@ from flint import fmpq
 from bilevel_sym.arithmetic import balls
 from bilevel_sym.graph.nodes import Graph, LinearForm
 
-__all__ = ["Polynomial", "Ring", "TooLarge", "is_number", "is_zero", "sign_of"]
-
 MAX_POLYNOMIAL_TERMS = 4_000  # of a polynomial
 MAX_GENERATORS = 60
 MAX_POWER = 1_000  # of t

@@ -13,8 +13,6 @@ import numpy as np
 
 from bilevel_sym.errors import InvalidProblem
 
-__all__ = ["MAX_TABLE", "read_table"]
-
 MAX_TABLE = 200_000_000  # bytes
 
 

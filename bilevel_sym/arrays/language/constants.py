@@ -9,8 +9,6 @@ import numpy as np
 from bilevel_sym.arrays.tensor import GROUP, Apply, Factor, Tensor
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["LARGEST", "constant_value"]
-
 LARGEST = 1e300
 
 

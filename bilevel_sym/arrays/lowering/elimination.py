@@ -9,8 +9,6 @@ from operator import itemgetter
 
 from bilevel_sym.arrays.tensor import Apply, Delta, Factor, Head, Leaf, LogSumExp, Tensor, Term
 
-__all__ = ["Elimination", "Work", "eliminated", "work_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Elimination:

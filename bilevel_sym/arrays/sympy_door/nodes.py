@@ -27,8 +27,6 @@ from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.exact import MAX_DIGITS, rational
 from bilevel_sym.graph.operations import OPERATIONS
 
-__all__ = ["check_node", "meaning", "parts"]
-
 MAX_MATRIX_POWER = 32
 _UNARY: Mapping[type[sp.Basic], str] = MappingProxyType(
     {r.sympy: r.name for r in OPERATIONS.values() if r.arity == 1 and isinstance(r.sympy, type)}

@@ -13,8 +13,6 @@ from itertools import combinations
 from bilevel_sym.graph.nodes import LinearForm
 from bilevel_sym.problem.parsing.guarded import Arithmetic, Refusal, Value
 
-__all__ = ["Builder"]
-
 _MAX_HEIGHT = 24
 _MAX_ROOTS = 4
 _AS_GOOD_AS_EQUAL = 1e-9

@@ -21,8 +21,6 @@ from bilevel_sym.graph.nodes import ONE_FORM, ZERO, LinearForm, accumulate
 from bilevel_sym.graph.operations import FUNCTIONS
 from bilevel_sym.graph.operations.record import Operation
 
-__all__ = ["ESTIMATES", "LARGEST", "MAX_EXPONENT", "Arithmetic", "Refusal", "Value", "check_range"]
-
 BUDGET = 600_000  # what SymPy may take for one text when a user asks for formulas, in estimated microseconds
 MAX_EXPONENT = 1000
 LARGEST = 1e300  # of a constant

@@ -25,8 +25,6 @@ from bilevel_sym.graph.exact import decimal_rational
 from bilevel_sym.graph.expressions import SUPPORTED_FUNCTIONS, postorder
 from bilevel_sym.graph.operations import FUNCTIONS
 
-__all__ = ["Part", "SympyBuilder"]
-
 _RELATIONS: Mapping[str, type[Relational]] = MappingProxyType(
     {"<": sp.StrictLessThan, "<=": sp.LessThan, ">": sp.StrictGreaterThan, ">=": sp.GreaterThan}
 )

@@ -32,8 +32,6 @@ from bilevel_sym.arrays.notation.printer import SUM
 from bilevel_sym.arrays.notation.python import LogSumExpLast, Python, children
 from bilevel_sym.arrays.tensor import GROUP, Apply, Factor, Head, Leaf, LogSumExp, Role, Tensor, Term
 
-__all__ = ["Lines", "node_of"]
-
 _ORDER: tuple[Role, ...] = ("data", "parameter", "x", "y", "v", "direction")
 _KEPT = (GROUP, "ipow", "rpow")  # operations that matrix notation has
 _COSTLY = (Function, LogSumExpLast, MatMul, Softmax, SumOf, Trace, IndexForm)
