@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from bilevel_sym import BilevelProblem, MinimaxProblem, StochasticProblem, zoo
 from bilevel_sym.errors import InvalidArgument
 from verify.reporting import Report
 from verify.strategies import DEGENERATE
+from verify.testkit.diagnosis import Diagnosis
 from verify.testkit.problem_cases import GeneratedCase, ZooCase, generated_cases, zoo_cases
 from verify.testkit.reference import QUANTITIES, references
-from verify.testkit.result import assert_ok
+from verify.testkit.result import CandidateCheck, assert_ok
 from verify.testkit.sample_points import sample_points
 from verify.verdict import CheckResult, Verdict, inconclusive, judged, not_applicable
 
@@ -293,7 +295,8 @@ def test_the_real_check_decides_on_every_problem(inner: Run, zoo: Any, generated
     result.assert_outcomes(passed=len(zoo_cases(zoo)) + generated, failed=2)
     told = [
         ">       assert_ok(check_hypergradient(*",
-        "E       AssertionError: VIOLATED: the hypergradient is wrong*",
+        "E       AssertionError: sign: the implicit term has the wrong sign",
+        "E       VIOLATED: the hypergradient is wrong*",
         "E         at          x1 = *",
         "E         suspected   the implicit term has the wrong sign*",
         "*- bilevel problem -*",
@@ -441,3 +444,68 @@ def test_every_public_name_of_verify_is_found() -> None:
 def test_a_minimax_problem_prints_as_one() -> None:
     assert isinstance(GeneratedCase("minimax", 0).problem(), MinimaxProblem)
     assert GeneratedCase("minimax", 0).code().startswith("from bilevel_sym import MinimaxProblem\n")
+
+
+# --- digits, several results, and a summary in one line
+
+LOOSE = CandidateCheck(
+    label="eq:bilevel-grad", verdict=Verdict.VIOLATED, message="the hypergradient is wrong", digits=7.2,
+    diagnosis=Diagnosis("tolerance", "a loose tolerance", "the solver"),
+)  # fmt: skip
+
+
+def test_digits_are_enough_where_nothing_else_is_wrong() -> None:
+    assert_ok(LOOSE, digits=7)
+    for digits in (None, 7.5):
+        with pytest.raises(AssertionError, match=r"^tolerance: a loose tolerance\nVIOLATED"):
+            assert_ok(LOOSE, digits=digits)
+    undecided = replace(LOOSE, verdict=Verdict.INCONCLUSIVE)
+    with pytest.raises(AssertionError, match="no pass"):
+        assert_ok(undecided, digits=3)
+    with pytest.raises(InvalidArgument, match="about a candidate"):
+        assert_ok(HOLDS, digits=3)
+    with pytest.raises(InvalidArgument, match="no digits"):
+        assert_ok(report_of(HOLDS), digits=3)
+
+
+def test_of_several_candidates_each_has_to_hold() -> None:
+    right = replace(LOOSE, verdict=Verdict.HOLDS, diagnosis=None)
+    assert_ok([right, right])
+    with pytest.raises(AssertionError, match="second: tolerance"):
+        assert_ok([right, replace(LOOSE, part="second"), right])
+    assert_ok(report_of(right, LOOSE), digits=6)
+
+
+def test_digits_are_those_of_the_worst_point_that_rounding_does_not_explain() -> None:
+    problem = BilevelProblem("x*y", "y**2 - x*y", "x", "y")  # grad Phi = x
+    result = verify.check_hypergradient(lambda x: x + 1e-6 * (x[0] > 1.5), problem, points=[[2000.0], [2.0], [1.0]])
+    assert 6.0 < result.digits < 6.5
+    assert_ok(result, digits=6)
+
+
+def test_a_report_is_looked_through_and_printed() -> None:
+    report = report_of(HOLDS, VIOLATED)
+    assert list(report) == [HOLDS, VIOLATED]
+    assert (len(report), report[1], report["lem:descent"]) == (2, VIOLATED, HOLDS)
+    assert str(report) == report.to_text()
+    assert repr(report) == "<Report on toy: 2 statements: 1 HOLDS, 1 VIOLATED>"
+
+
+@pytest.mark.slow
+def test_the_summary_of_pytest_names_the_cause(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        from bilevel_sym import verify
+        import numpy as np, pytest
+
+        @pytest.mark.bilevel(zoo=["scalar"], generated=0)
+        def test_it(bilevel_problem):
+            k = bilevel_problem.kernels
+            def halved(x):
+                y = k.y_star(x)
+                return k.f_x(x, y) - 0.5 * k.g_xy(x, y) @ np.linalg.solve(k.g_yy(x, y), k.f_y(x, y))
+            verify.assert_ok(verify.check_hypergradient(halved, bilevel_problem))
+        """
+    )
+    result = pytester.runpytest_subprocess("-n", "0", "-ra", "-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["FAILED *::test_it* - AssertionError: cross: *"])

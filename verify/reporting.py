@@ -6,7 +6,7 @@ import json
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,9 @@ SCHEMA = "bilevel-sym/report/1"
 REMARK_COLUMNS = 30  # columns that a remark wants beside the numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """What was found about one problem.
+    """What was found about one problem: it prints as a table, and its results are counted, numbered and looked through.
 
     - ``problem``: its name.
     - ``box``: over which it was judged, as text.
@@ -40,9 +40,9 @@ class Report:
     >>> from verify.verdict import judged
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
     >>> report = Report("toy", "{}", "corrected", 0, 0.1, (result,))
-    >>> report.ok
-    True
-    >>> print(report.to_text())
+    >>> report.ok, len(report), [str(each.verdict) for each in report]
+    (True, 1, ['HOLDS'])
+    >>> print(report)
     toy over {}
     corrected formulas, seed 0, effort default, 0.1 s
     <BLANKLINE>
@@ -67,8 +67,22 @@ class Report:
         """Whether nothing is violated."""
         return not any(result.verdict is Verdict.VIOLATED for result in self.results)
 
-    def __getitem__(self, label: str) -> CheckResult:
-        """The first result under a label."""
+    def __iter__(self) -> Iterator[CheckResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<Report on {self.problem}: {self._summary()}>"
+
+    def __getitem__(self, label: str | int) -> CheckResult:
+        """The first result under a label, or the one with that number."""
+        if isinstance(label, int):
+            return self.results[label]
         for result in self.results:
             if result.label == label:
                 return result

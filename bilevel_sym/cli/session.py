@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bilevel_sym import __version__
+from bilevel_sym.cli.checking import CHECK
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.judging import ERRATA, RECHECK, VERIFY
 from bilevel_sym.cli.making import COMPILE, REPRODUCE
@@ -24,7 +25,7 @@ from bilevel_sym.system.plain_text import named
 
 __all__ = ["COMMANDS", "parse", "run"]
 
-COMMANDS: tuple[Command, ...] = (DERIVE, SOLVE, VERIFY, CERTIFY, RECHECK, ZOO, ERRATA, REPRODUCE, COMPILE)
+COMMANDS: tuple[Command, ...] = (DERIVE, SOLVE, VERIFY, CHECK, CERTIFY, RECHECK, ZOO, ERRATA, REPRODUCE, COMPILE)
 
 OVERVIEW = f"""\
 what shall be done? One of {", ".join(command.name for command in COMMANDS)}

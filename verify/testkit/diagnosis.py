@@ -121,7 +121,19 @@ class _Fit:
 
     @property
     def what(self) -> str:
-        return self.suspect.what.format(*self.coefficients) if self.coefficients else self.suspect.what
+        return self.suspect.what.format(*map(_Weight, self.coefficients)) if self.coefficients else self.suspect.what
+
+
+class _Weight(float):
+    """A coefficient in a sentence: 1 + 2e-07 where four digits would call it 1.
+
+    >>> f"{_Weight(0.5):.4g}, {_Weight(1 - 2e-7):.4g}"
+    '0.5, 1 - 2e-07'
+    """
+
+    def __format__(self, spec: str) -> str:
+        shown, off = super().__format__(spec), float(self) - 1
+        return f"1 {'-' if off < 0 else '+'} {abs(off):.2g}" if shown == "1" and off else shown
 
 
 def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:

@@ -257,7 +257,7 @@ class Examination:
             worst_point=dict(zip(names, map(float, asked.at.x[k]), strict=True)),
             n_points=len(asked.at) + max(0, asked.screened - KEPT),
             seed=self.seed,
-            digits=asked.digits(k),
+            digits=asked.least_digits,
             diagnosis=diagnosis,
             taylor=slope,
             behaviour=probe,

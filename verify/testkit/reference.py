@@ -307,3 +307,8 @@ class Asked:
         """How many digits are right at a point."""
         relative = float(self.relative[k])
         return 0.0 if not math.isfinite(relative) else min(16.0, max(0.0, -math.log10(max(relative, 1e-16))))
+
+    @property
+    def least_digits(self) -> float:
+        """The fewest digits that are right at a point where rounding does not explain the error; else at the worst."""
+        return min((self.digits(int(k)) for k in np.flatnonzero(self.excess > 1)), default=self.digits(self.worst))
