@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from test_testkit_work import EIGHT, TOY, Counted, hypergradient, lower, wrong_at_the_seventh
 
-from verify.testkit import examination
+from verify.testkit import differences, examination
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.checks import check_hypergradient
+from verify.testkit.derivative_checks import check_gradient
+from verify.testkit.differences import Line, _Pairs
 from verify.testkit.examination import Examination
 from verify.testkit.reference import Asked
 from verify.testkit.sweep import Sweep
@@ -78,11 +80,51 @@ def calls_slow_steps_a_bias(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sweep, "_creeps", lambda self, errors, floor: False)
 
 
+def no_false_alarm() -> bool:
+    """A sum whose rounding is many times that of its value."""
+
+    def fun(x: Any) -> float:
+        return float(1e6 + np.sin(x).sum() - 1e6)
+
+    return check_gradient(fun, np.cos, [[0.3, 1.0], [2.0, 0.1]]).verdict is Verdict.HOLDS
+
+
+def no_alarm_at_ripples() -> bool:
+    """Short ones on a long slope: long steps do not see them."""
+
+    def fun(x: Any) -> float:
+        return float(np.sum(x**2 + 1e-2 * np.sin(1e3 * x)))
+
+    return check_gradient(fun, lambda x: 2 * x + 10 * np.cos(1e3 * x), [[0.3, 1.0]]).verdict is Verdict.HOLDS
+
+
+def a_small_error_is_seen() -> bool:
+    wrong = check_gradient(lambda x: float(np.sin(x).sum()), lambda x: np.cos(x) * (1 + 1e-6), [[0.3, 1.0]])
+    return wrong.verdict is Verdict.VIOLATED
+
+
+def takes_values_for_exact(patch: pytest.MonkeyPatch) -> None:
+    """A rounding of the value is all that is allowed."""
+    patch.setattr(Line, "_noise", lambda self: 2.0**-52 * np.abs(self.fun(self.x)))
+
+
+def trusts_the_longest_steps(patch: pytest.MonkeyPatch) -> None:
+    """What shorter steps say is not asked."""
+    patch.setattr(_Pairs, "agreeing", staticmethod(lambda rest, bound: len(rest)))
+
+
+def lets_noise_explain_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(differences, "SIGMAS", 1e8)
+
+
 DEFECTS: list[tuple[Change, Callable[[], bool]]] = [
     (asks_as_many_as_seem_enough, seventh),
     (counts_calls, never),
     (believes_a_rate, biased),
     (calls_slow_steps_a_bias, short_steps),
+    (takes_values_for_exact, no_false_alarm),
+    (trusts_the_longest_steps, no_alarm_at_ripples),
+    (lets_noise_explain_all, a_small_error_is_seen),
 ]
 
 

@@ -12,6 +12,7 @@ from .reporting import Report
 from .runner import claims, run
 from .study import Study, study_of
 from .testkit.checks import check_hessian, check_hypergradient, check_lower_solution
+from .testkit.derivative_checks import check_argmin, check_gradient, check_jacobian
 from .testkit.local_minimum import check_local_minimum
 from .testkit.result import CandidateCheck, assert_ok
 from .theory import Theory, errata, theories
@@ -37,8 +38,11 @@ __all__ = [
     "Verdict",
     "assert_ok",
     "bounds",
+    "check_argmin",
+    "check_gradient",
     "check_hessian",
     "check_hypergradient",
+    "check_jacobian",
     "check_local_minimum",
     "check_lower_solution",
     "check_trajectory",

@@ -57,7 +57,7 @@ PAGES = (
     Page("verify-errata", "Errata of the paper", "verify", ("errata", "Erratum")),
     Page("verify-testkit", "The test kit", "verify", (
         "check_hypergradient", "check_hessian", "check_lower_solution", "check_local_minimum", "check_trajectory",
-        "CandidateCheck", "assert_ok")),
+        "check_gradient", "check_jacobian", "check_argmin", "CandidateCheck", "assert_ok")),
     Page("verify-strategies", "Strategies for Hypothesis", "verify.strategies"),
     Page("verify-gallery", "The gallery of defects", "verify.gallery"),
     Page("verify-plotting", "Plots of verdicts", "verify.plotting"),

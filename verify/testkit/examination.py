@@ -26,7 +26,7 @@ from verify.testkit.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
 
-__all__ = ["Examination"]
+__all__ = ["TELLING", "Examination"]
 
 SWEEPS = 8  # over what a candidate takes: the points that are slowest are not known at first
 LEAST_SWEEP_CALLS = 6  # calls: a sweep that raises what was enough elsewhere takes at least so many of these

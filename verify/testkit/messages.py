@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from verify.testkit.examination import Examination
     from verify.testkit.reference import Asked
 
-__all__ = ["cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind"]
+__all__ = [
+    "SHOWN", "cut", "cut_after", "not_accurate", "rarely", "right", "too_ill_conditioned", "wrong", "wrong_kind",
+]  # fmt: skip
 
 SHOWN = 6  # entries of a vector, or rows of a matrix, that are printed
 DIGITS = 16
@@ -74,7 +76,7 @@ def wrong(asked: Asked, diagnosis: Diagnosis | None, slope: TaylorTest | None) -
     some = "" if len(asked.at) == asked.named else f" (asked at {_of(asked)}: each call is many steps)"
     lines = [
         f"the {asked.subject.noun} is wrong{_with(asked)} at {asked.off} of {len(asked.at)} points{some};"
-        f" {asked.least_digits:.1f} correct digits at the worst of them{_skipped(asked)}",
+        f" {asked.digits(k):.1f} correct digits at the worst of them{_skipped(asked)}",
         f"  at          {_point(asked, k)}",
         *_block("  returned   ", asked.values[k], lambda value: f"{value:.{DIGITS}g}"),
         *_block("  truth      ", truth, lambda ball: f"{ball:.{DIGITS}}"),

@@ -22,7 +22,7 @@ from verify.points.derivatives_at import Derivatives, block_values
 from verify.testkit.candidate import Settings, norms
 from verify.testkit.diagnosis import Suspect
 
-__all__ = ["references"]
+__all__ = ["ROUNDINGS", "references"]
 
 Quantity = Literal["grad_phi", "hess_phi", "y_star"]
 QUANTITIES: tuple[Quantity, ...] = ("grad_phi", "hess_phi", "y_star")
