@@ -256,11 +256,11 @@ def test_bad_input_is_one_clear_error() -> None:
     problem = random_problem(0)
     symbolic = BilevelProblem("a*y", "y**2 - x*y", "x", "y", parameters={"a": None})
     calls: tuple[Callable[[], object], ...] = (
-        lambda: check_hypergradient(3, problem),  # type: ignore[arg-type]
-        lambda: check_hypergradient(problem.kernels.grad_phi, "zoo:scalar"),  # type: ignore[arg-type]
+        lambda: check_hypergradient(3, problem),  # type: ignore[call-overload]
+        lambda: check_hypergradient(problem.kernels.grad_phi, "zoo:scalar"),  # type: ignore[call-overload]
         lambda: check_hypergradient(problem.kernels.grad_phi, problem, points=[[1.0, 2.0]]),
         lambda: check_hypergradient(problem.kernels.grad_phi, problem, points=[[np.nan]]),
-        lambda: check_hypergradient(problem.kernels.grad_phi, problem, points=3),  # type: ignore[arg-type]
+        lambda: check_hypergradient(problem.kernels.grad_phi, problem, points=3),  # type: ignore[call-overload]
         lambda: check_hypergradient(problem.kernels.grad_phi, problem, rng=-1),
         lambda: check_hypergradient(problem.kernels.grad_phi, symbolic),
     )

@@ -6,6 +6,7 @@ call takes is not asked: the same questions are put to a candidate that is quick
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ Settings = Mapping[str, float]
 KNOBS = ("D", "N", "Q", "tol")  # what a candidate may take: steps, conjugate gradients, Neumann terms, a tolerance
 STEPS = 20_000  # in all, by default: a candidate that never converges is given up after so many
 NO_SETTINGS: Settings = MappingProxyType({})
+NOTHING_TOLD: Mapping[str, int] = MappingProxyType({})
 
 
 def real_array(value: Any, what: str) -> tuple[Floats, float]:
@@ -36,16 +38,22 @@ def real_array(value: Any, what: str) -> tuple[Floats, float]:
         ...
     bilevel_sym.errors.InvalidArgument: x is not an array of real numbers
     """
-    # a tensor that carries a graph or lives on another device has to be asked for its numbers
-    for step in ("detach", "cpu"):
-        value = getattr(value, step)() if callable(getattr(value, step, None)) else value
     try:
-        array = np.asarray(value)
+        array = np.asarray(_numbers(value))
         if array.dtype.kind not in "fiuO" and array.dtype.name != "bfloat16":  # O: mpmath, SymPy, fractions
             raise TypeError
         return array.astype(np.float64), unit_of(array.dtype)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"{what} is not an array of real numbers") from None
+
+
+def _numbers(value: Any) -> Any:
+    """A tensor with a graph, or on another device, has to be asked for its numbers; so has each of a list."""
+    if isinstance(value, (list, tuple)):
+        return [_numbers(part) for part in value]
+    for step in ("detach", "cpu"):
+        value = getattr(value, step)() if callable(getattr(value, step, None)) else value
+    return value
 
 
 def norms(array: Floats) -> Floats:
@@ -74,12 +82,16 @@ class WrongKind(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a candidate returned at x, as float64; ``unit`` is the spacing of the numbers that it came in, next to 1."""
+    """What a candidate returned at x, as float64; ``unit`` is the spacing of the numbers that it came in, next to 1.
+
+    ``told`` are the y and v with which it says that it was made.
+    """
 
     x: Floats
     value: Floats
     unit: float = 2.0**-52
     settings: Settings = field(default_factory=dict)
+    told: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def single(self) -> bool:
@@ -102,20 +114,35 @@ class Candidate:
     (('D',), array([1.5]))
     >>> half.budget.spent, half.cost({"D": 50})
     (3.0, 50)
+    >>> Candidate(lambda x, maxiter=5: [x], (1,), knobs={"maxiter": "N"}).knobs
+    ('N',)
+    >>> Candidate(lambda x: {"grad": x, "y": 2 * x}, (1,), told={"y": 1})(np.array([3.0])).told
+    {'y': array([6.])}
     >>> Candidate(lambda x: x[0], (1,))(np.array([3.0]))
     Traceback (most recent call last):
         ...
     verify.testkit.candidate.WrongKind: it returned an array of shape (), but the shape is (1,)
     """
 
-    def __init__(self, function: Callable[..., object], shape: tuple[int, ...], budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        shape: tuple[int, ...],
+        budget: Budget | None = None,
+        *,
+        knobs: Mapping[str, str] | None = None,
+        answer: str = "grad",
+        told: Mapping[str, int] = NOTHING_TOLD,
+    ) -> None:
         if not callable(function):
             raise InvalidArgument(
                 f"the candidate is a {type(function).__name__}, which cannot be called",
                 hint="a function of one point x of shape (d,), such as lambda x: my_hypergradient(x)",
             )
-        self.function, self.shape = function, shape
-        self.defaults = _knobs(function)
+        self.function, self.shape, self.answer, self.sizes = function, shape, answer, told
+        self.own = _own_names(function, {} if knobs is None else knobs)
+        self.defaults = _knobs(function, self.own)
+        self.rows = False  # whether it takes x of shape (1, d) only
         self.budget = Budget(STEPS) if budget is None else budget
         self.previous: Answer | None = None
         self.calls = 0
@@ -149,17 +176,50 @@ class Candidate:
         """The answer at x. What the candidate raises is the user's own, and carries a note of the point."""
         self.budget.deadline.check()
         self.budget.spend(self.cost(settings))
+        given = {self.own.get(name, name): value for name, value in settings.items()}
         try:
             with np.errstate(all="ignore"):  # what is judged is the answer: an overflow on the way may be harmless
-                returned = self.function(np.array(x, dtype=np.float64), **settings)
-        except Exception as error:
-            given = "".join(f", {name}={value!r}" for name, value in settings.items())
-            error.add_note(f"raised by the candidate, called with x = np.array({np.asarray(x).tolist()}){given}")
+                (value, unit), told = self._called(np.array(x, dtype=np.float64), given)
+        except WrongKind:
             raise
-        value, unit = self._converted(returned)
+        except Exception as error:
+            said = "".join(f", {name}={value!r}" for name, value in given.items())
+            error.add_note(f"raised by the candidate, called with x = np.array({np.asarray(x).tolist()}){said}")
+            raise
         self.calls += 1
-        self.previous = Answer(np.array(x, dtype=np.float64), value, unit, dict(settings))
+        self.previous = Answer(np.array(x, dtype=np.float64), value, unit, dict(settings), told)
         return self.previous
+
+    def _called(self, x: Floats, given: Settings) -> tuple[tuple[Floats, float], dict[str, Floats]]:
+        """The answer; one that takes batches alone is handed a batch of one, from the first call on."""
+        if self.rows:
+            return self._understood(self.function(x[None], **given))
+        try:
+            return self._understood(self.function(x, **given))
+        except WrongKind:
+            raise
+        except Exception:
+            if self.calls:
+                raise
+            with contextlib.suppress(Exception):
+                found = self._understood(self.function(x[None], **given))
+                self.rows = True
+                return found
+            raise
+
+    def _understood(self, returned: Any) -> tuple[tuple[Floats, float], dict[str, Floats]]:
+        """The answer in what was returned, and what was told beside it."""
+        if not isinstance(returned, Mapping):
+            return self._converted(returned), {}
+        names = {self.answer, *self.sizes}
+        if self.answer not in returned or not names.issuperset(returned):
+            wanted = ", ".join(f'"{name}"' for name in sorted(names))
+            raise WrongKind(f"it returned a dict with {', '.join(map(repr, returned))}, but its keys are of {wanted}")
+        told = {name: np.ravel(real_array(returned[name], name)[0]) for name in self.sizes if name in returned}
+        for name, value in told.items():
+            if len(value) != self.sizes[name]:
+                raise WrongKind(f"{name} in what it returned has {len(value)} numbers, but n is {self.sizes[name]}")
+        return self._converted(returned[self.answer]), told
 
     def _converted(self, returned: object) -> tuple[Floats, float]:
         if returned is None:
@@ -168,19 +228,36 @@ class Candidate:
             value, unit = real_array(returned, "the answer")
         except InvalidArgument:
             raise WrongKind(f"it returned a {type(returned).__name__} that is not an array of real numbers") from None
+        value = value[0] if value.shape == (1, *self.shape) else value
         if value.shape != self.shape:
             raise WrongKind(f"it returned an array of shape {value.shape}, but the shape is {self.shape}")
         return value, unit
 
 
-def _knobs(function: Callable[..., object]) -> Mapping[str, object]:
-    """Which of KNOBS the function takes by name, each with its default."""
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     try:
-        parameters = list(inspect.signature(function).parameters.values())[1:]  # the first is the point
+        return list(inspect.signature(function).parameters.values())[1:]  # the first is the point
     except (TypeError, ValueError):  # some compiled functions do not say
-        return {}
+        return []
+
+
+def _own_names(function: Callable[..., object], knobs: Mapping[str, str]) -> dict[str, str]:
+    """By which of its own names each of KNOBS is handed over."""
+    names = {p.name: p.kind for p in _parameters(function)}
+    for own, meant in knobs.items():
+        if meant not in KNOBS:
+            raise InvalidArgument(f"knobs: {own!r:.40} stands for {meant!r:.40}", hint=f"one of {', '.join(KNOBS)}")
+        if names and own not in names and inspect.Parameter.VAR_KEYWORD not in names.values():
+            raise InvalidArgument(f"the candidate takes no {own!r:.40}", hint=f"one of {', '.join(names)}")
+    return {meant: own for own, meant in knobs.items()}
+
+
+def _knobs(function: Callable[..., object], own: Mapping[str, str]) -> Mapping[str, object]:
+    """Which of KNOBS the function takes by name, each with its default."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {p.name: p.default for p in parameters if p.name in KNOBS and p.kind in named}
+    defaults = {p.name: p.default for p in _parameters(function) if p.kind in named}
+    names = {name: own.get(name, name) for name in KNOBS}
+    return {name: defaults.get(names[name]) for name in KNOBS if name in own or names[name] in defaults}
 
 
 def _count(value: object) -> int:

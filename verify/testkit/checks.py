@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from bilevel_sym.system.budget import Budget, Deadline, Effort, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from verify.study import seed_of
 from verify.testkit import messages
+from verify.testkit.at_once import at_once
 from verify.testkit.candidate import STEPS, Candidate
 from verify.testkit.examination import Examination
 from verify.testkit.named_arrays import Takes, in_one_vector
@@ -34,14 +35,15 @@ GRADIENT = Subject(
 )  # fmt: skip
 HESSIAN = Subject(
     "hess_phi", "phi-hessian", "Hessian of Phi", lambda p: (p.d, p.d), hessian_suspects,
-    'y* and v, then each term, against derive(problem).terms["hess_phi"] at the point above',
+    'y* and v, then each term, against derive(problem).terms["hess_phi"] at the point above', answer="hess",
 )  # fmt: skip
 LOWER = Subject(
     "y_star", "eq:objective", "lower-level solution", lambda p: (p.n,), lower_suspects,
-    "problem.kernels.g_y at the point above and what was returned there: it is zero at y*", "y",
+    "problem.kernels.g_y at the point above and what was returned there: it is zero at y*", "y", "y",
 )  # fmt: skip
 
 
+@at_once
 def check_hypergradient(
     candidate: Function,
     problem: BilevelProblem,
@@ -49,6 +51,7 @@ def check_hypergradient(
     points: Iterable[Any] | None = None,
     rng: Rng = None,
     effort: Effort = "default",
+    knobs: Mapping[str, str] | None = None,
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
@@ -60,15 +63,17 @@ def check_hypergradient(
     VIOLATED: it is not; the message gives the point, the value, the true digits, and which term is suspected.
     INCONCLUSIVE: random without a bias that shows, or still converging.
 
-    - ``candidate``: called with one point x of shape (d,) at a time, returns d numbers, as a NumPy, JAX or PyTorch
-      array or a list. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own convergence is
-      looked at too.
+    - ``candidate``: called with one point x of shape (d,) at a time, or of shape (1, d) where it takes batches only,
+      returns d numbers, as a NumPy, JAX or PyTorch array or a list; or {"grad": ..., "y": ..., "v": ...}, and then y
+      and v help to say what is wrong. If it takes ``D``, ``N``, ``Q`` (numbers of steps) or ``tol`` by name, its own
+      convergence is looked at too. Of several, in a list or a dict by name, a Report is returned.
     - ``problem``: the problem.
     - ``points``: those of the user, all of which are asked; by default some of the problem's box, from -1 to 1 where it
       has none.
     - ``rng``: a seed or a generator.
     - ``effort``: how much the candidate is asked: "quick", "default" (20 000 steps, where a call with D = 50 is 50 of
       them), "thorough", or a multiple of the default. How long a call takes changes nothing.
+    - ``knobs``: by which names of its own it takes these, {"maxiter": "N"}.
     - ``seconds``: a limit of time; where it cuts, the result is INCONCLUSIVE and says what was left out.
     - ``memory``: "2GB", "500 MB" or bytes; what does not fit is refused before it is begun (TooLarge).
     - ``progress``: whether a terminal shows how far it is.
@@ -88,9 +93,10 @@ def check_hypergradient(
     'cross'
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, GRADIENT, points, rng, budget, bytes_of(memory), progress, takes)
+    return _check(candidate, problem, GRADIENT, points, rng, budget, bytes_of(memory), progress, takes, knobs)
 
 
+@at_once
 def check_hessian(
     candidate: Function,
     problem: BilevelProblem,
@@ -98,6 +104,7 @@ def check_hessian(
     points: Iterable[Any] | None = None,
     rng: Rng = None,
     effort: Effort = "default",
+    knobs: Mapping[str, str] | None = None,
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
@@ -114,9 +121,10 @@ def check_hessian(
     HOLDS
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, HESSIAN, points, rng, budget, bytes_of(memory), progress, takes)
+    return _check(candidate, problem, HESSIAN, points, rng, budget, bytes_of(memory), progress, takes, knobs)
 
 
+@at_once
 def check_lower_solution(
     candidate: Function,
     problem: BilevelProblem,
@@ -124,6 +132,7 @@ def check_lower_solution(
     points: Iterable[Any] | None = None,
     rng: Rng = None,
     effort: Effort = "default",
+    knobs: Mapping[str, str] | None = None,
     seconds: float | None = None,
     memory: Memory = "2GB",
     progress: bool = False,
@@ -140,7 +149,7 @@ def check_lower_solution(
     HOLDS
     """
     budget = Budget(STEPS * scale_of(effort), Deadline(seconds))
-    return _check(candidate, problem, LOWER, points, rng, budget, bytes_of(memory), progress, takes)
+    return _check(candidate, problem, LOWER, points, rng, budget, bytes_of(memory), progress, takes, knobs)
 
 
 def _check(
@@ -153,6 +162,7 @@ def _check(
     memory: int,
     progress: bool,
     takes: Takes,
+    knobs: Mapping[str, str] | None,
 ) -> CandidateCheck:
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(
@@ -161,7 +171,9 @@ def _check(
         )
     exact = problem.mean
     asked = in_one_vector(function, exact, takes, subject.returns)
-    candidate, seed = Candidate(asked, subject.shape(exact), budget), seed_of(rng)
+    told = {name: exact.n for name in ("y", "v") if name != subject.answer}
+    candidate = Candidate(asked, subject.shape(exact), budget, knobs=knobs, answer=subject.answer, told=told)
+    seed = seed_of(rng)
     chosen = sample_points(exact, np.random.default_rng(seed)) if points is None else given_points(exact, points)
     require_references(exact.d, exact.n, len(chosen), memory)
     try:

@@ -22,6 +22,7 @@ from verify.testkit.diagnosis import Diagnosis, Evidence, explain
 from verify.testkit.reference import Asked, References, Subject, references
 from verify.testkit.result import CandidateCheck
 from verify.testkit.sample_points import KEPT, calls_for, screening
+from verify.testkit.suspects.told import ROOMS, told_wrong
 from verify.testkit.sweep import FEWEST, Convergence, worst_of
 from verify.testkit.taylor import TaylorTest, not_taken, taylor_test
 from verify.verdict import Verdict
@@ -165,7 +166,10 @@ class Examination:
         def so_far() -> Asked:
             values, single = np.array([a.value for a in answers]), any(a.single for a in answers)
             seen, rest = at[: len(answers)], at[len(answers) :]
-            return Asked(self.subject, seen, values, np.array(previous[: len(answers)]), single, settings, rest)
+            names = [name for name in ("y", "v") if all(name in a.told for a in answers)]
+            told = {name: np.array([a.told[name] for a in answers]) for name in names}
+            before = np.array(previous[: len(answers)])
+            return Asked(self.subject, seen, values, before, single, settings, rest, told=told)
 
         try:
             with ProgressBar("asking the candidate", len(at), shown=self.progress) as meter:
@@ -213,7 +217,11 @@ class Examination:
         if self.convergence is not None and self.convergence.diagnosis is not None:
             return self.convergence.diagnosis
         evidence = Evidence(asked.values, asked.at.truth(self.subject.quantity), asked.floor)
-        found = explain(evidence, self.subject.suspects(asked.at, asked.values, asked.previous))
+        suspects = list(self.subject.suspects(asked.at, asked.values, asked.previous))
+        if asked.told and (told := told_wrong(asked)) is not None:
+            found = explain(evidence, [suspect for suspect in suspects if suspect.cause in ROOMS[told.cause]])
+            return found if found.cause != "unexplained" else told
+        found = explain(evidence, suspects)
         return found if found.cause != "unexplained" else replace(found, look_at=self.subject.look_at)
 
     def _weighed(self, asked: Asked, fitted: Diagnosis, probe: Behaviour) -> Diagnosis:

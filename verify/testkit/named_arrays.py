@@ -79,6 +79,8 @@ def in_one_vector(
 
 def _laid_out(returned: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     """Arrays end to end; what are none of the right shapes is left for the candidate to be told about."""
+    if isinstance(returned, Mapping) and "grad" in returned and "grad" not in shapes:
+        return {**returned, "grad": _laid_out(returned["grad"], shapes)}
     if isinstance(returned, Mapping):
         parts = [returned[name] for name in shapes] if set(returned) == set(shapes) else None
     elif isinstance(returned, (list, tuple)) and len(returned) == len(shapes):

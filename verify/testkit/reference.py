@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -227,6 +227,7 @@ class Subject:
     suspects: Callable[[References, Floats, Floats | None], Iterator[Suspect]]
     look_at: str  # where to begin when nothing is known
     returns: str = ""  # "x" or "y": whose arrays its entries are, where they are one vector
+    answer: str = "grad"  # its name in a dict that also tells y and v
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +242,7 @@ class Asked:
     settings: Settings
     unasked: References
     screened: int = 0
+    told: Mapping[str, Floats] = field(default_factory=dict)  # y and v, (P, n), where the candidate says them
 
     def joined(self, other: Asked, screened: int) -> Asked:
         """Both, where the other points are the worst of so many that were screened."""
@@ -249,7 +251,10 @@ class Asked:
         )
         unasked = self.unasked.joined(other.unasked)
         at = self.at.joined(other.at)
-        return Asked(self.subject, at, values, previous, self.single, self.settings, unasked, screened)
+        told = {
+            name: np.concatenate([rows, other.told[name]]) for name, rows in self.told.items() if name in other.told
+        }
+        return Asked(self.subject, at, values, previous, self.single, self.settings, unasked, screened, told)
 
     @property
     def named(self) -> int:
