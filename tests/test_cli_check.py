@@ -86,7 +86,7 @@ def test_an_exception_is_a_finding_and_junit_has_the_counts(mine: str) -> None:
     assert error is not None
     assert "no such gradient" in error.get("message", "")
     failed = run(
-        "check", "verify.gallery.terms:implicit_term_halved.make", "--problem", "zoo:scalar", "--format", "junit"
+        "check", "verify.gallery.terms:implicit_term_halved.candidate", "--problem", "zoo:scalar", "--format", "junit"
     )
     failure = ElementTree.fromstring(failed.stdout).find("testcase/failure")
     assert failure is not None

@@ -37,7 +37,7 @@ FAST = {
     "zoo, one": ["zoo", "tube,d=2,L=1/2"],
     "zoo, nothing known": ["zoo", "ridge"],
     "zoo, numbers": ["zoo", "quadratic,d=1,spectrum=1:2:5"],
-    "check": ["check", "verify.gallery.terms:implicit_term_halved.make", "--problem", "zoo:scalar"],
+    "check": ["check", "verify.gallery.terms:implicit_term_halved.candidate", "--problem", "zoo:scalar"],
     "verify": ["verify", "zoo:scalar", "--claims", "eq:bilevel-grad,phi-2"],
 }
 SLOW = {

@@ -16,6 +16,7 @@ from verify.testkit.derivative_checks import check_gradient
 from verify.testkit.differences import Line, _Pairs
 from verify.testkit.examination import Examination
 from verify.testkit.reference import Asked
+from verify.testkit.result import CandidateCheck
 from verify.testkit.sweep import Sweep
 from verify.verdict import Verdict
 
@@ -117,6 +118,33 @@ def lets_noise_explain_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(differences, "SIGMAS", 1e8)
 
 
+def a_told_y_is_believed() -> bool:
+    """y is off, in a way that no hypothesis has, and the candidate says which y it took."""
+    k = TOY.kernels
+
+    def candidate(x: Any) -> Any:
+        y = k.y_star(x) + 0.01 * np.sin(7 * x[: TOY.n])
+        v = np.linalg.solve(k.g_yy(x, y), k.f_y(x, y))
+        return {"grad": k.f_x(x, y) - k.g_xy(x, y) @ v, "y": y, "v": v}
+
+    return check_hypergradient(candidate, TOY).cause == "y*"
+
+
+def does_not_listen(patch: pytest.MonkeyPatch) -> None:
+    """What a candidate tells beside its answer is lost."""
+    patch.setattr(examination, "told_wrong", lambda asked: None)
+
+
+def digits_of_the_worst() -> bool:
+    """Two points are wrong; the one that is further from rounding has more digits."""
+    wrong = check_hypergradient(lambda x: TOY.kernels.grad_phi(x) + 1e-6 * (np.abs(x).sum() > 0), TOY, points=EIGHT)
+    return not wrong.has(12) and wrong.has(2)
+
+
+def lets_every_digit_pass(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CandidateCheck, "has", lambda self, digits: True)
+
+
 DEFECTS: list[tuple[Change, Callable[[], bool]]] = [
     (asks_as_many_as_seem_enough, seventh),
     (counts_calls, never),
@@ -125,6 +153,8 @@ DEFECTS: list[tuple[Change, Callable[[], bool]]] = [
     (takes_values_for_exact, no_false_alarm),
     (trusts_the_longest_steps, no_alarm_at_ripples),
     (lets_noise_explain_all, a_small_error_is_seen),
+    (does_not_listen, a_told_y_is_believed),
+    (lets_every_digit_pass, digits_of_the_worst),
 ]
 
 

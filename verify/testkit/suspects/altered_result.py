@@ -35,7 +35,8 @@ def changed_suspects(evidence: Evidence) -> Iterator[Suspect]:
     with np.errstate(all="ignore"):
         unit = np.where(size > 0, truth / size, 0.0)
     clipping, bound = "gradient clipping, projections onto a ball or a box", float(seen.max())
-    if (seen > (1 - SHARP) * bound).sum() > 1:
+    met = seen > (1 - SHARP) * bound
+    if met.sum() > 1 and not met.all():  # a norm that is always the same is no bound
         what = f"it is clipped: its norm is at most {bound:.4g}"
         yield Suspect("factor", what, clipping, np.where(size > bound, bound * unit, truth))
     yield Suspect("factor", "it is normalised: only its direction is right", RETURN, unit)
@@ -44,6 +45,9 @@ def changed_suspects(evidence: Evidence) -> Iterator[Suspect]:
         if _met(values, ends):
             what = f"each entry is clipped at {ends[0]:.4g} or {ends[1]:.4g}"
             yield Suspect("factor", what, clipping, np.clip(truth, *ends))
+    if len(values) > 2 and np.ptp(values, axis=0).max() == 0:
+        what = "it is the same at all points, whatever x is"
+        yield Suspect("arguments", what, "whether the x of this call is used", values)
     yield Suspect("factor", "it is the sign of each entry alone", RETURN, np.sign(truth))
     yield Suspect("sign", "it is the absolute value of each entry", "np.abs", np.abs(truth))
     yield from _reordered(evidence)
@@ -70,9 +74,10 @@ def _reordered(evidence: Evidence) -> Iterator[Suspect]:
 
 
 def _met(values: Floats, ends: tuple[float, float]) -> bool:
-    """Whether a bound is met more than once: the largest entry alone is no bound."""
+    """Whether a bound is met more than once, and not always: neither the largest entry nor a constant is a bound."""
     near = [np.abs(values - end) <= SHARP * (1 + abs(end)) for end in ends]
-    return bool(sum(int(close.sum()) for close in near) > 2)
+    inside = ~(near[0] | near[1])
+    return bool(sum(int(close.sum()) for close in near) > 2 and inside.any())
 
 
 def _sizes(array: Floats) -> Floats:

@@ -8,7 +8,7 @@ sizes and many lengths cost as much as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -33,12 +33,14 @@ Filter: TypeAlias = Callable[[Floats, Floats, Floats], Floats]  # (eigenvalue, s
 class Flaw:
     """What is wrong with an implementation of conjugate gradients; without arguments nothing is.
 
-    ``beta``: "right", "none" (steepest descent), "inverted" or "one".
+    ``beta``: "right", "none" (steepest descent), "inverted" or "one". ``old_residual``: the new direction is made of
+    the residual before the step.
     """
 
     step_in_solution: bool = True
     step_in_residual: bool = True
     beta: str = "right"
+    old_residual: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,9 @@ def conjugate_gradients(A: Floats, b: Floats, steps: int, flaw: Flaw = RIGHT, st
             image = apply(A, p)
             alpha = _ratio(size, (p * image).sum(axis=1))
             v = v + (alpha if flaw.step_in_solution else np.sign(alpha)) * p
-            r = r - (alpha if flaw.step_in_residual else np.sign(alpha)) * image
+            old, r = r, r - (alpha if flaw.step_in_residual else np.sign(alpha)) * image
             size, before = np.square(r).sum(axis=1), size
-            p = r + _beta(flaw.beta, size, before) * p
+            p = (old if flaw.old_residual else r) + _beta(flaw.beta, size, before) * p
             found.append(v)
             sizes.append(size)
         return Iterates(np.array(found), np.sqrt(np.array(sizes)))
@@ -151,7 +153,9 @@ class Spectrum:
 MOST_ITERATES = 12  # iterates of conjugate gradients that are looked at
 TERMS = (*range(1, 33), 39, 40, 41, 49, 50, 51, 64, 99, 100, 101)
 TOLERANCES = (*(10.0**-k for k in range(12, 3, -1)), *(10.0 ** (-k / 4) for k in range(12, 1, -1)))
+USUAL, TIGHT = 1e-2, 1e-4  # tolerances that people choose; those at which a dropped iterate is the last but one
 SOLVER = "the solver of g_yy v = f_y"
+LOOSE = f"the tolerance of {SOLVER}: it decides how many digits the hypergradient has"
 RESIDUAL = "the step size is missing from the update of the residual, r -= alpha A p"
 FLAWS = (
     (Flaw(step_in_residual=False), RESIDUAL),
@@ -159,6 +163,7 @@ FLAWS = (
     (Flaw(step_in_solution=False, step_in_residual=False), "the step size is missing from both updates"),
     (Flaw(beta="none"), "beta is zero, so that these are steps of steepest descent"),
     (Flaw(beta="inverted"), "beta is inverted; the new residual belongs above, the old one below"),
+    (Flaw(old_residual=True), "the new direction is made of the old residual, p = r + beta p before r is updated"),
     (Flaw(beta="one"), "beta is missing from p = r + beta p"),
     (Flaw(step_in_residual=False, beta="none"), f"{RESIDUAL}, and beta is zero"),
 )
@@ -182,8 +187,10 @@ def inverse_suspects(at: References, evidence: Evidence) -> Iterator[Suspect]:
     'g_yy is missing: v is f_y'
     """
     yield from _replaced(at)
+    yield from _too_early(at, usual=True)
     yield from _conjugate_gradients(at)
-    yield from _too_early(at)
+    yield from _too_early(at, usual=False)
+    yield from _normal_equations(at)
     yield from _flawed(at)
     yield from _one_term(at, evidence)
     yield from _series(at, evidence)
@@ -216,29 +223,43 @@ def _conjugate_gradients(at: References) -> Iterator[Suspect]:
     iterates = conjugate_gradients(g_yy, f_y, min(n, MOST_ITERATES) + 1)
     leaves = f"{SOLVER}: a loop that is left by break before the newest iterate is stored, or a loop that is too short"
     dropped = "v is the iterate before the last of conjugate gradients: the last one is dropped"
-    for numbers in _stops(iterates, f_y):
+    for numbers in _stops(iterates, f_y, [t for t in TOLERANCES if t <= TIGHT]):
         yield _with(at, iterates.at(np.maximum(numbers - 1, 0)), dropped, leaves)
     begun = conjugate_gradients(g_yy, f_y, min(n, MOST_ITERATES), start=f_y)
     for k in range(1, min(n, MOST_ITERATES + 1)):
-        what = f"v is iterate {k} of conjugate gradients, where {n} may be needed"
+        what = f"v is iterate {k} of conjugate gradients, {'one step ' * (k == 1)}where {n} may be needed"
         yield _with(at, iterates.v[k], what, leaves)
         yield _with(at, begun.v[k], f"{what}; they started at f_y", leaves)
 
 
-def _too_early(at: References) -> Iterator[Suspect]:
-    """Conjugate gradients that stop where the residual is below a loose tolerance."""
+def _too_early(at: References, usual: bool) -> Iterator[Suspect]:
+    """Conjugate gradients that stop where the residual is below a tolerance: one that people choose, or looser."""
     iterates = conjugate_gradients(at.at["g_yy"], at.at["f_y"], min(at.problem.n, MOST_ITERATES))
-    look = f"the tolerance of {SOLVER}: it decides how many digits the hypergradient has"
-    for numbers in _stops(iterates, at.at["f_y"]):
-        few = f"{numbers.min()} to {numbers.max()} steps" if np.ptp(numbers) else f"{numbers[0]} steps"
-        what = f"conjugate gradients stop too early, after {few}: a loose tolerance"
-        yield _with(at, iterates.at(numbers), what, look, "tolerance")
+    for numbers in _stops(iterates, at.at["f_y"], [t for t in TOLERANCES if (t <= USUAL) == usual]):
+        what = f"conjugate gradients stop too early, after {_steps(numbers)}: a loose tolerance"
+        yield _with(at, iterates.at(numbers), what, LOOSE, "tolerance")
 
 
-def _stops(iterates: Iterates, right: Floats) -> list[Indices]:
+def _normal_equations(at: References) -> Iterator[Suspect]:
+    """g_yy^2 v = g_yy f_y in the place of g_yy v = f_y: as many digits cost more steps, and a tolerance means less."""
+    g_yy, f_y = at.at["g_yy"], at.at["f_y"]
+    squared, right = g_yy @ g_yy, apply(g_yy, f_y)
+    iterates = conjugate_gradients(squared, right, 2 * min(at.problem.n, MOST_ITERATES))
+    behind = np.linalg.norm(f_y - apply(g_yy, iterates.v), axis=2)  # some look at the system itself
+    for kind, sides in ((iterates, right), (Iterates(iterates.v, behind), f_y)):
+        for numbers in _stops(kind, sides, TOLERANCES):
+            what = f"conjugate gradients on the normal equations, a loose tolerance: {_steps(numbers)}"
+            yield _with(at, iterates.at(numbers), what, LOOSE, "tolerance")
+
+
+def _steps(numbers: Indices) -> str:
+    return f"{numbers.min()} to {numbers.max()} steps" if np.ptp(numbers) else f"{numbers[0]} steps"
+
+
+def _stops(iterates: Iterates, right: Floats, tolerances: Sequence[float]) -> list[Indices]:
     """At which iterate a solver stops at each point, for tight and then loose tolerances; each pattern once."""
     relative = Iterates(iterates.v, iterates.residuals / np.maximum(np.linalg.norm(right, axis=1), 1e-300))
-    found = [kind.stopped(tolerance) for tolerance in TOLERANCES for kind in (relative, iterates)]
+    found = [kind.stopped(tolerance) for tolerance in tolerances for kind in (relative, iterates)]
     return list({tuple(numbers): numbers for numbers in found}.values())
 
 

@@ -35,6 +35,7 @@ UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
 SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule"
 WARM = "the warm start: y must be solved for at the new x before the hypergradient is computed there"
 MOST_FREE = 8  # free numbers
+MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,7 @@ def solution_suspects(here: Solutions, previous: Floats | None) -> Iterator[Susp
     at = here.at
     for start in lower_iterates.starts(at.problem, len(at)):
         yield from _near_start(here, start)
+    yield from _rounded(here)
     yield from _stale(here, previous)
     for start in (*lower_iterates.starts(at.problem, len(at)), lower_iterates.Start("y = 1", np.ones_like(at.y))):
         yield from _own_steps(here, start)
@@ -139,6 +141,17 @@ def _near_start(here: Solutions, start: lower_iterates.Start) -> Iterator[Suspec
     if not start.y.any():
         wrong = "the lower-level solution enters with the wrong sign, -y*"
         yield here.suspect(-at.y, wrong, "the sign of y, and of the linear term of g", "sign")
+
+
+def _rounded(here: Solutions) -> Iterator[Suspect]:
+    """y* with fewer decimals, or with fewer bits."""
+    look = "the type of y, and np.round: keep all digits (in JAX, jax_enable_x64; in PyTorch, dtype=torch.float64)"
+    for decimals in range(1, MOST_DECIMALS):
+        yield here.suspect(np.round(here.at.y, decimals), f"y is rounded to {decimals} decimals", look, "precision")
+    shares, exponents = np.frexp(here.at.y)
+    for bits, name in ((8, "bfloat16"), (11, "float16"), (24, "single precision")):
+        y = np.ldexp(np.round(np.ldexp(shares, bits)), exponents - bits)
+        yield here.suspect(y, f"y has the {bits} bits of {name}", look, "precision")
 
 
 def _stale(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:

@@ -19,6 +19,7 @@ from verify.testkit.suspects.lower_iterates import apply, hypergradient_of, solu
 __all__ = ["frozen_suspects"]
 
 MOST_FREE = 16  # free numbers
+VARIES = 1e-6  # relatively
 NAMES = ("f_x", "f_y", "g_xy", "g_yy")
 
 KEPT = "what is computed once and kept: it changes with x, and has to be made anew at each point"
@@ -95,11 +96,11 @@ def _constant(at: References, evidence: Evidence) -> Iterator[Suspect]:
     """A constant matrix in the place of g_yy^-1, or of g_xy."""
     d, n, f_x, f_y, g_xy = at.problem.d, at.problem.n, at.at["f_x"], at.at["f_y"], at.at["g_xy"]
     ways: dict[str, tuple[Cause, tuple[Floats, ...]]] = {}
-    if n * n <= MOST_FREE:
+    if n * n <= MOST_FREE and _varies(at.at["g_yy"]):
         pairs = [(i, j) for i in range(n) for j in range(n)]
         basis = tuple(-g_xy[:, :, i] * f_y[:, j, None] for i, j in pairs)
         ways["the same matrix stands in the place of g_yy^-1 at all points"] = "inverse", basis
-    if d * n <= MOST_FREE:
+    if d * n <= MOST_FREE and _varies(g_xy):
         units = np.eye(d)
         basis = tuple(-units[i] * at.at.v[:, j, None] for i in range(d) for j in range(n))
         ways["the same matrix stands in the place of g_xy at all points"] = "cross", basis
@@ -107,3 +108,8 @@ def _constant(at: References, evidence: Evidence) -> Iterator[Suspect]:
         suspect = Suspect(cause, what, KEPT, f_x, basis)
         if explains(evidence, suspect):
             yield suspect
+
+
+def _varies(block: Floats) -> bool:
+    """Whether it is another matrix at other points: otherwise that it is the same at all says nothing."""
+    return bool(np.ptp(block, axis=0).max() > VARIES * np.abs(block).max())
