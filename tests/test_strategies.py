@@ -322,6 +322,65 @@ def test_degenerate_draws_every_kind_that_fits() -> None:
     assert smallest(degenerate(n=1), lambda problem: True).n == 1
 
 
+# ---- problems that bite ----------------------------------------------------------------------------------
+
+
+@FEW
+@given(recipes("spread spectrum"))
+def test_a_spread_spectrum_has_no_two_eigenvalues_the_same(recipe: Recipe) -> None:
+    assert 5 <= recipe.n <= 30
+    assert len(set(recipe.spectrum)) == recipe.n
+    assert recipe.kappa <= 30
+    _has_a_part_along_each(recipe)
+
+
+@FEW
+@given(recipes("clustered spectrum"))
+def test_a_clustered_spectrum_has_two_or_three_groups(recipe: Recipe) -> None:
+    decades = {sp.floor(sp.log(value, 10)) for value in recipe.spectrum}
+    assert len(decades) in (2, 3)
+    assert len(set(recipe.spectrum)) == recipe.n
+    _has_a_part_along_each(recipe)
+
+
+@FEW
+@given(recipes("ill-conditioned system"))
+def test_the_right_side_of_an_ill_conditioned_system_is_known(recipe: Recipe) -> None:
+    f, y = recipe.problem.f, recipe.problem.y
+    slopes = [sp.diff(f, s) for s in y]
+    assert all(slope.is_Rational and slope != 0 for slope in slopes)
+    assert 100 <= recipe.kappa <= 2 * 10**6
+
+
+@FEW
+@given(recipes("far start"))
+def test_a_far_start_is_far(recipe: Recipe) -> None:
+    assert np.abs(y_at(recipe, corner(recipe))).min() > 90
+
+
+@FEW
+@given(recipes("slowly varying"))
+def test_a_slowly_varying_hessian_varies_slowly(recipe: Recipe) -> None:
+    waves = [ridge for ridge in recipe.lower.ridges if ridge.function == "sin"]
+    assert waves
+    for wave in waves:  # a third derivative relative to the second: at most a tenth of what a frame's vector would give
+        assert norm(wave.form[recipe.d :]) <= max(map(norm, recipe.frame)) / 10
+
+
+@FEW
+@given(recipes("x absent from g"))
+def test_x_is_absent_from_g(recipe: Recipe) -> None:
+    assert not recipe.problem.g.free_symbols & set(recipe.problem.x)
+    assert any(y_at(recipe, corner(recipe)))
+
+
+def _has_a_part_along_each(recipe: Recipe) -> None:
+    """Conjugate gradients from zero need a step for every eigenvalue."""
+    slopes = [Fraction(int(c.p), int(c.q)) for c in (sp.diff(recipe.problem.f, s) for s in recipe.problem.y)]
+    parts = [dot(slopes, u) != 0 for u in recipe.frame]
+    assert sum(parts) >= recipe.n - 4  # in a plane that is turned a part may be zero
+
+
 # ---- shrinking --------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 Every problem is strongly convex in y by construction, has a box, shrinks to something that a person can read, and
 prints as code that can be pasted. ``recipes`` gives what is known of each as well. ``d`` and ``n`` are numbers, or
-pairs (least, greatest). Needs the extra ``test``.
+pairs (least, greatest): 1 to 3 unless a kind wants more. Needs the extra ``test``.
 
 >>> from hypothesis import find
 >>> find(degenerate("f independent of y"), lambda problem: True)
@@ -48,11 +48,10 @@ __all__ = [
     "stochastic_problems",
 ]
 
-_SIZES = (1, 3)  # variables, from and to
 _GRID_PARTS = 16  # of the narrowest grid
 
 
-def recipes(kind: str = "general", *, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[Recipe]:
+def recipes(kind: str = "general", *, d: Size | None = None, n: Size | None = None) -> st.SearchStrategy[Recipe]:
     """Problems with what is known of them: constants over the box, spectrum, y*.
 
     ``kind`` is "general", "quadratic", "minimax", "stochastic" or one of ``DEGENERATE``.
@@ -66,7 +65,7 @@ def recipes(kind: str = "general", *, d: Size = _SIZES, n: Size = _SIZES) -> st.
     return _recipes(kind, d, n)
 
 
-def problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
+def problems(*, d: Size | None = None, n: Size | None = None) -> st.SearchStrategy[BilevelProblem]:
     """Smooth bilevel problems over a box, g strongly convex in y, with and without third derivatives.
 
     >>> from hypothesis import find
@@ -77,7 +76,7 @@ def problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[Bilevel
     return _problems("general", d, n)
 
 
-def quadratics(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
+def quadratics(*, d: Size | None = None, n: Size | None = None) -> st.SearchStrategy[BilevelProblem]:
     """Bilevel problems with quadratic f and g.
 
     >>> from hypothesis import find
@@ -88,7 +87,7 @@ def quadratics(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[Bilev
     return _problems("quadratic", d, n)
 
 
-def minimax_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[MinimaxProblem]:
+def minimax_problems(*, d: Size | None = None, n: Size | None = None) -> st.SearchStrategy[MinimaxProblem]:
     """Minimax problems, f strongly concave in y.
 
     >>> from hypothesis import find
@@ -99,7 +98,7 @@ def minimax_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy
     return _problems("minimax", d, n)
 
 
-def stochastic_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[StochasticProblem]:
+def stochastic_problems(*, d: Size | None = None, n: Size | None = None) -> st.SearchStrategy[StochasticProblem]:
     """Stochastic problems; every row of the data gives a g that is strongly convex in y.
 
     >>> from hypothesis import find
@@ -111,7 +110,9 @@ def stochastic_problems(*, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrat
     return _problems("stochastic", d, n)
 
 
-def degenerate(kind: str | None = None, *, d: Size = _SIZES, n: Size = _SIZES) -> st.SearchStrategy[BilevelProblem]:
+def degenerate(
+    kind: str | None = None, *, d: Size | None = None, n: Size | None = None
+) -> st.SearchStrategy[BilevelProblem]:
     """Problems on the edges, where implementations break: one kind of ``DEGENERATE``, or all of them that fit d and n.
 
     >>> from hypothesis import find
@@ -127,19 +128,19 @@ def degenerate(kind: str | None = None, *, d: Size = _SIZES, n: Size = _SIZES) -
     return _problems(kind, d, n)
 
 
-def _require_shape(kind: str, d: Size, n: Size) -> None:
+def _require_shape(kind: str, d: Size | None, n: Size | None) -> None:
     if not shapes(style_of(kind), d, n):
         raise InvalidArgument(f"no problem of kind {kind!r} has d = {d} and n = {n}", hint="allow other sizes")
 
 
 @st.composite
-def _recipes(draw: st.DrawFn, kind: str, d: Size, n: Size) -> Recipe:
+def _recipes(draw: st.DrawFn, kind: str, d: Size | None, n: Size | None) -> Recipe:
     return draw_recipe(draw, kind, d, n)
 
 
 # made in a composite and not by ``map``, so that a failing example is printed as the problem's own code
 @st.composite
-def _problems(draw: st.DrawFn, kind: str, d: Size, n: Size) -> Any:  # of the class that the kind says
+def _problems(draw: st.DrawFn, kind: str, d: Size | None, n: Size | None) -> Any:  # of the class that the kind says
     return draw_recipe(draw, kind, d, n).problem
 
 

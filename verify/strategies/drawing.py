@@ -17,9 +17,13 @@ _EIGENVALUES = tuple(map(Fraction, ("2", "6", "4", "1", "3", "10", "1/2", "100")
 _STEPS = tuple(map(Fraction, ("4", "2", "1", "10")))
 _POSITIVE = tuple(map(Fraction, ("1", "2", "1/2")))
 _ENTRIES = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2")))
+_FAR = tuple(Fraction(sign * 10**k) for k in (2, 3, 4, 6) for sign in (1, -1))
 _MOST_DECADES = 8
+_MOST_DENSE = 4  # variables up to which eigenvectors may have any entries
 _eigenvalue, _step, _positive = (st.sampled_from(values) for values in (_EIGENVALUES, _STEPS, _POSITIVE))
 _entry, _nonzero = st.sampled_from(_ENTRIES), st.sampled_from(_ENTRIES[1:])
+_far, _slow = st.sampled_from(_FAR), st.sampled_from((Fraction(1, 10), Fraction(1, 100)))
+_gap = st.sampled_from((Fraction(1, 100), Fraction(1, 10), Fraction(1)))
 _quarter, _coin = st.sampled_from((0, 1, -1, 2, -2, 4, -4)), st.booleans()
 _COEFFICIENTS = tuple(map(Fraction, ("1", "-1", "2", "-2", "3", "1/2", "-1/2")))
 _ZERO = Fraction(0)
@@ -28,7 +32,7 @@ _sign, _up_to_two = st.sampled_from((0, 1, -1)), st.integers(0, 2)
 _of_x, _of_y = st.sampled_from(("sin", "cos", "cube", "exp")), st.sampled_from(("sin", "cos", "cube"))
 
 
-def draw_recipe(draw: st.DrawFn, kind: str, d: Size, n: Size) -> Recipe:
+def draw_recipe(draw: st.DrawFn, kind: str, d: Size | None, n: Size | None) -> Recipe:
     """A recipe of the kind; the caller has made sure that some shape is allowed."""
     style = style_of(kind)
     shape = draw(st.sampled_from(shapes(style, d, n)))
@@ -65,7 +69,13 @@ class _Lower:
         self.origin: Vector = (Fraction(0),) * n
         if root == "zero":
             return
+        if root == "fixed":
+            self.origin = tuple(draw(_nonzero) for _ in range(n))
+            return
         self.response = tuple(tuple(draw(_nonzero if i == k == 0 else _entry) for i in range(d)) for k in range(n))
+        if root == "far":
+            self.origin = tuple(draw(_far) for _ in range(n))
+            return
         if root == "point":
             self.zero = tuple(r * draw(_quarter) / 4 for r in self.x_radii)
             self.origin = tuple(-entry for entry in product(self.response, self.zero))
@@ -78,9 +88,10 @@ class _Lower:
             "none": (),
             "sine": ("sine",),
             "third": ("sine",),
+            "slow": ("sine",),
             "convex": ("softplus", "bend"),
         }[self.style.ripples]
-        least = int(self.style.ripples == "third")
+        least = int(self.style.ripples in ("third", "slow"))
         if not choices:
             return
         for ripple in self.draw(st.lists(st.sampled_from(choices), min_size=least, max_size=2)):
@@ -89,6 +100,9 @@ class _Lower:
     def _add_ripple(self, ripple: str) -> None:
         """c (t - sin t), c (softplus(t) - t/2) or c x_w^2 t^2, where t = u . (y - y*)."""
         u = self._direction()
+        if self.style.ripples == "slow":  # the same curvature, from a longer wave
+            wave = self.draw(_slow)
+            u = tuple(wave * entry for entry in u)
         form = (*(-dot(u, column) for column in zip(*self.response, strict=True)), *u)
         shift = -dot(u, self.origin)
         c, slope = self.draw(_positive), Fraction(0)
@@ -150,6 +164,15 @@ def _spectrum(draw: st.DrawFn, wanted: str, n: int) -> Vector:
     if wanted == "distinct":
         steps = [draw(_step) for _ in range(n - 1)]
         return tuple(accumulate((draw(_eigenvalue), *steps)))
+    if wanted == "even":
+        least, step = draw(_eigenvalue), draw(_gap)
+        return tuple(least * (1 + k * step) for k in range(n))
+    if wanted == "clustered":
+        groups = draw(st.integers(2, 3))
+        return tuple(10 ** (k % groups) * (1 + Fraction(k, 1000)) for k in range(n))
+    if wanted == "decades":
+        most = draw(st.integers(2, 6))
+        return tuple(10 ** (most * k // max(1, n - 1)) * (1 + Fraction(k % 4, 4)) for k in range(n))
     decades = draw(st.integers(0, _MOST_DECADES))
     inner = [draw(st.integers(0, decades)) for _ in range(n - 2)]
     least = Fraction(10) ** draw(st.sampled_from((0, -4, -_MOST_DECADES)))
@@ -160,6 +183,9 @@ def _frame(draw: st.DrawFn, style: Style, n: int) -> Matrix:
     """Orthogonal integer vectors; the unit vectors where A is c I anyway."""
     if n == 1 or style.spectrum == "isotropic":
         return frame((), n)
+    if n > _MOST_DENSE:  # a plane or two is turned: fractions stay short
+        planes = draw(st.lists(st.integers(0, n - 2), max_size=2))
+        return frame([[int(j in (k, k + 1)) for j in range(n)] for k in planes], n)
     entries = st.tuples(*[st.integers(-2, 2)] * n)
     return frame(draw(st.lists(entries, max_size=2)), n)
 
@@ -207,7 +233,7 @@ def draw_upper(draw: st.DrawFn, style: str, d: int, directions: Matrix) -> Sum:
     if style == "even in y":
         _add_product(hessian, draw(_coefficient), y[0], y[0])
     if style != "quadratic":
-        bent = x if style in ("x only", "linear in y", "even in y") else (*x, *y)
+        bent = x if style in ("x only", "linear in y", "all of y", "even in y") else (*x, *y)
         ridges = [_ridge(draw, d, bent) for _ in range(draw(_up_to_two))]
     return Sum(d, linear, tuple(map(tuple, hessian)), tuple(ridges))
 
@@ -215,8 +241,9 @@ def draw_upper(draw: st.DrawFn, style: str, d: int, directions: Matrix) -> Sum:
 def _slope(draw: st.DrawFn, x: Matrix, y: Matrix, style: str) -> Vector:
     """At least one variable has a coefficient: the first y, unless f is to be flat in y; then the first x."""
     flat = style in ("x only", "even in y")
-    first, *others = x if flat else (*y, *x)
-    weighted = [(draw(_coefficient), first), *((draw(_maybe), vector) for vector in others)]
+    sure = len(y) if style == "all of y" else 1
+    vectors = x if flat else (*y, *x)
+    weighted = [(draw(_coefficient if k < sure else _maybe), vector) for k, vector in enumerate(vectors)]
     coefficients = [c for c, _ in weighted]
     return tuple(dot(coefficients, column) for column in zip(*(vector for _, vector in weighted), strict=True))
 
@@ -225,7 +252,7 @@ def _pairs(x: Matrix, y: Matrix, style: str) -> st.SearchStrategy[tuple[Vector, 
     """The two factors of a monomial of degree two."""
     in_x, in_y = st.sampled_from(x), st.sampled_from(y)
     within, mixed = st.tuples(in_x, in_x), st.tuples(in_x, in_y)
-    if style == "x only":
+    if style in ("x only", "all of y"):
         return within
     if style == "linear in y":
         return mixed | within

@@ -33,13 +33,25 @@ class Style:
     """What a kind asks for; "any" asks for nothing."""
 
     family: Family = "bilevel"
-    spectrum: Literal["any", "isotropic", "few", "distinct", "spread"] = "any"
-    ripples: Literal["any", "none", "sine", "third", "convex"] = "any"
-    root: Literal["any", "zero", "point", "zero or point"] = "any"
-    upper: Literal["any", "x only", "linear in y", "quadratic", "even in y", "invariant"] = "any"
+    spectrum: Literal["any", "isotropic", "few", "distinct", "spread", "even", "clustered", "decades"] = "any"
+    ripples: Literal["any", "none", "sine", "third", "convex", "slow"] = "any"
+    root: Literal["any", "zero", "point", "zero or point", "far", "fixed"] = "any"
+    upper: Literal["any", "x only", "linear in y", "all of y", "quadratic", "even in y", "invariant"] = "any"
     scaled: bool = False
     shape: Callable[[int, int], bool] = lambda d, n: True
+    n: tuple[int, int] = (1, 3)  # variables of y, from and to, unless somebody says otherwise
 
+
+_BITING: Mapping[str, Style] = MappingProxyType(
+    {
+        "spread spectrum": Style(spectrum="even", ripples="none", upper="all of y", n=(5, 30)),
+        "clustered spectrum": Style(spectrum="clustered", ripples="sine", upper="all of y", n=(5, 30)),
+        "ill-conditioned system": Style(spectrum="decades", ripples="none", upper="all of y", n=(5, 12)),
+        "far start": Style(root="far", ripples="sine"),
+        "slowly varying": Style(ripples="slow"),
+        "x absent from g": Style(root="fixed", ripples="sine"),
+    }
+)
 
 _DEGENERATE: Mapping[str, Style] = MappingProxyType(
     {
@@ -63,7 +75,7 @@ _DEGENERATE: Mapping[str, Style] = MappingProxyType(
     }
 )
 
-DEGENERATE = tuple(_DEGENERATE)
+DEGENERATE = (*_DEGENERATE, *_BITING)
 """The degenerate kinds.
 
 isotropic: g_yy = c I at y*(x), often 2 I. few eigenvalues: two, for n >= 3. early termination: f_y lies in a subspace
@@ -72,11 +84,18 @@ without and with third derivatives of g at y*(x). ill-conditioned: kappa = 1, 10
 every x; root at a point: y*(x) = 0 at a point of the box, ``Recipe.zero``. zero adjoint: one of the two, and v* = 0
 there as well. constant blocks: all second derivatives of f and g are constant. badly scaled: units of x from 1e-4
 to 1e4, and of y such that kappa <= 1e8.
+
+What loose tolerances and too few iterations do not survive, with n = 5, ..., 30 unless said otherwise: spread spectrum:
+eigenvalues c (1 + k s), no two the same, and f_y has a part along each; clustered spectrum: two or three groups of
+eigenvalues close to each other; ill-conditioned system: kappa = 1e2, ..., 1e6 and a constant f_y, with n <= 12.
+far start: y*(x) is 1e2 to 1e6 away from zero. slowly varying: third derivatives of g, at a tenth or a hundredth of what
+curvature allows. x absent from g: y* is one point, and the hypergradient f_x.
 """
 
 KINDS: Mapping[str, Style] = MappingProxyType(
     {
         "general": Style(),
+        **_BITING,
         "quadratic": Style(ripples="none", upper="quadratic"),
         "minimax": Style(family="minimax", upper="x only"),
         "stochastic": Style(family="stochastic"),
@@ -96,13 +115,14 @@ def style_of(kind: object) -> Style:
     return KINDS[kind]
 
 
-def shapes(style: Style, d: Size, n: Size) -> tuple[tuple[int, int], ...]:
-    """The pairs (d, n) that a style allows, the smallest first.
+def shapes(style: Style, d: Size | None, n: Size | None) -> tuple[tuple[int, int], ...]:
+    """The pairs (d, n) that a style allows, the smallest first; None for the sizes that it likes best.
 
     >>> shapes(KINDS["d < n"], (1, 3), 2)
     ((1, 2),)
     """
-    pairs = ((p, q) for p in _sizes("d", d) for q in _sizes("n", n) if style.shape(p, q))
+    rows, columns = (1, 3) if d is None else d, style.n if n is None else n
+    pairs = ((p, q) for p in _sizes("d", rows) for q in _sizes("n", columns) if style.shape(p, q))
     return tuple(sorted(pairs, key=lambda pair: (sum(pair), pair)))
 
 

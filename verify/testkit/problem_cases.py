@@ -18,6 +18,7 @@ from verify.testkit.sample_points import sample_points
 
 __all__ = ["Case", "GeneratedCase", "ZooCase", "generated_cases", "zoo_cases"]
 
+ROWS = "rows"  # a kind of its own: what ``array_problems`` draws
 MOST_PROBLEMS = 10_000  # generated problems for one test
 _BYTES = 4096  # of choices for one problem; the largest use a few hundred
 _TRIES = 100
@@ -76,20 +77,21 @@ class GeneratedCase:
         """
         from hypothesis import given, settings
 
-        from verify.strategies import Recipe, recipes
+        from verify.strategies import array_problems, recipes
 
-        found: list[Recipe] = []
+        found: list[BilevelProblem] = []
+        rows = array_problems(rows=(2, 8), features=(2, 5)).map(lambda problem: problem.lowered())
 
         @settings(database=None)
-        @given(recipes(self.kind))
-        def collect(recipe: Recipe) -> None:
-            found.append(recipe)
+        @given(rows if self.kind == ROWS else recipes(self.kind).map(lambda recipe: recipe.problem))
+        def collect(problem: BilevelProblem) -> None:
+            found.append(problem)
 
         # not by a seed: Hypothesis mixes constants of the modules that happen to be imported into what it draws itself
         choices = random.Random(f"{self.seed} {self.kind} {self.number}")
         for _ in range(_TRIES):
             collect.hypothesis.fuzz_one_input(choices.randbytes(_BYTES))  # type: ignore[attr-defined]
-            if found and _telling(problem := found.pop().problem):
+            if found and _telling(problem := found.pop()):
                 return problem
         raise InvalidArgument(f"no problem of kind {self.kind!r} was found for seed {self.seed}", hint="another seed")
 
@@ -125,8 +127,8 @@ def generated_cases(
 ) -> tuple[GeneratedCase, ...]:
     """So many generated problems, the kinds taking turns; those of a smaller count come first. Needs Hypothesis.
 
-    ``kinds`` are those of ``verify.strategies``: "general", "quadratic", "minimax", "stochastic" and ``DEGENERATE``;
-    all but the stochastic one unless said otherwise.
+    ``kinds`` are those of ``verify.strategies``: "general", "quadratic", "minimax", "stochastic" and ``DEGENERATE``,
+    and "rows", losses over rows of data, written out in scalars; all but the stochastic one unless said otherwise.
 
     >>> list(map(str, generated_cases(3, kinds=["isotropic", "d < n"])))
     ['generated:isotropic-0', 'generated:d<n-0', 'generated:isotropic-1']
@@ -136,10 +138,15 @@ def generated_cases(
         return ()
     from verify.strategies.recipe import KINDS, style_of
 
-    exact = (kind for kind, style in KINDS.items() if style.family != "stochastic")
-    names = tuple(exact) if kinds is None else _names_in("kinds", kinds, "a list of kinds of verify.strategies")
+    first, *exact = (kind for kind, style in KINDS.items() if style.family != "stochastic")
+    names = (
+        _names_in("kinds", kinds, "a list of kinds of verify.strategies")
+        if kinds is not None
+        else (first, ROWS, *exact)
+    )
     for name in names:
-        style_of(name)
+        if name != ROWS:
+            style_of(name)
     return tuple(GeneratedCase(names[k % len(names)], k // len(names), seed) for k in range(count))
 
 
