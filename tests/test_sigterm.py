@@ -50,6 +50,7 @@ COMMANDS = {
     "verify": ("verify.runner", "zoo:scalar"),
     "certify": ("bilevel_sym.certify.certificate", "zoo:scalar", "--at", "x=1"),
     "recheck": ("bilevel_sym.certify.saved_certificate", "nothing.json"),
+    "check": ("verify.testkit.problem_cases", "operator:neg", "--problem", "zoo:scalar"),
     "zoo": ("bilevel_sym.zoo", "scalar"),
     "errata": ("verify.papers.huang_saddle.errata",),
     "reproduce": ("bilevel_sym.theories.huang_saddle.experiments", "figure1"),

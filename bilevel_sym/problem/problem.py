@@ -23,7 +23,7 @@ from bilevel_sym.problem.file import ProblemFile, problem_files, problem_toml, r
 from bilevel_sym.problem.scalar_statement import MAX_PRINTED, Rows, ScalarStatement, as_code, state_scalars
 from bilevel_sym.problem.scope import Formula, Parameters, Variables, is_array_input
 from bilevel_sym.system.plain_text import check_title
-from bilevel_sym.system.writing import check_target, write_together
+from bilevel_sym.system.writing import write_together
 from bilevel_sym.typing import Floats
 
 if TYPE_CHECKING:
@@ -376,9 +376,7 @@ class BilevelProblem:
         Assumptions of symbols (positive=True) are not part of a file; a box can say the same. A file that cannot be
         written raises CannotWrite and leaves the old one as it was.
         """
-        check_target(path)
-        files = problem_files(self._checked_fields(), path)
-        write_together({place: content for place, content in files.items()})  # noqa: C416 - of wider types
+        write_together(problem_files(self._checked_fields(), path))
 
     def to_toml(self) -> str:
         """The text of the file that ``save`` writes.

@@ -28,7 +28,7 @@ from typing import BinaryIO, TypeAlias
 from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.system.plain_text import named
 
-__all__ = ["Content", "check_target", "csv_lines", "make_folder", "write", "write_together"]
+__all__ = ["Content", "Where", "check_target", "csv_lines", "make_folder", "write", "write_together"]
 
 # in pieces: what is too large to be held at once
 Content: TypeAlias = str | bytes | Iterable[str] | Iterable[bytes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.problem.file.fields import ProblemFile, Rows
 from bilevel_sym.problem.file.reading import SYMBOLIC, parse_problem
 from bilevel_sym.system.plain_text import named
-from bilevel_sym.system.writing import Content
+from bilevel_sym.system.writing import Content, Where
 
 __all__ = ["problem_files", "problem_toml"]
 
@@ -46,20 +45,21 @@ def problem_toml(fields: ProblemFile) -> str:
     return _checked(fields, {})
 
 
-def problem_files(fields: ProblemFile, path: str | os.PathLike[str]) -> dict[Path, Content]:
+def problem_files(fields: ProblemFile, path: Where) -> dict[Where, Content]:
     """The content of a problem file and of the files beside it that hold its larger arrays, by where they go.
 
     >>> toy = ProblemFile(kind="minimax", x=("x",), y=("y[n]",), f="x*sum(y) - y @ y", g=None, data={"n": "n"})
     >>> list(problem_files(toy, "toy.toml"))
-    [PosixPath('toy.toml')]
+    ['toy.toml']
     """
-    target, large = Path(path), _large(fields)
+    large = _large(fields)
     if not large:
-        return {target: problem_toml(fields)}
+        return {path: problem_toml(fields)}
+    target = Path(path)
     if target.exists() and not target.is_file():
         raise InvalidArgument(f"{named(path)} is no file that others can lie beside", hint="a path such as toy.toml")
     outside = _file_names(target.stem, large)
-    files: dict[Path, Content] = {target.with_name(outside[name]): _content(array) for name, array in large.items()}
+    files: dict[Where, Content] = {target.with_name(outside[name]): _content(array) for name, array in large.items()}
     return {target: _checked(fields, outside), **files}  # the problem itself first: a stream would not be undone
 
 
