@@ -630,7 +630,7 @@ def test_two_problems_in_one_folder(tmp_path: Path) -> None:
 def test_names_that_differ_in_their_case_alone() -> None:
     large = {"a": data_array(np.zeros(300), "a"), "A": data_array(np.ones(300), "A")}
     fields = ProblemFile("minimax", ("x",), ("y[n]",), "x", None, data=large)
-    names = [path.name.lower() for path in problem_files(fields, "toy.toml")]
+    names = [Path(path).name.lower() for path in problem_files(fields, "toy.toml")]
     assert len(names) == len(set(names)) == 3
 
 

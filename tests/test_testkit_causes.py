@@ -191,4 +191,4 @@ def test_it_does_not_show_where_conjugate_gradients_end_exactly(kind: str) -> No
 @pytest.mark.parametrize("kind", ["spread spectrum", "ill-conditioned system", "far start", "slowly varying", "rows"])
 def test_right_candidates_pass_on_problems_that_bite(kind: str) -> None:
     for case in generated_cases(2, kinds=kind):
-        assert with_solver(np.linalg.solve, case.problem()).verdict is Verdict.HOLDS
+        assert with_solver(lambda A, b: np.asarray(np.linalg.solve(A, b)), case.problem()).verdict is Verdict.HOLDS
