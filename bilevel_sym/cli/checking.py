@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 from bilevel_sym.cli.command import PROBLEM, Command, add_format, effort, load_problem, one_of, positive, whole
 from bilevel_sym.cli.screen import INTERRUPTED, Screen, tell_interrupted
 from bilevel_sym.errors import BilevelError, InvalidArgument
+from bilevel_sym.system.verifier import verifier  # the command line stands above both packages
 
 if TYPE_CHECKING:
     from bilevel_sym.problem.problem import BilevelProblem
@@ -139,8 +140,6 @@ class _Given:
 
 def _cases(options: argparse.Namespace) -> Iterator[Any]:
     """What makes a problem, and prints it as code."""
-    from bilevel_sym.system.verifier import verifier
-
     kit, given, count = verifier("testkit.problem_cases"), options.problem or (), options.generated
     yield from map(_Given, given)
     yield from kit.zoo_cases(not given and count is None)
@@ -149,8 +148,6 @@ def _cases(options: argparse.Namespace) -> Iterator[Any]:
 
 def _record_of(case: Any, make: Make, options: argparse.Namespace) -> dict[str, Any]:
     """One problem as a record; what a candidate raises is a finding, and what it prints goes to standard error."""
-    from bilevel_sym.system.verifier import verifier
-
     check, problem = getattr(verifier("testkit.checks"), OF[options.of]), case.problem()
     record: dict[str, Any] = {"problem": str(case)}
     with contextlib.redirect_stdout(sys.stderr):

@@ -80,10 +80,13 @@ class GeneratedCase:
         from verify.strategies import array_problems, recipes
 
         found: list[BilevelProblem] = []
-        rows = array_problems(rows=(2, 8), features=(2, 5)).map(lambda problem: problem.lowered())
+        if self.kind == ROWS:
+            drawn = array_problems(rows=(2, 8), features=(2, 5)).map(lambda problem: problem.lowered())
+        else:
+            drawn = recipes(self.kind).map(lambda recipe: recipe.problem)
 
         @settings(database=None)
-        @given(rows if self.kind == ROWS else recipes(self.kind).map(lambda recipe: recipe.problem))
+        @given(drawn)
         def collect(problem: BilevelProblem) -> None:
             found.append(problem)
 
