@@ -230,6 +230,18 @@ def test_the_memory_that_is_asked_for_suffices() -> None:
         PhiMemory.of(example(60, 13)).require(10**12, 1e7, 1e7, third=True)
 
 
+def test_what_is_zero_for_its_structure_has_no_size() -> None:
+    n = 20
+    y = [f"y{k}" for k in range(n)]
+    box = {"x": (-1, 1)} | dict.fromkeys(y, (-2, 2))
+    f, g = " + ".join(f"({name} - 1)**2" for name in y), " + ".join(f"{name}**2/2 - x*{name}" for name in y)
+    found = verify.constants(BilevelProblem(f, g, "x", " ".join(y), box=box), effort=0)  # g_yyyy: 160 000 zeros
+    assert found.brackets["rho"].upper == found.brackets["nu"].upper == 0
+    assert found.brackets["mu"].lower <= 1 <= found.brackets["mu"].upper
+    with pytest.raises(TooLarge, match="g_yyyy has 160,000 entries"):
+        verify.constants(BilevelProblem(f, f"{g} + (y0 + y1)**4/96", "x", " ".join(y), box=box), effort=0)
+
+
 @pytest.mark.slow
 def test_claims_that_do_not_fit_are_inconclusive_and_say_so() -> None:
     report = verify.run(

@@ -20,13 +20,14 @@ from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.arithmetic.boxes import IntervalProgram, IntervalSession, Operations
 from bilevel_sym.arithmetic.intervals import enclose
 from bilevel_sym.arithmetic.pieces.patterns import Split, needed_by
+from bilevel_sym.graph.nodes import ZERO_FORM
 from bilevel_sym.graph.program import Program, build
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.memory import parts
 from bilevel_sym.typing import Floats
 from verify.enclosures.cover import middles
 from verify.enclosures.interval_matrix import MOST_PARTS, Matrices, Pencil
-from verify.enclosures.memory import TABLE, require_size
+from verify.enclosures.memory import TABLE, require_size, vanishes
 from verify.enclosures.ridges import Ridges, mean_value_form, ridges_of, smooth_operations
 from verify.enclosures.tensor_norm import Group, largest_values, norm_lower, norm_upper
 
@@ -86,19 +87,21 @@ class Block(ABC):
 
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
-        require_size([name], model.d, model.n, sys.maxsize)
+        vanishing = vanishes(model, name)
+        require_size([] if vanishing else [name], model.d, model.n, sys.maxsize)
         self._ready = lru_cache(2)(self._prepared)
         self.patterns, self._need = model.patterns, needed_by([name])
         # the same model, with its switches as parameters where it has some
         self._whole = model if self.patterns is None else self.patterns.model
         self._size = model.d + model.n
-        self.shape, forms = model.block(name)
+        # what is zero for its structure is one zero, whatever its size
+        self.shape, forms = ((1,) * len(name[2:]), [ZERO_FORM]) if vanishing else model.block(name)
         support = 0
         for node in (node for form in forms for node in form.terms):
             support |= model.graph.support[node]
         support |= self._rough
         self.active: Sequence[int] = tuple(k for k in range(model.d + model.n) if support >> k & 1)
-        self._forms = self._whole.block(name)[1]
+        self._forms = forms if vanishing else self._whole.block(name)[1]
         zero = all(form.is_constant and form.constant == 0 for form in forms)
         self.is_zero = zero and not self._rough  # a step has no slope, and no bound of it
 
@@ -201,6 +204,8 @@ class Block(ABC):
 
     def values(self, points: Floats) -> Floats:
         """The block at points, (points, ...); nan where it may not exist."""
+        if self.is_zero:
+            return np.zeros((len(points), *self.shape))
         session = self._plain.session(len(points))
         session.put(0, points)
         values = np.array(session.take(self.name))
@@ -210,6 +215,8 @@ class Block(ABC):
 
     def in_balls(self, point: Floats) -> list[Any]:
         """The entries at a point, in balls, at the precision that is set."""
+        if self.is_zero:
+            return [arb(0)] * math.prod(self.shape)
         ready = self.model.in_balls((self.name,), EXACT_ENDS_BITS)
         values = ready.start()
         ready.put(values, 0, self.region.balls(point))
@@ -358,6 +365,8 @@ class Curvature(Block):
 
     def certified_at(self, point: Floats) -> float:
         """A Rayleigh quotient, which is no less than the eigenvalue."""
+        if self.is_zero:
+            return 0.0
         n = self.model.n
         with precision(EXACT_ENDS_BITS):
             entries = self.in_balls(point)

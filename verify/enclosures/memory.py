@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.memory import FLOAT, largest, require
 from verify.enclosures.branch_and_bound import PROOF_COST
 from verify.enclosures.phi_formulas import LINEAR, PhiFormulas
 
-__all__ = ["BOXES_AT_ONCE", "LIBRARY_BYTES", "TABLE", "PhiMemory", "entries_of", "require_size"]
+__all__ = ["BOXES_AT_ONCE", "LIBRARY_BYTES", "TABLE", "PhiMemory", "entries_of", "require_size", "vanishes"]
 
 TABLE = 2**19  # numbers in a table of intervals
 LIBRARY_BYTES, OPERATION = 3e8, 5000  # of the libraries and of the problem; and of one entry as a formula
@@ -44,6 +45,29 @@ def entries_of(name: str, d: int, n: int) -> int:
     return math.prod(sizes[axis] for axis in name.partition("_")[2])
 
 
+def vanishes(model: Model, name: str) -> bool:
+    """Whether a block is zero for its structure: a derivative of lower order knows nothing of the next variables.
+
+    No block is made that would itself be refused. Of functions in pieces nothing is said.
+
+    >>> problem = BilevelProblem("x*y", "y**2/2 - sin(x)*y", "x", "y")
+    >>> [name for name in ("g_yy", "g_xyy", "g_yyyy", "f_yy", "f_xy") if vanishes(problem.tape, name)]
+    ['g_xyy', 'g_yyyy', 'f_yy']
+    """
+    if model.patterns is not None:
+        return False
+    function, _, axes = name.partition("_")
+    for k in reversed(range(len(axes))):
+        lower = f"{function}_{axes[k + 1 :]}".rstrip("_")
+        if entries_of(lower, model.d, model.n) > LARGEST:
+            return False
+        along = sum(1 << v for v in {"x": model.x, "y": model.y}.get(axes[k], range(model.d + model.n)))
+        nodes = {node for form in model.block(lower)[1] for node in form.terms}
+        if not any(model.graph.support[node] & along for node in nodes):
+            return True
+    return False
+
+
 def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:
     """Refuse blocks that are too large to be derived, or to be held at as many points as a search begins with.
 
@@ -53,7 +77,8 @@ def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:
     bilevel_sym.errors.TooLarge: g_xxxy has 2,808,000 entries, and blocks of at most 20,000 are bounded
     try: d = 11 with this n would fit; or the derivatives at points, problem.kernels
     """
-    chosen = list(names)
+    if not (chosen := list(names)):
+        return
     name = max(chosen, key=lambda name: entries_of(name, d, n))
     if (entries := entries_of(name, d, n)) > LARGEST:
         in_x = largest(lambda d: all(entries_of(name, d, n) <= LARGEST for name in chosen), d)

@@ -25,7 +25,7 @@ from bilevel_sym.typing import Floats
 from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.cover import Cover, requested_box
-from verify.enclosures.memory import require_size
+from verify.enclosures.memory import require_size, vanishes
 from verify.verdict import Bracket
 
 __all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
@@ -251,10 +251,12 @@ def constants(
         scale, limits = scale_of(effort), {"seconds": seconds, "rtol": rtol, "memory": memory, "progress": progress}
         return array_constants(problem, box, reading, scale, limits)
     names = {name for blocks in BLOCKS[reading].values() for name in blocks}
-    require_size(sorted(names), problem.d, problem.n, bytes_of(memory))
+    rows = instances(problem)
+    there = [name for name in sorted(names) if not all(vanishes(row.tape, name) for row in rows)]
+    require_size(there, problem.d, problem.n, bytes_of(memory))
     watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
-    search = _Search(instances(problem), region, reading, budget, rtol, progress)
+    search = _Search(rows, region, reading, budget, rtol, progress)
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
         proofs = tuple(search.run())
     return CertifiedConstants(problem, region.box, reading, proofs, watch.elapsed, search.cut)
