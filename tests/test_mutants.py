@@ -57,6 +57,13 @@ def test_refusals_texts_and_annotations_are_left_alone() -> None:
     }  # fmt: skip
 
 
+def test_every_survivor_with_a_reason_is_a_mutant_of_the_code_as_it_is() -> None:
+    paths = {key.partition("::")[0] for key in mutants._reasons()}
+    assert paths <= set(PATHS)
+    there = {mutant.key for path in paths for mutant in mutants_of(path, (ROOT / path).read_text("utf-8"))}
+    assert set(mutants._reasons()) <= there
+
+
 def test_only_a_verdict_that_has_become_worse_is_noticed() -> None:
     assert mutants_probe.noticed({"a": "HOLDS"}, {"a": "INCONCLUSIVE"})
     assert mutants_probe.noticed({"a": "INCONCLUSIVE"}, {"a": "VIOLATED"})
