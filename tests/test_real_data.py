@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import first_result
 from bilevel_sym import evaluate, verify, zoo
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.theories.huang_saddle.experiments import real_data
@@ -159,3 +160,12 @@ def test_only_the_perturbed_run_leaves_the_saddle_point(tmp_path: Path) -> None:
 def test_nobody_is_said_to_stay_where_both_end_in_a_minimum() -> None:
     told = real_data.findings(real_data.compute(real_data.Settings(cases=FEW.cases[1:])))
     assert told[-1] == "PBO ended in a local minimum, checked, on 1 of 1 problems"
+
+
+def test_a_table_leads_to_formula_kernel_and_minimum(capsys: pytest.CaptureFixture[str]) -> None:
+    """The benchmark's way from the table to the end; how long it takes is the benchmark's matter."""
+    first_result.stages()
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split("|")[1].strip() for row in rows] == [
+        "import", "problem", "formula", "kernel: ∇Φ at 0", "solution: LOCAL_MINIMUM",
+    ]  # fmt: skip
