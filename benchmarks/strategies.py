@@ -1,7 +1,7 @@
 """Problems a second from the Hypothesis strategies, at d, n <= 4: ``python -m benchmarks.strategies [--examples N]``.
 
-Each strategy is drawn by Hypothesis's own engine in its generation phase, in one process; what is measured is the wall
-clock of the whole run, problem and box built and checked, kernels not.
+Each strategy is drawn by Hypothesis's own engine in its generation phase, in one process; what is measured is the time
+of the processor for the whole run, problem and box built and checked, kernels not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -39,7 +39,7 @@ def cases() -> dict[str, SearchStrategy[Any]]:
 
 
 def drawn_a_second(strategy: SearchStrategy[BilevelProblem], examples: int) -> float:
-    """How many problems of the strategy are drawn in a second."""
+    """How many problems of the strategy are drawn in a second of the processor."""
     count = 0
 
     @settings(
@@ -51,9 +51,9 @@ def drawn_a_second(strategy: SearchStrategy[BilevelProblem], examples: int) -> f
         nonlocal count
         count += 1
 
-    start = perf_counter()
+    start = process_time()
     run()
-    return count / (perf_counter() - start)
+    return count / (process_time() - start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
