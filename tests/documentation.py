@@ -29,7 +29,7 @@ from helpers import THOROUGH
 from bilevel_sym import BilevelProblem
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_RUN = ("text", "mermaid", "math")
+NOT_RUN = ("text", "mermaid", "math", "yaml")
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *([^`]*)$")
 LINK = re.compile(
     r"\]\(([^()\s]+(?:\([^()\s]*\)[^()\s]*)*)\)|(?:src|href|srcset)=\"([^\"]+)\"|^\[[^\]]+\]: (\S+)", re.M
@@ -56,6 +56,11 @@ class Block:
         """The name of the file that a TOML block shows: its first line is ``# toy.toml``."""
         match = re.match(r"# (\S+\.toml)\n", self.text) if self.language == "toml" else None
         return None if match is None else match[1]
+
+    @property
+    def wants(self) -> str:
+        """The library that a recipe wants (``wants=jaxopt``): ``test_recipes`` runs it where that is installed."""
+        return next((word.partition("=")[2] for word in self.words if word.startswith("wants=")), "")
 
     @property
     def is_signature(self) -> bool:

@@ -44,6 +44,7 @@ SHELL = (
     ".ci/processors",
     ".ci/load",
     ".ci/lowest",
+    "bilevel-sym check mine_jaxopt:with_jaxopt --problem zoo:ridge --generated 20 --digits 8",
 )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def cases() -> list[object]:
         found += [
             pytest.param(block, files, id=str(block), marks=[pytest.mark.slow] * is_slow(block))
             for block in blocks
-            if block.language != "pycon" and not block.is_signature
+            if block.language != "pycon" and not block.is_signature and not block.wants
         ]
     return found
 

@@ -100,7 +100,7 @@ def test_what_ci_installs_is_pinned_by_hashes() -> None:
     extras = PROJECT["optional-dependencies"]
     wanted = [
         *PROJECT["dependencies"],
-        *(w for name in ("test", "plot", "notebook", "fast", "bench", "lint") for w in extras[name]),
+        *(w for name in ("test", "plot", "notebook", "fast", "bench", "peers", "lint") for w in extras[name]),
     ]
     for name, floor in (m for line in wanted for m in re.findall(r"^([a-z-]+)(?:\[.*\])?>=([\d.]+)", line)):
         numbers = [tuple(map(int, re.findall(r"\d+", text))) for text in (pins[name], floor)]

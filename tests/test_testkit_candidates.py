@@ -151,3 +151,24 @@ def test_several_are_checked_at_once() -> None:
     named = check_lower_solution({"mine": K.y_star, "theirs": lambda x: K.y_star(x)}, PROBLEM, points=points)
     assert [result.part for result in named] == ["mine", "theirs"]
     assert_ok(named)
+
+
+def test_a_function_of_batches_that_does_not_fail_on_a_point() -> None:
+    """It returns an array of another shape for one point, and a batch for a batch."""
+    points = [[0.5, 0.25], [1.0, -1.0]]
+
+    def batches(X: Any) -> Any:
+        return np.stack([K.grad_phi(x) if np.ndim(x) else np.zeros(3) for x in X])
+
+    assert_ok(check_hypergradient(batches, PROBLEM, points=points))
+    wrong = check_hypergradient(lambda X: batches(X) + 0.1, PROBLEM, points=points)
+    assert (wrong.verdict, wrong.cause != "shape") == (Verdict.VIOLATED, True)
+
+
+def test_tensors_of_bfloat16_are_read_and_named() -> None:
+    torch = pytest.importorskip("torch")
+    for kind in (lambda t: t, list):
+        made_of = check_hypergradient(
+            lambda x, kind=kind: kind(torch.tensor(K.grad_phi(x), requires_grad=True).bfloat16()), PROBLEM
+        )
+        assert made_of.cause == "precision"

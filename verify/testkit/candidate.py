@@ -24,6 +24,7 @@ __all__ = ["KNOBS", "STEPS", "Answer", "Candidate", "WrongKind", "norms", "real_
 Settings = Mapping[str, float]
 KNOBS = ("D", "N", "Q", "tol")  # what a candidate may take: steps, conjugate gradients, Neumann terms, a tolerance
 STEPS = 20_000  # in all, by default: a candidate that never converges is given up after so many
+BFLOAT16 = 2.0**-7  # spacing of its numbers next to 1
 NO_SETTINGS: Settings = MappingProxyType({})
 NOTHING_TOLD: Mapping[str, int] = MappingProxyType({})
 
@@ -42,7 +43,7 @@ def real_array(value: Any, what: str) -> tuple[Floats, float]:
         array = np.asarray(_numbers(value))
         if array.dtype.kind not in "fiuO" and array.dtype.name != "bfloat16":  # O: mpmath, SymPy, fractions
             raise TypeError
-        return array.astype(np.float64), unit_of(array.dtype)
+        return array.astype(np.float64), max(unit_of(array.dtype), BFLOAT16 if _is_rounded(value) else 0.0)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"{what} is not an array of real numbers") from None
 
@@ -51,9 +52,16 @@ def _numbers(value: Any) -> Any:
     """A tensor with a graph, or on another device, has to be asked for its numbers; so has each of a list."""
     if isinstance(value, (list, tuple)):
         return [_numbers(part) for part in value]
-    for step in ("detach", "cpu"):
+    for step in ("detach", "cpu", *(["float"] if _is_rounded(value) else [])):
         value = getattr(value, step)() if callable(getattr(value, step, None)) else value
     return value
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether it is, or holds, a tensor of bfloat16, which NumPy does not read."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_rounded, value))
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def norms(array: Floats) -> Floats:
@@ -72,7 +80,7 @@ def unit_of(dtype: Any) -> float:
     (True, 0.0009765625)
     """
     if dtype.name == "bfloat16":
-        return 2.0**-7
+        return BFLOAT16
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-52
 
 
@@ -196,16 +204,21 @@ class Candidate:
             return self._understood(self.function(x[None], **given))
         try:
             return self._understood(self.function(x, **given))
-        except WrongKind:
-            raise
-        except Exception:
+        except Exception as error:
             if self.calls:
                 raise
             with contextlib.suppress(Exception):
-                found = self._understood(self.function(x[None], **given))
-                self.rows = True
-                return found
+                returned = self.function(x[None], **given)
+                if not isinstance(error, WrongKind) or self._is_batch(returned):
+                    found = self._understood(returned)
+                    self.rows = True
+                    return found
             raise
+
+    def _is_batch(self, returned: Any) -> bool:
+        """Whether it is a batch of one answer, and not an answer or a part of one."""
+        value = returned[self.answer] if isinstance(returned, Mapping) else returned
+        return real_array(value, "the answer")[0].shape == (1, *self.shape)
 
     def _understood(self, returned: Any) -> tuple[tuple[Floats, float], dict[str, Floats]]:
         """The answer in what was returned, and what was told beside it."""
