@@ -188,7 +188,7 @@ def _gauss_newton(p: Plain, s: float) -> Callable[[Floats], Floats]:
     """For "least squares": J^T J in the place of the Hessian of the sum of squares."""
 
     def solve(p: Plain, x: Floats, y: Floats, H: Floats, b: Floats) -> Floats:
-        J = np.array([[1 + 2 * y[0] / 3, 0], [-y[0] / 2, 2], [1, 0], [0, np.cos(y[1]) / np.sqrt(2)]])
+        J = np.array([[1 + 2 * y[0] / 3, 0], [-y[0] / 2, 2], [2, 0], [0, np.cos(y[1]) / np.sqrt(2)]])
         return solved(J.T @ J, b)
 
     return lambda x: _adjoint(solve)(p, x)

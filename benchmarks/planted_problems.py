@@ -50,8 +50,8 @@ def _box(problem_x: str, problem_y: str, x: float = 1, y: float = 4) -> dict[str
     return dict.fromkeys(problem_x.split(), (-x, x)) | dict.fromkeys(problem_y.split(), (-y, y))
 
 
-def _own(f: str, g: str, x: str, y: str) -> Callable[[], BilevelProblem]:
-    return lambda: BilevelProblem(f, g, x, y, box=_box(x, y))
+def _own(f: str, g: str, x: str, y: str, width: float = 4) -> Callable[[], BilevelProblem]:
+    return lambda: BilevelProblem(f, g, x, y, box=_box(x, y, y=width))
 
 
 def _spread() -> BilevelProblem:
@@ -126,8 +126,8 @@ _SOURCES: Mapping[str, Callable[[], BilevelProblem]] = MappingProxyType(
         ),
         "least squares": _own(
             "(y1 - 1)**2/2 + (y2 - x1)**2/2 + x2*y1",
-            "(y1 + y1**2/3 - x1)**2/2 + (2*y2 - y1**2/4 - x2)**2/2 + y1**2/2 + (sin(y2) - 1)**2/4",
-            "x1 x2", "y1 y2",
+            "(y1 + y1**2/3 - x1)**2/2 + (2*y2 - y1**2/4 - x2)**2/2 + 2*y1**2 + (sin(y2) - 1)**2/4",
+            "x1 x2", "y1 y2", 1,
         ),
         "steps": _spread,
         "two": _own("y1 + y2 + x1*x2/3", "y1**2/2 + 3*y2**2/2 - x1*y1 - x2*y2", "x1 x2", "y1 y2"),
