@@ -290,7 +290,7 @@ def _sigmas(samples: int) -> float:
 
 def _stale(errors: tuple[float, ...], falls: bool) -> Diagnosis:
     changes = f"{'falls' if falls else 'grows'} from {errors[0]:.2g} to {errors[-1]:.2g} in {len(errors)} calls"
-    kind = "a stale warm start" if falls else "something carried from call to call runs away"
+    kind = "a stale warm start, of y or of v" if falls else "something carried from call to call runs away"
     return Diagnosis(
         "y*",
         f"{kind}: asked again at the same point, the error {changes}",

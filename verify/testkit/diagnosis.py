@@ -24,6 +24,7 @@ EXACT_FIT = 1e-6  # the same, of one that is close to the truth
 NEARLY = 0.05  # a weight this close to 1
 PRICE = 2.5  # in powers of e: what each free coefficient must gain
 TIE = 1.0  # in powers of e: two hypotheses this close cannot be told apart here
+SAME = 9  # decimals, in which two points are one
 SPARE = 3  # numbers beyond the free coefficients, without which a fit says nothing
 
 
@@ -145,9 +146,10 @@ def _fit(evidence: Evidence, suspect: Suspect) -> _Fit | None:
     if not rest.size or not all(np.isfinite(part).all() for part in (rest, *basis)):
         return None
     size, free = rest.size, len(basis)
+    told = _distinct([part[telling] for part in (evidence.values, suspect.value, *suspect.basis)]) * rest.shape[1]
     coefficients: tuple[float, ...] = ()
     if free:
-        if size < free + SPARE:
+        if told < free + SPARE:
             return None
         columns = np.stack([b.ravel() for b in basis], axis=1)
         solution = np.linalg.lstsq(columns, rest.ravel(), rcond=1e-10)[0]
@@ -169,6 +171,13 @@ def _is_nearly_right(evidence: Evidence, suspect: Suspect, coefficients: tuple[f
         return False
     off = norms(suspect.value + suspect.basis[0] - evidence.truth)
     return bool((off <= np.maximum(evidence.floor, 1e-9 * evidence.errors)).all())
+
+
+def _distinct(parts: list[Floats]) -> int:
+    """At how many points a fit is asked anew: where all is constant, twelve points say what one does."""
+    together = np.hstack([part.reshape(len(part), -1) for part in parts])
+    scale = np.abs(together).max(axis=0)
+    return len(np.unique(np.round(together / np.where(scale > 0, scale, 1.0), SAME), axis=0))
 
 
 def _rows(array: Floats, chosen: Bools, weight: Floats) -> Floats:

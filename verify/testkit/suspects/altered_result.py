@@ -45,7 +45,8 @@ def changed_suspects(evidence: Evidence) -> Iterator[Suspect]:
         if _met(values, ends):
             what = f"each entry is clipped at {ends[0]:.4g} or {ends[1]:.4g}"
             yield Suspect("factor", what, clipping, np.clip(truth, *ends))
-    if len(values) > 2 and np.ptp(values, axis=0).max() == 0:
+    # a truth that is itself constant says nothing of whether x is used
+    if len(values) > 2 and np.ptp(values, axis=0).max() == 0 and np.ptp(truth, axis=0).max() > evidence.floor.max():
         what = "it is the same at all points, whatever x is"
         yield Suspect("arguments", what, "whether the x of this call is used", values)
     yield Suspect("factor", "it is the sign of each entry alone", RETURN, np.sign(truth))

@@ -21,6 +21,7 @@ from verify.testkit.suspects.altered_result import changed_suspects, momentum
 from verify.testkit.suspects.inverse import inverse_suspects
 from verify.testkit.suspects.lower import stopped_suspects
 from verify.testkit.suspects.lower_iterates import apply, hypergradient_at, hypergradient_of, minimiser_of_f, solved
+from verify.testkit.suspects.roundings import LOOK, rounded
 from verify.testkit.suspects.stale_blocks import frozen_suspects
 
 __all__ = ["exchanged_arguments", "exchanged_functions", "gradient_suspects", "gradient_terms"]
@@ -64,6 +65,7 @@ def gradient_suspects(at: References, values: Floats, previous: Floats | None = 
         _weights(**terms),
         _transposed(at),
         inverse_suspects(at, evidence),
+        _rounded_adjoint(at),
         solution.solution_suspects(here, previous),
         solution.unrolled_suspects(at, evidence),
         solution.mixed_suspects(at, evidence),
@@ -103,6 +105,13 @@ def _weights(direct: Floats, implicit: Floats) -> Iterator[Suspect]:
     yield Suspect("factor", "the whole is {0:.4g} times what it should be", RETURN, zero, (whole,))
     yield Suspect("cross", "the implicit term is {0:.4g} times what it should be", IMPLICIT, direct, (implicit,))
     yield Suspect("direct", "the direct term is {0:.4g} times what it should be", DIRECT, implicit, (direct,))
+
+
+def _rounded_adjoint(at: References) -> Iterator[Suspect]:
+    """V with fewer decimals, or with fewer bits; all else in double precision."""
+    b = at.at
+    for v, words in rounded(b.v):
+        yield Suspect("precision", f"v {words}", LOOK.format("v"), b["f_x"] - apply(b["g_xy"], v))
 
 
 def _transposed(at: References) -> Iterator[Suspect]:

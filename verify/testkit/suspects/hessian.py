@@ -15,6 +15,7 @@ import numpy as np
 
 from bilevel_sym.typing import Floats
 from verify.points.derivatives_at import Derivatives, blocks_at
+from verify.testkit.candidate import norms
 from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects.altered_result import changed_suspects, momentum
@@ -27,6 +28,7 @@ __all__ = ["hessian_suspects", "wrong_blocks"]
 
 Weights = Mapping[str, float]
 
+APART = 1e-9  # relatively: entries beside the diagonal that are more than rounding
 LOPSIDED = 1e-6  # relatively: a matrix closer than this to its transpose is symmetric here
 CROSS, G_XYY = ("cross", "cross_transposed"), ("g_xyy", "g_xyy_transposed")
 TRIPLE = "the solve for d2y_dx2, or v contracted with the third derivatives of g (nested jvp, hvp of v^T g_y)"
@@ -226,6 +228,8 @@ def _matrices(truth: Floats) -> Iterator[Suspect]:
     for triangle, name in ((np.triu, "upper"), (np.tril, "lower")):
         yield Suspect("symmetry", f"only the {name} triangle is filled", look_at, triangle(truth))
     diagonal = truth * np.eye(truth.shape[-1])
+    if not (norms(truth - diagonal) > APART * norms(truth)).any():
+        return  # nothing stands beside the diagonal: one that is doubled is the whole, twice
     twice = "the triangle is added to its transpose with the diagonal in both: the diagonal is doubled"
     yield Suspect("symmetry", twice, look_at, truth + diagonal)
     half = "the diagonal is halved, and the rest is right"

@@ -20,6 +20,7 @@ from verify.testkit.diagnosis import Cause, Evidence, Suspect
 from verify.testkit.reference import References
 from verify.testkit.suspects import lower_iterates
 from verify.testkit.suspects.fitting import Fitted, Many, fitted, promising, settled
+from verify.testkit.suspects.roundings import LOOK, rounded
 
 __all__ = ["Answer", "Solutions", "mixed_suspects", "shifted_suspects", "solution_suspects", "unrolled_suspects"]
 
@@ -35,7 +36,6 @@ UNROLLED = (1, 2, 3, 4, 5, 8, 10, 16, 20)
 SOLVER = "the lower-level solver: its number of steps, its step size, its stopping rule"
 WARM = "the warm start: y must be solved for at the new x before the hypergradient is computed there"
 MOST_FREE = 8  # free numbers
-MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,13 +145,8 @@ def _near_start(here: Solutions, start: lower_iterates.Start) -> Iterator[Suspec
 
 def _rounded(here: Solutions) -> Iterator[Suspect]:
     """y* with fewer decimals, or with fewer bits."""
-    look = "the type of y, and np.round: keep all digits (in JAX, jax_enable_x64; in PyTorch, dtype=torch.float64)"
-    for decimals in range(1, MOST_DECIMALS):
-        yield here.suspect(np.round(here.at.y, decimals), f"y is rounded to {decimals} decimals", look, "precision")
-    shares, exponents = np.frexp(here.at.y)
-    for bits, name in ((8, "bfloat16"), (11, "float16"), (24, "single precision")):
-        y = np.ldexp(np.round(np.ldexp(shares, bits)), exponents - bits)
-        yield here.suspect(y, f"y has the {bits} bits of {name}", look, "precision")
+    for y, words in rounded(here.at.y):
+        yield here.suspect(y, f"y {words}", LOOK.format("y"), "precision")
 
 
 def _stale(here: Solutions, previous: Floats | None) -> Iterator[Suspect]:
