@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from benchmarks.planted import effective, judged, planted
 from bilevel_sym import BilevelProblem
 from bilevel_sym.typing import Floats
-from verify import CandidateCheck, Verdict, check_hypergradient
-from verify.testkit.diagnosis import Evidence
+from verify import CandidateCheck, Verdict, check_hessian, check_hypergradient
+from verify.testkit.diagnosis import Evidence, Suspect, explain
 from verify.testkit.problem_cases import generated_cases
 from verify.testkit.suspects.altered_result import changed_suspects
 from verify.testkit.suspects.inverse import Flaw, conjugate_gradients
@@ -192,3 +193,72 @@ def test_it_does_not_show_where_conjugate_gradients_end_exactly(kind: str) -> No
 def test_right_candidates_pass_on_problems_that_bite(kind: str) -> None:
     for case in generated_cases(2, kinds=kind):
         assert with_solver(lambda A, b: np.asarray(np.linalg.solve(A, b)), case.problem()).verdict is Verdict.HOLDS
+
+
+# ---- what the second set of planted defects found (benchmarks/planted.py) -------------------------------------------
+
+
+def cut_off(value: Floats) -> Floats:
+    """Eight bits, the rest cut off."""
+    shares, exponents = np.frexp(value)
+    return np.ldexp(np.trunc(np.ldexp(shares, 8)), exponents - 8)
+
+
+@pytest.mark.parametrize("kept", [cut_off, lambda v: np.round(v, 3), lambda v: v.astype(np.float32).astype(float)])
+def test_a_rounded_v_is_no_tolerance(kept: Callable[[Floats], Floats]) -> None:
+    result = with_solver(lambda A, b: kept(np.linalg.solve(A, b)), BENT)
+    assert result.cause == "precision"
+    assert result.summary.startswith("precision: v ")
+
+
+def test_a_y_whose_bits_are_cut_off_is_rounded_too() -> None:
+    assert with_y(cut_off).summary == "precision: y has the 8 bits of bfloat16, the rest cut off"
+
+
+QUADRATIC = BilevelProblem(
+    "(y1 - 2)**2/2 + (y2 + 1)**2/2 + x1*y2 + x2**2",
+    "3*y1**2/2 + 2*y2**2 + y1*y2 - (x1 + 2*x2)*y1 - (3*x2 - x1)*y2",
+    "x1 x2",
+    "y1 y2",
+)
+
+
+def test_where_the_truth_is_constant_a_constant_says_nothing() -> None:
+    kernels = QUADRATIC.kernels
+    result = check_hessian(lambda x: kernels.hess_phi(x) + np.diag([0.1, 0.7]), QUADRATIC)
+    assert result.verdict == Verdict.VIOLATED
+    assert "the same at all points" not in result.message
+
+
+def test_points_that_say_the_same_count_once() -> None:
+    truth, values = np.ones((12, 1)), np.full((12, 1), 1.3)
+    suspect = Suspect("factor", "it is {0:.3g} times the truth", "", 0 * truth, (truth,))
+    assert explain(Evidence(values, truth, np.full(12, 1e-12)), [suspect]).cause == "unexplained"
+    moving = np.arange(1.0, 13)[:, None]
+    suspect = Suspect("factor", "it is {0:.3g} times the truth", "", 0 * moving, (moving,))
+    assert explain(Evidence(1.3 * moving, moving, np.full(12, 1e-12)), [suspect]).cause == "factor"
+
+
+def test_a_matrix_of_one_entry_has_no_triangle() -> None:
+    problem = BilevelProblem("sin(y) + x*y", "y**2 + exp(y) - x*y", "x", "y")
+    assert check_hessian(lambda x: 2 * problem.kernels.hess_phi(x), problem).cause == "factor"
+
+
+def test_of_what_is_carried_along_y_and_v_are_both_named() -> None:
+    k, kept = BENT.kernels, {"v": np.zeros(2)}
+
+    def candidate(x: Floats) -> Floats:
+        y = k.y_star(x)
+        kept["v"] = kept["v"] - (k.g_yy(x, y) @ kept["v"] - k.f_y(x, y)) / 8
+        return k.f_x(x, y) - k.g_xy(x, y) @ kept["v"]
+
+    assert "of y or of v" in check_hypergradient(candidate, BENT).summary
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_second_set_is_caught_and_not_named_wrongly() -> None:
+    outcomes = [judged(defect) for defect in planted()[::10]]
+    assert len(outcomes) == 20
+    assert all(effective(outcome.planted) for outcome in outcomes)
+    assert sum(outcome.caught for outcome in outcomes) >= 19
+    assert not [str(outcome.planted) for outcome in outcomes if outcome.confidently_wrong]
