@@ -33,6 +33,7 @@ SHELL = (
     ".venv/bin/python -m benchmarks.certify",
     ".venv/bin/python -m benchmarks.solvers",
     ".venv/bin/python -m benchmarks.gallery",
+    ".venv/bin/python -m benchmarks.planted",
     ".venv/bin/python -m benchmarks.strategies",
     ".venv/bin/python -m benchmarks.mutants",
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,lint]"',
