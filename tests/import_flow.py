@@ -19,7 +19,7 @@ PACKAGES = ("bilevel_sym", "verify")
 EXPRESSIONS = ("graph", "arrays", "arithmetic")
 BILEVEL = ("implicit", "problem", "symbolic", "interop", "kernels", "certify", "estimators", "solvers")
 ROOMS: tuple[str, ...] = ("errors", "typing", "system", "plugins")
-ROOMS += EXPRESSIONS + BILEVEL + ("theories", "zoo", "plotting", "experiments", "cli", "__main__")
+ROOMS += EXPRESSIONS + BILEVEL + ("theories", "zoo", "plotting", "campaigns", "experiments", "cli", "__main__")
 VERIFY_ROOMS = (
     "verdict", "statistics", "enclosures", "regularity", "certificates", "points", "study",
     "erratum", "registry", "theory", "reporting", "runner", "strategies", "testkit", "papers", "plotting", "gallery",
@@ -41,7 +41,7 @@ VERIFY_UPWARD = {
 
 # Rooms that handle SymPy expressions, or NumPy arrays; every other room works without them.
 SYMPY = {"graph", "arrays", "implicit", "problem", "symbolic", "kernels", "certify", "zoo", "experiments"}
-NUMPY = {"typing", "zoo", "plotting", "experiments", "theories", "cli"}
+NUMPY = {"typing", "zoo", "plotting", "campaigns", "experiments", "theories", "cli"}
 NUMPY |= set(EXPRESSIONS + BILEVEL) - {"problem", "symbolic"}
 
 # The classes in which users are told constants are the first paper's. Rooms above the theories tell them too, and take
@@ -50,8 +50,9 @@ CONSTANTS = {"bilevel_sym.Constants", "bilevel_sym.MinimaxConstants"}
 TELL_CONSTANTS = {"bilevel_sym": {"zoo"}, "verify": {"regularity", "strategies"}}
 # A door may show what stands in the folder of a paper: the packages' own, and that of the pictures.
 DOORS = {"bilevel_sym", "verify", "verify.plotting"}
-# The command line stands above both packages; it, and what pytest and Hypothesis load, find ``verify`` by name.
-ASK_FOR_VERIFY = {"cli", "plugins", "__init__"}
+# The command line and campaigns run what both packages offer; they, and what pytest and Hypothesis load, find ``verify``
+# by name.
+ASK_FOR_VERIFY = {"campaigns", "cli", "plugins", "__init__"}
 
 
 class Taken(NamedTuple):

@@ -23,8 +23,8 @@ from bilevel_sym.cli import main
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.making import EXPERIMENTS
 from bilevel_sym.cli.session import COMMANDS, parse
-from bilevel_sym.cli.solve import ALGORITHMS, ESTIMATORS
 from bilevel_sym.errors import BilevelError
+from bilevel_sym.solvers.named import ALGORITHMS, ESTIMATORS
 from bilevel_sym.theories.huang_saddle import experiments
 from verify import CertifiedConstants, Study, constants
 

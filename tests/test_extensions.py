@@ -17,8 +17,8 @@ from documentation import ROOT, blocks_of
 
 from bilevel_sym import errors, verify, zoo
 from bilevel_sym.cli import main
-from bilevel_sym.cli.solve import ALGORITHMS, ESTIMATORS
 from bilevel_sym.cli.solve_run import SolveRun
+from bilevel_sym.solvers.named import ALGORITHMS, ESTIMATORS
 from bilevel_sym.system import extensions, progress
 from verify import theory
 

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from bilevel_sym.arithmetic.ties import first_smallest
-from bilevel_sym.cli.solve import chosen_algorithm, with_estimator
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import count
 from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
-from bilevel_sym.graph.exact import rational
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.plotting.style import png
-from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
+from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.advice import Advice
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
+from bilevel_sym.solvers.named import algorithm_for, start_of, suitable_algorithm
 from bilevel_sym.solvers.solution import COUNTERS, Solution
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
@@ -54,7 +53,7 @@ class SolveRun:
 
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
-        x0 = self._x0()
+        x0 = start_of(self.problem, self.start, "--x0")
         with ProgressBar("choosing the steps", shown=progress):
             algorithm = self._algorithm(x0)
         solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
@@ -68,16 +67,7 @@ class SolveRun:
 
     def _algorithm(self, x0: Floats) -> Any:
         """What was asked for, or what suits the problem; with the step and the estimator that were asked for."""
-        name, options = self.algorithm or self._suitable(), {"eps": self.eps, "x0": x0}
-        algorithm = chosen_algorithm(name, self.problem, eps=self.eps, x0=x0)
-        if self.estimator is not None:
-            algorithm = with_estimator(algorithm, self.estimator, self.problem, options)
-        if self.eta is not None:
-            step = "beta" if isinstance(algorithm, StocBiO) else "eta"
-            if not hasattr(algorithm, step):
-                raise InvalidArgument(f"{name} takes no --eta", hint="leave it out")
-            algorithm = replace(algorithm, **{step: self.eta})
-        return algorithm
+        return algorithm_for(self.problem, self.algorithm, eps=self.eps, x0=x0, estimator=self.estimator, eta=self.eta)
 
     def _solve(
         self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
@@ -91,18 +81,6 @@ class SolveRun:
             stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
             checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
-
-    def _suitable(self) -> str:
-        if isinstance(self.problem, StochasticProblem):
-            return "stocbio-ineon"
-        return "perturbed-gdmax" if isinstance(self.problem, MinimaxProblem) else "perturbed-aid"
-
-    def _x0(self) -> Floats:
-        names = [s.name for s in self.problem.x_entries]
-        if self.start is None:
-            ends = self.problem.ends("x")
-            return np.zeros(len(names)) if ends is None else np.array([float(sum(pair)) / 2 for pair in ends])
-        return np.array([float(rational(self.start[name], f"--x0: {name}")) for name in names])
 
     def report(self, solution: Solution) -> Iterator[str]:
         """What happened, line by line."""
@@ -136,7 +114,9 @@ class SolveRun:
                 f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
                 f"{verdict} for eps = {self.eps:g}"
             )
-        yield from Advice(self.problem, self.algorithm, self._suitable(), self.eps).lines(solution, here)
+        yield from Advice(self.problem, self.algorithm, suitable_algorithm(self.problem), self.eps).lines(
+            solution, here
+        )
 
 
 # ---- records and files ------------------------------------------------------------------------------------

@@ -1,25 +1,6 @@
 """Solvers: the paper's three algorithms and their baselines, one trajectory or thousands at once."""
 
-from bilevel_sym.solvers.algorithm import Algorithm, Ensemble, EstimatedRun, Forgetful, Move
-from bilevel_sym.solvers.ineon import INeon
-from bilevel_sym.solvers.local_minimum import LocalMinimum
-from bilevel_sym.solvers.loop import State, solve
-from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, Descent, Perturbed
-from bilevel_sym.solvers.stocbio import StocBiO, neumann_batch_sizes
+import lazy_loader as _lazy
 
-__all__ = [
-    "STATIONARY_SHARE",
-    "Algorithm",
-    "Descent",
-    "Ensemble",
-    "EstimatedRun",
-    "Forgetful",
-    "INeon",
-    "LocalMinimum",
-    "Move",
-    "Perturbed",
-    "State",
-    "StocBiO",
-    "neumann_batch_sizes",
-    "solve",
-]
+# imported when first asked for, as __init__.pyi lists them: algorithms have names (``named``) before they are loaded
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, time_ns
 from types import MappingProxyType
 from typing import Literal
 
 from bilevel_sym.errors import InvalidArgument, TimeIsUp
 
-__all__ = ["EFFORTS", "Budget", "Deadline", "Effort", "Stopwatch", "deadline_of", "scale_of"]
+__all__ = ["EFFORTS", "Budget", "Deadline", "Effort", "Stopwatch", "deadline_of", "moment", "scale_of"]
 
 Effort = Literal["quick", "default", "thorough"] | float
 EFFORTS: Mapping[str, float] = MappingProxyType({"quick": 0.1, "default": 1.0, "thorough": 10.0})
@@ -56,6 +56,23 @@ class Stopwatch:
     def elapsed(self) -> float:
         """Seconds since it was made."""
         return monotonic() - self._begun
+
+    def each(self, count: int) -> float:
+        """Seconds since it was made, shared out among so many pieces of work.
+
+        >>> Stopwatch().each(2) >= 0
+        True
+        """
+        return (monotonic() - self._begun) / max(count, 1)
+
+
+def moment() -> int:
+    """Microseconds since 1970, as the machine's calendar has it: to be shown to people, never to decide.
+
+    >>> moment() > 1_700_000_000_000_000
+    True
+    """
+    return time_ns() // 1000
 
 
 class Deadline:

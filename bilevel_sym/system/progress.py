@@ -16,7 +16,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Self
 
-__all__ = ["ProgressBar", "tell_once"]
+__all__ = ["ProgressBar", "is_watched", "tell_once"]
 
 REDRAW_SECONDS = 0.2  # seconds between two drawings
 ECHO = "^C"  # what a terminal writes behind the line when it is interrupted
@@ -31,8 +31,8 @@ class ProgressBar:
     ...     meter.at(5)
     """
 
-    def __init__(self, what: str, total: int | None = None, *, shown: bool) -> None:
-        self._what, self._total, self._shown = what, total, shown
+    def __init__(self, what: str, total: int | None = None, *, shown: bool, rated: bool = False) -> None:
+        self._what, self._total, self._shown, self._rated = what, total, shown, rated
         self._begun = monotonic()
         self._state, self._drawn = (0, ""), ""
         self._lock, self._over = Lock(), Event()
@@ -88,7 +88,20 @@ class ProgressBar:
             return f"{self._what}{note}: {seconds:.0f} s"
         left = seconds * (self._total - done) / max(done, 1)
         share = f"{done}/{self._total} ({100 * done // max(self._total, 1)} %)"
-        return f"{self._what}: {share}, {f'{left:.0f} s left' if done else f'{seconds:.0f} s'}{note}"
+        rate = f"{done / seconds:.3g} a second, " if self._rated and done and seconds else ""
+        return f"{self._what}: {share}, {rate}{f'{left:.0f} s left' if done else f'{seconds:.0f} s'}{note}"
+
+
+def is_watched() -> bool:
+    """Whether somebody sees what is drawn: standard error is a terminal, or a cell of a notebook, and no pipe.
+
+    >>> is_watched() in (True, False)
+    True
+    """
+    stream = sys.stderr
+    if stream is None:
+        return False
+    return bool(getattr(stream, "isatty", lambda: False)()) or type(stream).__module__.startswith("ipykernel")
 
 
 def _columns() -> int:

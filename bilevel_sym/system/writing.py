@@ -28,7 +28,7 @@ from typing import BinaryIO, TypeAlias
 from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.system.plain_text import named
 
-__all__ = ["Content", "Where", "check_target", "csv_lines", "make_folder", "write", "write_together"]
+__all__ = ["Content", "Where", "check_target", "csv_lines", "delete", "make_folder", "write", "write_together"]
 
 # in pieces: what is too large to be held at once
 Content: TypeAlias = str | bytes | Iterable[str] | Iterable[bytes]
@@ -148,6 +148,15 @@ def make_folder(path: Where) -> Path:
     with _refusing(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)
+
+
+def delete(path: Where) -> None:
+    """Take a file away that has been replaced; one that is gone already is no error.
+
+    >>> delete("there is no such file")
+    """
+    with _refusing(path):
+        Path(path).unlink(missing_ok=True)
 
 
 def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
