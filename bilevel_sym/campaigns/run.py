@@ -20,7 +20,7 @@ from bilevel_sym.campaigns.results.store import Store
 from bilevel_sym.campaigns.status import CampaignStatus, status_of
 from bilevel_sym.campaigns.task import Task
 from bilevel_sym.campaigns.values import is_whole
-from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.system.budget import Deadline
 from bilevel_sym.system.progress import ProgressBar, is_watched
 
@@ -115,8 +115,10 @@ class _Run:
                         self._take(finished)
                 raise
             finally:
-                engine.close()
-                self._flush()
+                try:
+                    self._flush()
+                finally:
+                    engine.close()
 
     def _loop(self, engine: Engine, meter: ProgressBar, of: int) -> None:
         deadline, out = Deadline(FLUSH_SECONDS), 0
@@ -166,8 +168,14 @@ class _Run:
             self.failed += failed
 
     def _flush(self) -> None:
-        rows, self._rows = self._rows, []
-        self._store.add(rows)
+        """Interrupted in the middle, it is done again: a row that stands in two parts counts once."""
+        rows = self._rows
+        try:
+            self._store.add(rows)
+        except CannotWrite:
+            self._rows = []  # one error is enough
+            raise
+        self._rows = []
 
 
 def _renamed(row: Row, task: Task) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import chain
@@ -163,6 +163,21 @@ class Solution:
     kernels: Kernels = field(repr=False)
     stats: Stats = field(repr=False, compare=False)
     recorded: Trajectory | None = field(repr=False, default=None)
+
+    @staticmethod
+    def concatenate(parts: Iterable[Solution]) -> Solution:
+        """The solution of an ensemble (S, d) from those of its parts, bit by bit as if it had run at once.
+
+        >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+        >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
+        >>> algorithm = Descent(AID(D=1, N=1, tau=1.0), eta=0.25)
+        >>> parts = [solve(problem, algorithm, [[start]], steps=2, rng=[seed]) for seed, start in enumerate([1.0, 2.0])]
+        >>> Solution.concatenate(parts).x.tolist()
+        [[0.25], [0.5]]
+        """
+        from bilevel_sym.solvers.joining import joined_solution
+
+        return joined_solution(list(parts))
 
     @property
     def trajectory(self) -> Trajectory:

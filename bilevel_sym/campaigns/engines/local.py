@@ -7,9 +7,11 @@ process that started it, however that ends.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessP
 from concurrent.futures.process import BrokenProcessPool
 from contextvars import ContextVar
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 
 from bilevel_sym.campaigns.batch import run_batch
 from bilevel_sym.campaigns.context import Context
@@ -29,7 +32,8 @@ __all__ = ["Processes", "cores"]
 
 # the cores are shared out among the workers already
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-MOST_DEATHS = 3  # of workers in a row that did not come to any batch
+MOST_STILLBORN = 3  # workers in a row that end before they begin
+PR_SET_PDEATHSIG = 1  # a number of Linux
 WAIT_SECONDS = 5.0  # for a worker to end
 
 CONTEXT: ContextVar[Context] = ContextVar("context")  # of a worker: one for its whole life
@@ -79,21 +83,26 @@ class _Seat:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.given: deque[tuple[Batch, Future[list[Row]]]] = deque()
-        self._idle_deaths = 0
+        self._stillborn = 0
         self._start()
 
     def _start(self) -> None:
+        """The user's script is imported in the worker only where the plan holds what the script defines."""
         before = set(multiprocessing.active_children())
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (self._context,))
-        with _one_thread():
+        for hidden in (_without_main(), contextlib.nullcontext()):
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (self._context,))
             try:
-                self._pool.submit(os.getpid)  # starts the process
+                with _one_thread(), hidden:
+                    self._hello = self._pool.submit(os.getpid)  # starts the process
+                break
             except Exception as error:  # noqa: BLE001 - whatever keeps it from being sent
                 self._pool.shutdown(wait=False, cancel_futures=True)
-                raise InvalidArgument(
-                    f"what the plan holds cannot be sent to a worker: {type(error).__name__}: {error!s:.200}",
-                    hint="problems and algorithms of classes that a module defines, or workers=0",
-                ) from None
+                reason = f"{type(error).__name__}: {error!s:.200}"
+        else:
+            raise InvalidArgument(
+                f"what the plan holds cannot be sent to a worker: {reason}",
+                hint="problems and algorithms of classes that a module defines, or workers=0",
+            )
         self._processes: list[BaseProcess] = [p for p in multiprocessing.active_children() if p not in before]
 
     def submit(self, batch: Batch) -> None:
@@ -115,18 +124,25 @@ class _Seat:
             except (BrokenProcessPool, CancelledError):
                 yield self._died(batch)
             else:
-                self._idle_deaths = 0
+                self._stillborn = 0
                 yield Finished.of(batch, rows)
 
     def _died(self, batch: Batch) -> Finished:
         """The worker died over the first batch of those that it had; another one takes the rest."""
         waiting = [each for each, _ in self.given]
+        began = self._hello.done() and self._hello.exception() is None
+        self._stillborn = 0 if began else self._stillborn + 1
+        if self._stillborn >= MOST_STILLBORN:
+            raise InvalidArgument(
+                "workers end before they begin",
+                hint='put the call below `if __name__ == "__main__":` in the script, or workers=0, which needs none',
+            )
         self.given.clear()
         self.end()
         self._start()
         for each in waiting:
             self.submit(each)
-        return after_death(batch)
+        return after_death(batch) if began else Finished((), (batch,))
 
     def end(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -148,6 +164,17 @@ def _one_thread() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are started here do not import the user's script, which might call this again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 # ---- in the worker ----------------------------------------------------------------------------------------
 
 
@@ -155,6 +182,7 @@ def _begin(context: Context) -> None:
     CONTEXT.set(context)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _be_killed_with_parent()
 
 
 def _end_with_parent() -> None:
@@ -162,6 +190,16 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
     os._exit(1)
+
+
+def _be_killed_with_parent() -> None:
+    """Where Linux is asked to, it needs no thread of the worker: code that holds Python's lock for long ends too."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def _compute(tasks: tuple[Task, ...]) -> list[Row]:

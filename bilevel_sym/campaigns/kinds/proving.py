@@ -40,8 +40,7 @@ def _stationary_points(setting: Setting, seeds: Sequence[int | None]) -> list[Ro
     """The points stand end to end, in the order of the search."""
     found = verifier("points.stationary").search(setting.problem, **setting.parameters)
     kinds = [str(point.kind) for point in found.points]
-    names = [symbol.name for symbol in setting.problem.x_entries]
-    places = [float(point.point[name].midpoint) for point in found.points for name in names]
+    places = [value for point in found.points for value in point.x]
     row: Row = {"found": len(found.points), "complete": found.complete, "undecided": len(found.undecided)}
     row |= {"minima": sum("minimum" in kind for kind in kinds), "saddles": sum("saddle" in kind for kind in kinds)}
     return [row | {"kinds": kinds, "points": places} for _ in seeds]

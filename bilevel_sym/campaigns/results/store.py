@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bilevel_sym.campaigns.plan_file import read_plan
 from bilevel_sym.campaigns.results.columns import arrow, as_table, joined
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.locking import locked
@@ -28,6 +29,7 @@ __all__ = ["Store"]
 
 PLAN, ENVIRONMENT, TASKS, PARTS = "plan.toml", "environment.json", "tasks.parquet", "parts"
 PART = re.compile(r"part-([0-9]{6,12})\.parquet")
+NO_PARAMETERS = ("task", "problems", "algorithms", "seeds")
 FULL = 100_000  # rows of a part that is not joined any more
 CHUNK = 65_536  # keys at a time
 
@@ -86,6 +88,12 @@ class Store:
         except (OSError, pa.ArrowException):
             hint = "bilevel-sym campaign run PLAN --out FOLDER"
             raise InvalidArgument(f"{named(self.folder)} holds no campaign", hint=hint) from None
+
+    def parameters(self) -> list[str]:
+        """The names of the parameters of the last plan, in its order."""
+        return [
+            name for name in read_plan(self.folder / PLAN) if name not in ("task", "problems", "algorithms", "seeds")
+        ]
 
     def add(self, rows: Sequence[dict[str, Any]]) -> None:
         """Bring rows to the disk as one more part."""

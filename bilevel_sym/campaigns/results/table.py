@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["table_of"]
 
 FIRST = ("problem", "algorithm")
-SAID = ("seed", "status", "message")
+SAID = ("status", "message")
 LAST = ("code", "key", *MEASURED)
 
 
@@ -29,7 +29,7 @@ def table_of(folder: str | os.PathLike[str], where: str | None = None, *, all_pl
     """
     store = Store(Path(folder))
     table = _ordered(store.tasks(), store.read(), all_plans)
-    table = table.select(_columns(table.column_names))
+    table = table.select(_columns(table.column_names, store.parameters()))
     if where is None:
         return table
     from bilevel_sym.campaigns.results.filtering import chosen
@@ -47,7 +47,8 @@ def _ordered(keys: pa.ChunkedArray, rows: pa.Table, all_plans: bool) -> pa.Table
     return rows.take(order if all_plans else order.slice(0, len(place) - place.null_count))
 
 
-def _columns(names: list[str]) -> list[str]:
-    """Which task, then how it went, then results, and last what differs from run to run."""
-    results = [name for name in names if name not in {*FIRST, *SAID, *LAST}]
-    return [name for name in (*FIRST, *SAID, *results, *LAST) if name in names]
+def _columns(names: list[str], parameters: list[str]) -> list[str]:
+    """Which task, then how it went, then results by their names, and last what differs from run to run."""
+    task = [*FIRST, *parameters, "piece", "seed"]
+    results = sorted(set(names).difference(task, SAID, LAST))
+    return [name for name in dict.fromkeys([*task, *SAID, *results, *LAST]) if name in names]
