@@ -195,10 +195,10 @@ def _end_with_parent() -> None:
 def _be_killed_with_parent() -> None:
     """Where Linux is asked to, it needs no thread of the worker: code that holds Python's lock for long ends too."""
     if sys.platform == "linux":
-        parent = os.getppid()
+        parent = multiprocessing.parent_process()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:
+        if parent is not None and os.getppid() != parent.pid:  # it has ended before this was asked for
             os._exit(1)
 
 
