@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from bilevel_sym.campaigns.context import Context, Setting
 from bilevel_sym.campaigns.interrupts import noticed
-from bilevel_sym.campaigns.kinds import Row, kind_of
+from bilevel_sym.campaigns.kinds import Kind, Row, kind_of
 from bilevel_sym.campaigns.task import Cell, Task
 from bilevel_sym.errors import visible
 from bilevel_sym.system.budget import Deadline, Stopwatch, moment
@@ -82,4 +82,5 @@ def compute(context: Context, cell: Cell, seeds: Sequence[int | None]) -> list[R
     algorithm = None if cell.algorithm is None else context.algorithms[cell.algorithm]
     problem = context.problem(cell.problem)
     setting = Setting(context, cell.kind, problem, algorithm, dict(cell.parameters), (cell.digest, cell.parameters))
-    return kind_of(cell.kind, context.folders).work(setting, seeds)
+    kind: Kind = context.remember(("kind", cell.kind), lambda: kind_of(cell.kind, context.folders))
+    return kind.work(setting, seeds)

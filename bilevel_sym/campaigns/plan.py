@@ -26,6 +26,7 @@ from bilevel_sym.solvers.named import ALGORITHMS, ESTIMATORS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bilevel_sym.campaigns.forecast import Forecast
     from bilevel_sym.campaigns.results.brackets import MergedBrackets
     from bilevel_sym.campaigns.status import CampaignStatus
 
@@ -196,6 +197,21 @@ class Campaign:
         from bilevel_sym.campaigns.run import run_plan
 
         return run_plan(self, folder, scheduler=scheduler, progress=progress, workers=workers)
+
+    def foresee(self, folder: Where | None = None, workers: int | None = None) -> Forecast:
+        """What a run would do, and about how long it would take, from a few of its tasks; nothing is written.
+
+        - ``folder``: rows that it holds already are not computed.
+        - ``workers``: as for ``run``.
+
+        >>> plan = Campaign(task="solve", problems=["zoo:scalar"], algorithms=["descent"], seeds=200, steps=10)
+        >>> forecast = plan.foresee()
+        >>> forecast.total, forecast.new
+        (200, 200)
+        """
+        from bilevel_sym.campaigns.forecast import forecast_of
+
+        return forecast_of(self, folder, workers)
 
     @staticmethod
     def status(folder: Where) -> CampaignStatus:

@@ -161,9 +161,9 @@ class _Run:
     def _take(self, finished: Finished) -> None:
         self._left.extendleft(reversed(finished.left))
         for task, row in finished.done:
-            failed = row["status"] == "failed"
+            failed, columns = row["status"] == "failed", task.columns
             code = code_of(self._plan, task) if failed else None
-            self._rows.append(task.columns | {"key": task.key, "code": code} | _renamed(row, task))
+            self._rows.append(columns | {"key": task.key, "code": code} | _renamed(row, columns))
             self.computed += 1
             self.failed += failed
 
@@ -178,9 +178,9 @@ class _Run:
         self._rows = []
 
 
-def _renamed(row: Row, task: Task) -> Row:
+def _renamed(row: Row, columns: Row) -> Row:
     """A result that has the name of a parameter is called ``name_result``."""
-    return {f"{name}_result" if name in task.columns else name: value for name, value in row.items()}
+    return {f"{name}_result" if name in columns else name: value for name, value in row.items()}
 
 
 def _environment() -> dict[str, Any]:

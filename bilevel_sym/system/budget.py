@@ -65,6 +65,14 @@ class Stopwatch:
         """
         return (monotonic() - self._begun) / max(count, 1)
 
+    def whole(self, share: float) -> float:
+        """Seconds that all of a work takes, where so much of it was done since this was made.
+
+        >>> Stopwatch().whole(0.5) >= 0
+        True
+        """
+        return (monotonic() - self._begun) / share
+
 
 def moment() -> int:
     """Microseconds since 1970, as the machine's calendar has it: to be shown to people, never to decide.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,18 @@ __all__ = ["call"]
 def call(setting: Setting, seeds: Sequence[int | None]) -> list[Row]:
     """One call for each seed."""
     text = setting.kind
-    function = setting.context.remember(("function", text), lambda: imported(text, setting.context.folders))
-    takes, any_other = names_taken(function)
+    function, (takes, any_other) = setting.context.remember(("function", text), lambda: _found(setting))
     rows = []
     for seed in seeds:
         offered = {"problem": setting.problem, "seed": seed, **setting.parameters}
         given = {name: value for name, value in offered.items() if any_other or name in takes}
         rows.append(_row(function(**given), text))
     return rows
+
+
+def _found(setting: Setting) -> tuple[Callable[..., Any], tuple[frozenset[str], bool]]:
+    function = imported(setting.kind, setting.context.folders)
+    return function, names_taken(function)
 
 
 def _row(answer: object, text: str) -> Row:
