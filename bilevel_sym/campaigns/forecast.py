@@ -52,15 +52,11 @@ class Forecast:
 def forecast_of(plan: Campaign, folder: str | os.PathLike[str] | None, workers: int | None) -> Forecast:
     """The forecast of a run: tasks from places all over the plan are computed here, kernels made before that."""
     done = set() if folder is None else Store(Path(folder)).keys()
-    seen: set[str] = set()
-    new: list[int] = []  # numbers of tasks in the plan
-    for number, task in enumerate(plan.tasks()):
-        if task.key not in seen and task.key not in done:
-            new.append(number)
-        seen.add(task.key)
+    known = [task.key in done for task in plan.tasks()]
+    new = [number for number, is_done in enumerate(known) if not is_done]
     used = min(max(1, cores() if workers is None else workers), max(1, len(new)))
     tried, seconds = _tried(plan, new, used)
-    return Forecast(len(seen), len(new), tried, seconds, used)
+    return Forecast(len(known), len(new), tried, seconds, used)
 
 
 def _tried(plan: Campaign, new: list[int], workers: int) -> tuple[int, float | None]:

@@ -113,14 +113,17 @@ class Campaign:
         return sum(1 for _ in self.cells()) * (len(self.seeds) if self.kind.seeded else 1)
 
     def cells(self) -> Iterator[Cell]:
-        """Problems, then algorithms, then parameters, the last one fastest; seeds are inside."""
-        digest = digest_of(self)
+        """Problems, then algorithms, then parameters, the last one fastest; seeds are inside. Equal ones stand once."""
+        digest, seen = digest_of(self), set[bytes]()
         algorithms = list(enumerate(self.algorithms)) if self.kind.solves and self.algorithms else [(None, None)]
         for k, source in enumerate(self.sources):
             for number, algorithm in algorithms:
                 name = "" if algorithm is None else _text(algorithm)
                 for parameters in self._grid():
-                    yield Cell(self.task, k, source.name, number, name, parameters, digest(source, name))
+                    cell = Cell(self.task, k, source.name, number, name, parameters, digest(source, name))
+                    if cell.content not in seen:
+                        seen.add(cell.content)
+                        yield cell
 
     def _grid(self) -> Iterator[tuple[tuple[str, Plain], ...]]:
         """All choices of parameters; a box that is split has a piece in each."""

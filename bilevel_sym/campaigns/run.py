@@ -7,7 +7,6 @@ import platform
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from bilevel_sym.campaigns.values import is_whole
 from bilevel_sym.errors import CannotWrite, InvalidArgument
 from bilevel_sym.system.budget import Deadline
 from bilevel_sym.system.progress import ProgressBar, is_watched
+from bilevel_sym.typing import Bools
 
 if TYPE_CHECKING:
     from bilevel_sym.campaigns.plan import Campaign
@@ -52,31 +52,14 @@ def run_plan(
         raise InvalidArgument(f"workers={workers!r:.40}", hint="a whole number; None for one on each core, 0 for none")
     store = Store(Path(folder))
     with store.writing():
-        done = store.keys()
-        total, new = _begin(plan, store, done)
-        run = _Run(plan, store, done, new)
+        done = store.begin(plan.to_toml(), _environment(), (task.key for task in plan.tasks()))
+        total, new = len(done), int((~done).sum())
+        run = _Run(plan, store, done)
         if new:
             shown = bool(progress) and is_watched()
             run.carry_out(lambda: _engine(plan, scheduler, workers, new), shown=shown, of=total)
         store.join()
     return status_of(folder, run.computed)
-
-
-def _begin(plan: Campaign, store: Store, done: set[str]) -> tuple[int, int]:
-    """How many tasks there are, and how many of them have no row; equal tasks are one."""
-    seen: set[str] = set()
-    counted = [0, 0]
-
-    def keys() -> Iterator[str]:
-        for task in plan.tasks():
-            if task.key not in seen:
-                seen.add(task.key)
-                counted[0] += 1
-                counted[1] += task.key not in done
-                yield task.key
-
-    store.begin(plan.to_toml(), _environment(), keys())
-    return counted[0], counted[1]
 
 
 def _engine(plan: Campaign, scheduler: Any, workers: int | None, new: int) -> Engine:
@@ -94,10 +77,10 @@ def _engine(plan: Campaign, scheduler: Any, workers: int | None, new: int) -> En
 class _Run:
     """One run of a plan: batches out, rows in."""
 
-    def __init__(self, plan: Campaign, store: Store, done: set[str], new: int) -> None:
-        self._plan, self._store, self._done = plan, store, done
-        self._new, self._given = new, 0
-        self._tasks = plan.tasks()
+    def __init__(self, plan: Campaign, store: Store, done: Bools) -> None:
+        self._plan, self._store = plan, store
+        self._new, self._given = int((~done).sum()), 0
+        self._tasks = (task for task, known in zip(plan.tasks(), done, strict=True) if not known)
         self._next: Task | None = None
         self._left: deque[Batch] = deque()
         self._rows: list[Row] = []
@@ -148,12 +131,9 @@ class _Run:
         tasks: list[Task] = []
         while len(tasks) < size and (task := self._next or next(self._tasks, None)) is not None:
             self._next = None
-            if task.key in self._done:
-                continue
             if tasks and task.cell.problem != tasks[0].cell.problem:
                 self._next = task
                 break
-            self._done.add(task.key)
             tasks.append(task)
         self._given += len(tasks)
         return Batch(tuple(tasks)) if tasks else None

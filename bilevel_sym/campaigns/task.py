@@ -38,6 +38,12 @@ class Cell:
     digest: str
 
     @property
+    def content(self) -> bytes:
+        """What cells share that compute the same."""
+        text = canonical({"digest": self.digest, "parameters": dict(self.parameters)})
+        return hashlib.sha256(text).digest()
+
+    @property
     def columns(self) -> dict[str, Plain]:
         """The columns of a table that say which cell it is."""
         named: dict[str, Plain] = {"problem": self.problem_name}
@@ -77,7 +83,7 @@ def tasks_of(cell: Cell, seeds: Iterable[int | None]) -> Iterator[Task]:
     >>> [task.columns for task in tasks_of(cell, [None])]
     [{'problem': 'zoo:scalar', 'rtol': 0.1}]
     """
-    begun = hashlib.sha256(canonical({"digest": cell.digest, "parameters": dict(cell.parameters)}))
+    begun = hashlib.sha256(cell.content)
     for seed in seeds:
         whole = begun.copy()
         whole.update(b"" if seed is None else str(seed).encode())

@@ -15,12 +15,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bilevel_sym.campaigns.plan_file import read_plan
 from bilevel_sym.campaigns.results.columns import arrow, as_table, joined
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.locking import locked
 from bilevel_sym.system.plain_text import named
 from bilevel_sym.system.writing import delete, make_folder, write, write_together
+from bilevel_sym.typing import Bools
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +45,8 @@ class Store:
     >>> store = Store(Path(tempfile.mkdtemp()))
     >>> store.add([{"key": "a", "x": 1.0}])
     >>> store.add([{"key": "a", "x": 1.0}, {"key": "b", "x": 2.0}])
-    >>> store.read().to_pydict(), sorted(store.keys())
-    ({'key': ['a', 'b'], 'x': [1.0, 2.0]}, ['a', 'b'])
+    >>> store.read().to_pydict()
+    {'key': ['a', 'b'], 'x': [1.0, 2.0]}
     """
 
     folder: Path
@@ -69,8 +72,8 @@ class Store:
                 delete(left)
             yield
 
-    def begin(self, plan: str, environment: dict[str, Any], keys: Iterable[str]) -> None:
-        """Say what is about to be run."""
+    def begin(self, plan: str, environment: dict[str, Any], keys: Iterable[str]) -> Bools:
+        """Say what is about to be run; of each task, whether it has a row."""
         pa = arrow()
         waiting = iter(keys)
         chunks = [pa.array(chunk, pa.string()) for chunk in iter(lambda: list(islice(waiting, CHUNK)), [])]
@@ -79,6 +82,11 @@ class Store:
         write_together(
             {self.folder / PLAN: plan, self.folder / ENVIRONMENT: text, self.folder / TASKS: _parquet(table)}
         )
+        rows = joined(list(self._tables(["key"])))
+        if not rows.num_rows:
+            return np.zeros(table.num_rows, dtype=np.bool_)
+        found = pa.compute.is_in(table.column("key"), value_set=rows.column("key").combine_chunks())
+        return np.asarray(found, dtype=np.bool_)
 
     def tasks(self) -> pa.ChunkedArray:
         """The keys of the tasks of the last plan, in its order."""
@@ -108,11 +116,7 @@ class Store:
 
     def keys(self) -> set[str]:
         """The keys of all rows."""
-        found: set[str] = set()
-        for table in self._tables(["key"]):
-            for chunk in table.column("key").chunks:
-                found.update(chunk.to_pylist())
-        return found
+        return {key for table in self._tables(["key"]) for key in table.column("key").to_pylist()}
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, each once; of two with the same key the first counts."""
@@ -120,9 +124,11 @@ class Store:
         table = joined(list(self._tables(None if columns is None else [*columns])))
         if not table.num_rows:
             return table
-        first = pa.table({"key": table.column("key"), "row": pa.array(range(table.num_rows))})
+        if pa.compute.count_distinct(table.column("key")).as_py() == table.num_rows:
+            return table
+        first = pa.table({"key": table.column("key"), "row": pa.array(np.arange(table.num_rows))})
         rows = first.group_by("key").aggregate([("row", "min")]).column("row_min")
-        return table if len(rows) == table.num_rows else table.take(rows.take(pa.compute.sort_indices(rows)))
+        return table.take(rows.take(pa.compute.sort_indices(rows)))
 
     def _tables(self, columns: list[str] | None) -> Iterator[pa.Table]:
         for path in self.parts():
