@@ -25,7 +25,7 @@ each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relativ
 # run by .ci/run and by the workflows, or too long for a test
 SHELL = (
     'python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/bilevel-sym derive zoo:scalar',
-    'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench]" && .venv/bin/python -m pytest',
+    'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,cluster]" && .venv/bin/python -m pytest',
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[bench]"',
     ".venv/bin/python -m benchmarks.kernels",
     ".venv/bin/python -m benchmarks.certificates",
@@ -36,7 +36,7 @@ SHELL = (
     ".venv/bin/python -m benchmarks.planted",
     ".venv/bin/python -m benchmarks.strategies",
     ".venv/bin/python -m benchmarks.mutants",
-    'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,lint]"',
+    'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,cluster,lint]"',
     '.venv/bin/python -m pytest -m "not slow"',
     ".venv/bin/python -m pytest -m long",
     ".ci/run",

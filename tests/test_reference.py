@@ -25,7 +25,7 @@ SCRIPT = ROOT / ".github" / "docs" / "reference.py"
 API = SCRIPT.parent / "api"
 PUBLIC = ("bilevel_sym", "verify")
 SUBMODULES = (
-    "bilevel_sym.errors", "bilevel_sym.paper", "bilevel_sym.plotting", "bilevel_sym.schedules", "bilevel_sym.zoo",
+    "bilevel_sym.campaigns", "bilevel_sym.errors", "bilevel_sym.paper", "bilevel_sym.plotting", "bilevel_sym.schedules", "bilevel_sym.zoo",
     "verify.gallery", "verify.plotting", "verify.strategies",
 )  # fmt: skip
 

@@ -44,6 +44,7 @@ PAGES = (
     Page("schedules", "Schedules: the theorems' parameters", "bilevel_sym.schedules"),
     Page("zoo", "The zoo", "bilevel_sym.zoo"),
     Page("plotting", "Plots of problems and runs", "bilevel_sym.plotting"),
+    Page("campaigns", "Campaigns", "bilevel_sym.campaigns"),
     Page("errors", "Errors", "bilevel_sym.errors"),
     Page("paper", "The paper's labels", "bilevel_sym.paper"),
     Page("verify-constants", "Certified constants and smoothness", "verify", (
