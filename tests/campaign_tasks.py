@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,17 @@ def interrupting(seed: int) -> int:
     if seed == 3:
         raise KeyboardInterrupt
     return seed
+
+
+def swallowing(seed: int) -> int:
+    """What Ctrl-C does to a search."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        return seed
+    return -1
+
+
+def slow_failure(seed: int) -> int:
+    time.sleep(0.4)
+    raise ValueError(f"seed {seed}")

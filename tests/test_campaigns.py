@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -360,6 +364,18 @@ def test_brackets_of_pieces_are_those_of_the_box(tmp_path: Path) -> None:
     assert finest[1] <= found[0].brackets["ell"][1]
 
 
+def test_brackets_of_pieces_contain_what_is_known(tmp_path: Path) -> None:
+    """mu is the smallest of 2 + cos(x), at an end; M the largest |f_y| = 3."""
+    toy = BilevelProblem("x*y", "(2 + cos(x))*y**2/2 - x*y", "x", "y", box={"x": (0, 3), "y": (-1, 1)})
+    plan = Campaign(task="constants", problems=[toy], split=5, effort="quick", rtol=1e-3)
+    plan.run(tmp_path, workers=0)
+    (found,) = plan.merged(tmp_path)
+    low, high = found.brackets["mu"]
+    assert low <= 2 + np.cos(3.0) <= high <= 1.02
+    low, high = found.brackets["M"]
+    assert low <= 3 <= high <= 3.01
+
+
 def test_brackets_of_missing_pieces_are_refused(tmp_path: Path) -> None:
     plan = Campaign(task="constants", problems=["zoo:scalar"], split=2, effort="quick")
     plan.run(tmp_path, workers=0)
@@ -441,6 +457,14 @@ def test_ctrl_c_inside_a_task_keeps_what_is_done(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         plan.run(tmp_path, workers=0)
     assert Campaign.status(tmp_path).running is None
+
+
+def test_an_interrupt_that_a_task_swallows_still_ends_the_run(tmp_path: Path) -> None:
+    """Searches and solvers return what they have: a row of that would stand for the whole."""
+    plan = Campaign(task="campaign_tasks:swallowing", problems=["zoo:scalar"], seeds=3)
+    with pytest.raises(KeyboardInterrupt):
+        plan.run(tmp_path, workers=0)
+    assert plan.status(tmp_path).done == 0
 
 
 @pytest.mark.parametrize("sizes", [[1] * 12, [12], [5, 7], [2, 3, 4, 3]])
@@ -547,6 +571,42 @@ def test_a_folder_that_is_a_file_is_one_error(tmp_path: Path) -> None:
         plan.run(tmp_path / "out", workers=0)
     with pytest.raises(InvalidArgument, match="holds no campaign"):
         plan.table(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("package", "problem"), [("pyarrow", "zoo:scalar"), ("hypothesis", "generated:2")])
+def test_what_is_not_installed_is_named(package: str, problem: str, tmp_path: Path) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None\nfrom bilevel_sym.campaigns import Campaign\n"
+    code += f"try:\n    Campaign(task='solve', problems=[{problem!r}]).run({str(tmp_path)!r}, workers=0)\n"
+    code += "except Exception as error:\n    print(type(error).__name__, error)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("InvalidArgument ")
+    assert package in said
+    assert 'try: pip install "bilevel-sym[' in said
+
+
+def test_progress_is_silent_in_a_pipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Campaign(task="campaign_tasks:sleeping", problems=["zoo:scalar"], pause=0.5).run(tmp_path, progress=True, workers=0)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_in_a_terminal_tells_rate_and_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stream)
+    plan = Campaign(task="campaign_tasks:slow_failure", problems=["zoo:scalar", "zoo:ridge"], seeds=3)
+    plan.run(tmp_path, progress=True, workers=0)
+    assert re.search(r"campaign: [1-5]/6 \(\d+ %\), [\d.]+ a second, \d+ s left, [1-5] failed", stream.getvalue())
+
+
+def test_a_forecast_counts_what_is_new(tmp_path: Path) -> None:
+    small, large = (Campaign(task="campaign_tasks:number", problems=["zoo:scalar"], seeds=n) for n in (3, 50))
+    small.run(tmp_path, workers=0)
+    forecast = large.foresee(tmp_path, workers=1)
+    assert (forecast.total, forecast.new) == (50, 47)
+    assert 0 < forecast.tried <= 47
+    assert str(forecast).startswith("50 tasks, 47 of them new; about ")
+    assert small.foresee(tmp_path).seconds is None
+    assert small.status(tmp_path).total == 3
 
 
 # ---- filters ----------------------------------------------------------------------------------------------

@@ -104,9 +104,14 @@ def _cases(text: str) -> Sequence[Any]:
     if not options.get("seed", "0").isdecimal():
         raise InvalidArgument(f"problems: {text[:80]!r}: the seed is a whole number", hint='"generated:100,seed=1"')
     kinds = [kind.strip() for kind in options["kind"].split("+")] if "kind" in options else None
-    made: Sequence[Any] = verifier("testkit.problem_cases").generated_cases(
-        int(count), kinds=kinds, seed=int(options.get("seed", "0"))
-    )
+    try:
+        made: Sequence[Any] = verifier("testkit.problem_cases").generated_cases(
+            int(count), kinds=kinds, seed=int(options.get("seed", "0"))
+        )
+    except ModuleNotFoundError as missing:
+        raise InvalidArgument(
+            f"problems: {text[:80]!r} wants {missing.name}", hint='pip install "bilevel-sym[test]"'
+        ) from None
     return made
 
 

@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bilevel_sym.errors import BilevelError
+from bilevel_sym.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MissingExtra", "arrow", "as_table", "joined"]
+__all__ = ["EXTRA", "arrow", "as_table", "joined"]
 
 TIMES = ("started", "ended")
 TEXTS = ("key", "problem", "algorithm", "status", "message", "code", "worker", "host")
 EXTRA = 'pip install "bilevel-sym[cluster]"'
 
 
-class MissingExtra(BilevelError, ImportError):
-    """A package that campaigns want is not installed. Cure: the message says what installs it.
-
-    >>> issubclass(MissingExtra, ImportError)
-    True
-    """
-
-
 def arrow() -> Any:
-    """The package pyarrow; MissingExtra where it is not installed.
+    """The package pyarrow; where it is not installed, InvalidArgument says what brings it.
 
     >>> arrow().__name__
     'pyarrow'
@@ -36,7 +28,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtra("campaigns keep their rows with pyarrow, which is not installed", hint=EXTRA) from None
+        raise InvalidArgument("campaigns keep their rows with pyarrow, which is not installed", hint=EXTRA) from None
     return pyarrow
 
 
