@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bilevel_sym.campaigns.batch import MEASURED, compute
+from bilevel_sym.campaigns.batch import compute
 from bilevel_sym.campaigns.content import digest_of
 from bilevel_sym.campaigns.context import Context
 from bilevel_sym.campaigns.kinds import Kind, Row, kind_of
 from bilevel_sym.campaigns.plan_file import plan_toml, read_plan
 from bilevel_sym.campaigns.sources import Source, sources_of
 from bilevel_sym.campaigns.task import Cell, Plain, Task, tasks_of
+from bilevel_sym.campaigns.validation import algorithm_text, check_plan
 from bilevel_sym.campaigns.values import seeds_of, values_of
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.solvers.named import ALGORITHMS, ESTIMATORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Campaign"]
 
 Where = str | os.PathLike[str]
-# columns that every table has: no parameter can have such a name
-RESERVED = frozenset({"problem", "algorithm", "seed", "key", "status", "message", "code", *MEASURED})
 EXAMPLES = MappingProxyType({"problems": 'problems=["zoo:saddle"]', "algorithms": "leave it out"})
-MOST_PIECES = 10**6
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -84,7 +80,7 @@ class Campaign:
         }  # fmt: skip
         for name, value in own.items():
             object.__setattr__(self, name, value)
-        _check(self)
+        check_plan(self)
 
     # ---- what is computed -------------------------------------------------------------------------------------
 
@@ -118,7 +114,7 @@ class Campaign:
         algorithms = list(enumerate(self.algorithms)) if self.kind.solves and self.algorithms else [(None, None)]
         for k, source in enumerate(self.sources):
             for number, algorithm in algorithms:
-                name = "" if algorithm is None else _text(algorithm)
+                name = "" if algorithm is None else algorithm_text(algorithm)
                 for parameters in self._grid():
                     cell = Cell(self.task, k, source.name, number, name, parameters, digest(source, name))
                     if cell.content not in seen:
@@ -174,7 +170,7 @@ class Campaign:
     def to_toml(self) -> str:
         """The plan as a file; problems and algorithms that are objects stand there by name, and only to be read."""
         named = [given if isinstance(given, str) else source for given, source in self._problem_names()]
-        return plan_toml(self.task, named, [_text(a) for a in self.algorithms], self.seeds, self.parameters)
+        return plan_toml(self.task, named, [algorithm_text(a) for a in self.algorithms], self.seeds, self.parameters)
 
     def _problem_names(self) -> Iterator[tuple[Any, str]]:
         objects = iter([source.name for source in self.sources if not isinstance(source.given, str)])
@@ -264,56 +260,3 @@ def _listed(name: str, given: object) -> tuple[Any, ...]:
     if not given:
         raise InvalidArgument(f"{name} is empty", hint=EXAMPLES[name])
     return tuple(given)
-
-
-def _text(algorithm: Any) -> str:
-    return algorithm if isinstance(algorithm, str) else repr(algorithm)
-
-
-def _check(plan: Campaign) -> None:
-    """Refuse, before anything is computed, what no task could take."""
-    kind = plan.kind
-    known = sorted(kind.takes - {"piece"})
-    for name in plan.parameters:
-        if name in RESERVED or name == "piece" or not name.isidentifier():
-            raise InvalidArgument(f"{name[:60]} is a column of its own, and no parameter", hint="another name")
-        if name not in kind.takes and not kind.takes_any:
-            near = difflib.get_close_matches(name[:60], [*known, "algorithms", "seeds", "problems"], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{', '.join(known) or 'no parameter at all'}"
-            raise InvalidArgument(f"{plan.task} takes no parameter {name[:60]!r}", hint=hint)
-    for name in kind.wants:
-        if name not in plan.parameters:
-            raise InvalidArgument(f"{plan.task} wants {name}", hint=f'{name} = "my_module:my_function"')
-    if len(plan.seeds) > 1 and not kind.seeded:
-        raise InvalidArgument(f"{plan.task} draws no random numbers", hint="leave seeds out")
-    _check_algorithms(plan)
-    for split in plan.parameters.get("split", ()) if "split" in kind.takes else ():
-        if isinstance(split, bool) or not isinstance(split, int) or not 1 <= split <= MOST_PIECES:
-            raise InvalidArgument(f"split={split!r}", hint=f"a whole number from 1 to {MOST_PIECES}")
-
-
-def _check_algorithms(plan: Campaign) -> None:
-    if plan.algorithms and not plan.kind.solves:
-        raise InvalidArgument(f"{plan.task} takes no algorithms", hint="leave them out")
-    objects = [item for item in plan.algorithms if not isinstance(item, str)]
-    for name, registry, given in (
-        ("algorithms", ALGORITHMS, [item for item in plan.algorithms if isinstance(item, str)]),
-        ("estimator", ESTIMATORS, plan.parameters.get("estimator", ()) if plan.kind.solves else ()),
-    ):
-        for word in given:
-            if word not in registry.names():
-                near = difflib.get_close_matches(str(word)[:60], registry.names(), n=1)
-                hint = f"did you mean {near[0]}?" if near else ", ".join(registry.names())
-                raise InvalidArgument(f"{name}: {word!r:.60}", hint=hint)
-    for item in objects:
-        if isinstance(item, type) or not hasattr(item, "start"):
-            raise InvalidArgument(
-                f"algorithms: {item!r:.60} is no algorithm", hint='"descent", or Descent(AID(...), 0.1)'
-            )
-    if len({_text(item) for item in plan.algorithms}) < len(plan.algorithms):
-        raise InvalidArgument("algorithms lists one twice", hint="each once")
-    if objects and (clash := {"eta", "estimator"} & set(plan.parameters)):
-        raise InvalidArgument(
-            f"{min(clash)} cannot be changed in an algorithm that is given whole",
-            hint="its name, or make several of it",
-        )
