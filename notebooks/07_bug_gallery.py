@@ -35,7 +35,7 @@ import numpy as np
 from bilevel_sym import ITD, verify, zoo
 from bilevel_sym.plotting import COLOURS, legend_below, plot_differences
 from verify import gallery
-from verify.gallery.defect import coupled, isotropic, saddle
+from verify.gallery.defect import coupled, isotropic, saddle, spread
 from verify.testkit.problem_cases import generated_cases, zoo_cases
 
 plt.rcParams.update({"font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False})
@@ -345,6 +345,75 @@ show(verify.check_hypergradient(wrong["g_yy forgotten"], problem))
 
 # %%
 show(verify.check_hypergradient(wrong["diagonal for the inverse"], problem))
+
+# %% [markdown]
+# ## The system not solved to the end
+#
+# The loops are right, and end too early: after a number of steps, or at a tolerance, that was a default. On few eigenvalues nobody notices, for conjugate gradients end there by themselves.
+
+# %%
+gallery.plot_gallery([item for item in exhibits.values() if item.family == "systems"])
+plt.show()
+
+# %% [markdown]
+# ### CG stops at a default tolerance
+#
+# The residual is small, so v is taken for solved. Exact on a few eigenvalues, where conjugate gradients end by themselves; elsewhere as many digits as it has.
+# Seen: tolerances of 1e-5 that were taken over from scipy.sparse.linalg.cg: libraries for implicit differentiation.
+# ```python
+# return next(v for v in steps if norm(b - A @ v) <= 1e-3 * norm(b))  # defect: 1e-15
+# ```
+
+# %%
+show(verify.check_hypergradient(wrong["CG stops at a default tolerance"], spread()))
+
+# %% [markdown]
+# ### CG on the normal equations
+#
+# g_yy^2 v = g_yy f_y, until its own residual is small. Right for well-conditioned g_yy; the condition is squared, and the tolerance is of another residual.
+# Seen: the default of two libraries, which allow for a g_yy that is not symmetric.
+# ```python
+# square, right = A @ A, A @ b  # defect: A, b
+# ```
+
+# %%
+show(verify.check_hypergradient(wrong["CG on the normal equations"], spread()))
+
+# %% [markdown]
+# ### One step of CG
+#
+# The number of iterations is left at its default. Exact where g_yy is a multiple of the identity, and of the right size elsewhere.
+# Seen: a default of one iteration: betty-ml 0.1.1, cg_iterations.
+# ```python
+# return hypergradient(problem, inverse=lambda A, b: conjugate_gradients(A, b, 1))  # defect: 1
+# ```
+
+# %%
+show(verify.check_hypergradient(wrong["one step of CG"], spread()))
+
+# %% [markdown]
+# ### CG with the old residual
+#
+# The new direction is made of the residual before the step. (0.6, 0.6) for g_yy = diag(1, 3) and f_y = (1, 1), where v = (1, 1/3); the first step is right.
+# Seen: hypergrad 0.0.1; betty-ml 0.1.1, issue #15 of its repository.
+# ```python
+# p = r + (new @ new) / (r @ r) * p  # defect: r
+# ```
+
+# %%
+show(verify.check_hypergradient(wrong["CG with the old residual"], coupled()))
+
+# %% [markdown]
+# ### Neumann: one step
+#
+# f_y and one more term. V is about 2 eta f_y whatever g_yy is: the direction is often good, the length is not.
+# Seen: a default of one iteration: betty-ml 0.1.1, neumann_iterations.
+# ```python
+# return hypergradient(problem, inverse=lambda A, b: neumann(A, b, 2, eta))  # defect: 2
+# ```
+
+# %%
+show(verify.check_hypergradient(wrong["Neumann: one step"], spread()))
 
 # %% [markdown]
 # ## The lower level not solved

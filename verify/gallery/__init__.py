@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from verify.gallery import hessians, inverses, lower_levels, numbers, terms, trajectories
+from verify.gallery import hessians, inverses, lower_levels, numbers, systems, terms, trajectories
 from verify.gallery.defect import Defect, Kind, defect
 from verify.gallery.drawing import descent, plot_descents, plot_gallery
 from verify.gallery.plain import right
 
 __all__ = ["FAMILIES", "Defect", "Kind", "defect", "defects", "descent", "plot_descents", "plot_gallery", "right"]
 
-FAMILIES: tuple[ModuleType, ...] = (terms, inverses, lower_levels, numbers, hessians, trajectories)
+FAMILIES: tuple[ModuleType, ...] = (terms, inverses, systems, lower_levels, numbers, hessians, trajectories)
 """The modules that hold the defects, one per family."""
 
 

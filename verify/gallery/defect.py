@@ -55,6 +55,25 @@ def isotropic() -> BilevelProblem:
 
 
 @lru_cache(maxsize=1)
+def spread() -> BilevelProblem:
+    """Six eigenvalues of g_yy, 1 + k/5, no two the same: conjugate gradients need six steps.
+
+    >>> spread().kernels.g_yy([0.0, 0.0], [0.0] * 6).diagonal().tolist()
+    [1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+    """
+    y = [f"y{k}" for k in range(1, 7)]
+    return BilevelProblem(
+        "y1*(x1 + 1) + 2*y2 - y3**2 + y4*y5 + (y6 - 1)**2 + x1**2/4 + x2**2/5",
+        "y1**2/2 + 3*y2**2/5 + 7*y3**2/10 + 4*y4**2/5 + 9*y5**2/10 + y6**2"
+        " - x1*(y1 + 2*y3 - y5) - x2*(y2 - y4 + y6) - sin(x2)*y3",
+        "x1 x2",
+        y,
+        box={"x1": (-1, 1), "x2": (-1, 1)} | dict.fromkeys(y, (-3, 3)),
+        name="spread",
+    )
+
+
+@lru_cache(maxsize=1)
 def saddle() -> BilevelProblem:
     """Phi = (x1^2 - x2^2)/2 + x2^4/4: a saddle at 0, minima at x2 = 1 and x2 = -1.
 
