@@ -34,6 +34,7 @@ SHELL = (
     ".venv/bin/python -m benchmarks.solvers",
     ".venv/bin/python -m benchmarks.gallery",
     ".venv/bin/python -m benchmarks.planted",
+    ".venv/bin/python -m benchmarks.field",
     ".venv/bin/python -m benchmarks.strategies",
     ".venv/bin/python -m benchmarks.mutants",
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,fast,notebook,bench,cluster,lint]"',
@@ -106,7 +107,9 @@ def test_its_links_lead_somewhere(path: Path) -> None:
 
 def test_the_scripts_of_the_commands_are_there() -> None:
     modules = re.findall(r"-m (benchmarks\.\w+)", "\n".join(SHELL))
-    scripts = [f"{module.replace('.', '/')}.py" for module in modules] + [c for c in SHELL if c.startswith(".ci/")]
+    scripts = [f"{module.replace('.', '/').replace('/field', '/field/__main__')}.py" for module in modules] + [
+        c for c in SHELL if c.startswith(".ci/")
+    ]
     assert len(scripts) > 5
     assert not [script for script in scripts if not (ROOT / script).is_file()]
 
