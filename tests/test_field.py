@@ -120,6 +120,14 @@ def test_the_tables_show_both_settings_side_by_side() -> None:
     assert "raises" not in table(found, "tight")
 
 
+def test_the_worst_verdict_and_its_fewest_digits_stand_for_all_problems() -> None:
+    good = judge(RIGHT, "good", small())
+    bad = [replace(good, problem=f"bad {d}", verdict="VIOLATED", digits=d, cause="tolerance") for d in (5.25, 3.5, 4.0)]
+    assert "VIOLATED; HOLDS on 1 of 4; 3.5 digits on “bad 3.5”; tolerance" in overview([good, *bad])
+    gone = replace(good, problem="gone", verdict="raises", digits=None, cause="ValueError")
+    assert "raises; HOLDS on 1 of 5; no digits on “gone”; tolerance, ValueError" in overview([good, *bad, gone])
+
+
 def test_both_settings_of_each_call_are_asked() -> None:
     there = {(entry.library, entry.call, entry.kind, entry.setting) for entry in ENTRIES}
     asked = {(*call, setting) for *call, _ in there for setting in ("defaults", "tight")}
