@@ -29,7 +29,7 @@ def read(path: Path) -> list[Row]:
 def merged(parts: Iterable[Iterable[Row]]) -> list[Row]:
     """Rows of several runs; of two about the same thing the later one counts."""
     found = {(*row.who, row.setting, row.problem): row for part in parts for row in part}
-    return sorted(found.values(), key=lambda row: (row.library, row.call, row.kind))
+    return sorted(found.values(), key=lambda row: (row.library, row.version, row.call, row.kind))
 
 
 def overview(rows: Sequence[Row]) -> str:
