@@ -22,7 +22,6 @@ from bilevel_sym import AID
 from bilevel_sym.campaigns import Campaign
 from bilevel_sym.campaigns.batch import MEASURED
 from bilevel_sym.campaigns.engines import cluster as engine
-from bilevel_sym.campaigns.results.columns import MissingExtra
 from bilevel_sym.errors import BilevelError, InvalidArgument
 
 distributed = pytest.importorskip("distributed")
@@ -218,7 +217,7 @@ def test_without_the_packages_one_error_says_what_installs_them(
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "distributed"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=r'pip install "bilevel-sym\[cluster\]"'):
+    with pytest.raises(InvalidArgument, match=r'pip install "bilevel-sym\[cluster\]"'):
         pausing(1, 0.0).run(tmp_path, scheduler="tcp://127.0.0.1:1")
 
 

@@ -83,7 +83,7 @@ def compute(
     - ``wanted``: what the keys of the tasks speak of.
     - ``packed``: the tasks.
     """
-    with _turn():
+    with _one_at_a_time():
         context = _context(name, context)
         if context is None:
             from distributed import get_worker
@@ -113,7 +113,7 @@ def _contexts() -> dict[str, Context]:
 
 
 @lru_cache(maxsize=1)
-def _turn() -> Lock:
+def _one_at_a_time() -> Lock:
     return Lock()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from bilevel_sym.campaigns.context import Context
 from bilevel_sym.campaigns.engines.at_worker import Missing, Refused, compute, expected, forget, unpacked
 from bilevel_sym.campaigns.engines.protocol import Batch, Finished, after_death
-from bilevel_sym.campaigns.results.columns import EXTRA, MissingExtra
+from bilevel_sym.campaigns.results.columns import EXTRA
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.budget import Deadline
 
@@ -27,7 +27,7 @@ CONNECT_SECONDS = 10  # for a scheduler to answer
 CLOSE_SECONDS = 5
 FORGET_SECONDS = 1.0  # for workers to give back memory
 COUNT_SECONDS = 1.0  # between two counts of the workers
-FEW = 16  # up to so many workers each is given one batch at a time, more are given two
+FEW_WORKERS = 16  # up to so many workers each is given one batch at a time, more are given two
 AGAIN = "run the campaign again, here or there: what is done is in its folder, and the rest goes on"
 
 
@@ -117,7 +117,7 @@ class Cluster:
 
     def _send(self) -> None:
         """As many batches as there are workers free for them."""
-        room = self.workers * (1 if self.workers <= FEW else 2)
+        room = self.workers * (1 if self.workers <= FEW_WORKERS else 2)
         while self._waiting and len(self._given) < room:
             self._send_one(self._waiting.popleft())
 
@@ -195,7 +195,9 @@ def _client(scheduler: Any) -> tuple[Any, bool]:
     try:
         from distributed import Client
     except ImportError:
-        raise MissingExtra("a Dask scheduler is asked by dask and distributed, which are missing", hint=EXTRA) from None
+        raise InvalidArgument(
+            "a Dask scheduler is asked by dask and distributed, which are missing", hint=EXTRA
+        ) from None
     if isinstance(scheduler, Client):
         if scheduler.asynchronous or scheduler.status != "running":
             raise InvalidArgument("scheduler: a client that is asynchronous, or closed", hint="Client(address)")
@@ -219,7 +221,9 @@ def _packed(content: object) -> bytes:
     try:
         from distributed.protocol.serialize import serialize_bytes
     except ImportError:
-        raise MissingExtra("a Dask scheduler is asked by dask and distributed, which are missing", hint=EXTRA) from None
+        raise InvalidArgument(
+            "a Dask scheduler is asked by dask and distributed, which are missing", hint=EXTRA
+        ) from None
     try:
         packed: bytes = serialize_bytes(content, on_error="raise")
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being sent
