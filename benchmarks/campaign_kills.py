@@ -80,6 +80,7 @@ class _Exercise:
         self._cluster: CommandLineCluster | None = None
         self._before: set[str] = set()
         self._number = 0
+        self._struck_at: dict[int, float] = {}  # process -> when it was killed
 
     def cluster(self) -> CommandLineCluster:
         """The one that runs, or a new one."""
@@ -110,9 +111,10 @@ class _Exercise:
         else:
             until(lambda: self._log.stat().st_size > noted or client.poll() is not None, PATIENCE)
             self._pause(span)
-        failures = list(self._struck(victim, client, span))
+        failures, moment = list(self._struck(victim, client, span)), time.time()
+        if victim == "scheduler":
+            moment = self._struck_at.pop(0)
         client.kill()
-        moment = time.time()
         client.communicate()
         orphans = 0.0 if scheduler else self._ended_after(client.pid, moment)
         return self._looked_at(victim, moment, orphans, failures)
@@ -120,16 +122,22 @@ class _Exercise:
     def _pause(self, span: float) -> None:
         time.sleep(self.rng.uniform(0, span))
 
+    def _strike(self, pid: int) -> None:
+        """Kill a worker; what it finished in its last batch is computed again, by another one."""
+        self._struck_at[pid] = time.time()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     def _struck(self, victim: str, client: subprocess.Popen[bytes], span: float) -> Iterator[str]:
         if victim == "worker":
             workers = list(_children(client.pid))
             if workers:
-                _kill(self.rng.choice(workers))
+                self._strike(self.rng.choice(workers))
             self._pause(span)
         elif victim == "worker of a cluster":
             cluster = self.cluster()
             worker = cluster.workers.pop(self.rng.randrange(2))
-            worker.kill()
+            self._strike(worker.pid)
             worker.wait()
             cluster.start_worker("--no-nanny")
             self._pause(span)
@@ -143,6 +151,7 @@ class _Exercise:
         begun = holder_of(self.out) == client.pid
         assert cluster.scheduler is not None
         cluster.scheduler.kill()
+        self._struck_at[0] = time.time()
         try:
             _, said = client.communicate(timeout=PATIENCE)
             if client.returncode != LOST and begun:
@@ -176,15 +185,17 @@ class _Exercise:
             failures.append(f"{len(wrong)} rows are wrong")
         self._before = keys
         done = {row["seed"] for row in rows}
-        lost = {seed: at for seed, at in self._notes() if seed not in done and at <= moment}
-        oldest = max((moment - at for at in lost.values()), default=0.0)
+        ages = [
+            min(moment, self._struck_at.get(pid, moment)) - at for seed, pid, at in self._notes() if seed not in done
+        ]
+        lost = [age for age in ages if age >= 0]
         self._log.write_text("", encoding="utf-8")  # what is lost is computed again
-        return Kill(victim, len(rows), len(lost), oldest, orphans, tuple(failures))
+        return Kill(victim, len(rows), len(lost), max(lost, default=0.0), orphans, tuple(failures))
 
-    def _notes(self) -> Iterator[tuple[int, float]]:
+    def _notes(self) -> Iterator[tuple[int, int, float]]:
         for line in self._log.read_text(encoding="utf-8").splitlines():
-            seed, _, moment = line.split()
-            yield int(seed), float(moment)
+            seed, pid, moment = line.split()
+            yield int(seed), int(pid), float(moment)
 
 
 def kills(
@@ -226,11 +237,6 @@ def unlike_undisturbed(folder: Path, count: int) -> str:
 
 def _plain(folder: Path) -> Any:
     return Campaign.table(folder).drop_columns(list(MEASURED)).combine_chunks()
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _processes() -> Iterator[Path]:
