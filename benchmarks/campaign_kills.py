@@ -23,6 +23,7 @@ from benchmarks.campaign_clusters import ROOT, CommandLineCluster, until
 from benchmarks.campaign_tasks import LOG, PAUSE, result
 from bilevel_sym.campaigns import Campaign
 from bilevel_sym.campaigns.batch import MEASURED
+from bilevel_sym.campaigns.run import FLUSH_SECONDS
 from bilevel_sym.system.locking import holder_of
 
 __all__ = ["EVERYBODY", "Kill", "kills", "unlike_undisturbed"]
@@ -205,7 +206,7 @@ def kills(
     count: int,
     pause: float = 0.02,
     span: float = 6.0,
-    flush: float = 3.0,
+    flush: float = FLUSH_SECONDS,
     seed: int = 0,
 ) -> Iterator[Kill]:
     """Kill these, one after the other, while one campaign goes on.

@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
+from unittest import mock
 
 from benchmarks.campaign_clusters import ROOT, command_line_cluster
 from benchmarks.campaign_kills import EVERYBODY, Kill, kills, unlike_undisturbed
 from benchmarks.campaign_tasks import PAUSE
-from bilevel_sym.campaigns import Campaign
+from bilevel_sym.campaigns import Campaign, run
+from bilevel_sym.campaigns.engines.cluster import Cluster
+from bilevel_sym.campaigns.engines.protocol import Batch
 
 __all__ = ["main"]
 
@@ -98,7 +101,9 @@ STEPS = {
 }
 ONE_STEP = """
 import resource, sys, time
-from bilevel_sym.campaigns import Campaign
+from bilevel_sym.campaigns import Campaign, run
+from bilevel_sym.campaigns.engines.cluster import Cluster
+from bilevel_sym.campaigns.engines.protocol import Batch
 out, count = sys.argv[1], int(sys.argv[2])
 folder = sys.argv[3]
 plan = Campaign(task="benchmarks.campaign_tasks:nothing", problems=["zoo:scalar"], seeds=count, folder=folder)
@@ -110,7 +115,7 @@ print(time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def rows(count: int) -> int:
     """Time and memory of each step, in a process of its own; how many targets are missed."""
-    print(f"\n| {count} rows of 17 columns | seconds | memory of the process, MB |\n| --- | --- | --- |")
+    print(f"\n| {count} rows of 19 columns | seconds | memory of the process, MB |\n| --- | --- | --- |")
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, step in STEPS.items():
@@ -128,18 +133,38 @@ def rows(count: int) -> int:
 
 
 def client(count: int) -> None:
-    """How long the client itself is busy with one row, and with one batch, of a cluster whose tasks cost nothing."""
+    """What a row and a batch cost the client, of its own processor: batches of two sizes, of tasks that cost nothing.
+
+    The scheduler and the workers are processes of their own.
+    """
     plan = Campaign(task="benchmarks.campaign_tasks:nothing", problems=["zoo:scalar"], seeds=count, folder=ROOT)
+    found = []
     with tempfile.TemporaryDirectory() as folder, command_line_cluster(Path(folder) / "dask", 2, "--no-nanny") as there:
         plan.run(Path(folder) / "warm", scheduler=there.address)
-        before, begun = _processor(), perf_counter()
-        plan.run(Path(folder) / "out", scheduler=there.address)
-        own, whole = _processor() - before, perf_counter() - begun
-        batches = -(-count // 64)
-        print(f"\nThe client of a cluster: {count} tasks that cost nothing, in {batches} batches: {whole:.1f} s,")
-        print(
-            f"of its own processor {own:.1f} s: {1e6 * own / count:.0f} us a row, {1e3 * own / batches:.1f} ms a batch."
-        )
+        for largest in (64, 4):
+            with mock.patch.object(run, "LARGEST_BATCH", largest), _batches() as batches:
+                before, begun = _processor(), perf_counter()
+                plan.run(Path(folder) / str(largest), scheduler=there.address)
+                found.append((_processor() - before, len(batches), perf_counter() - begun))
+    (own, few, whole), (other, many, longer) = found
+    batch = (other - own) / (many - few)
+    row = (own - few * batch) / count
+    print(f"\nThe client of a cluster: {count} rows in {few} batches took {own:.1f} s of its processor ({whole:.1f} s")
+    print(f"in all), and in {many} batches {other:.1f} s ({longer:.1f} s): {1e6 * row:.0f} us a row and", end=" ")
+    print(f"{1e3 * batch:.2f} ms a batch; {many / longer:.0f} batches a second went through.")
+
+
+@contextmanager
+def _batches() -> Iterator[list[int]]:
+    sizes: list[int] = []
+    submit = Cluster.submit
+
+    def counted(engine: Cluster, batch: Batch) -> None:
+        sizes.append(len(batch.tasks))
+        submit(engine, batch)
+
+    with mock.patch.object(Cluster, "submit", counted):
+        yield sizes
 
 
 def _processor() -> float:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_plan"]
 
-FLUSH_SECONDS = 3.0  # between two parts: with the second of a batch less than five are ever lost
+FLUSH_SECONDS = 2.0  # between two parts: with a batch, the way back and the write, less than five are ever lost
 WAIT_SECONDS = 0.5  # for an engine, between two looks at that
 LARGEST_BATCH = 64  # tasks
 WINDOW = 2  # batches for each worker: one that it computes, and the next
