@@ -51,6 +51,7 @@ COMMANDS = {
     "certify": ("bilevel_sym.certify.certificate", "zoo:scalar", "--at", "x=1"),
     "recheck": ("bilevel_sym.certify.saved_certificate", "nothing.json"),
     "check": ("verify.testkit.problem_cases", "operator:neg", "--problem", "zoo:scalar"),
+    "campaign": ("bilevel_sym.campaigns.plan", "run", "nothing.toml", "--out", "nothing"),
     "zoo": ("bilevel_sym.zoo", "scalar"),
     "errata": ("verify.papers.huang_saddle.errata",),
     "reproduce": ("bilevel_sym.theories.huang_saddle.experiments", "figure1"),

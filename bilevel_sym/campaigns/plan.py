@@ -16,7 +16,7 @@ from bilevel_sym.campaigns.content import digest_of
 from bilevel_sym.campaigns.context import Context
 from bilevel_sym.campaigns.kinds import Kind, Row, kind_of
 from bilevel_sym.campaigns.plan_file import plan_toml, read_plan
-from bilevel_sym.campaigns.sources import Source, sources_of
+from bilevel_sym.campaigns.sources import NO_PROBLEM, Source, sources_of
 from bilevel_sym.campaigns.task import Cell, Plain, Task, tasks_of
 from bilevel_sym.campaigns.validation import algorithm_text, check_plan
 from bilevel_sym.campaigns.values import seeds_of, values_of
@@ -40,7 +40,8 @@ class Campaign:
     """Problems x algorithms x parameters x seeds: every combination is a task, and a row of a table.
 
     - ``task``: "solve", "verify", "check", "constants", "smoothness", "stationary_points", or "module:function".
-    - ``problems``: "zoo:saddle", files, "generated:100,seed=0,kind=isotropic", or problems.
+    - ``problems``: "zoo:saddle", files, "generated:100,seed=0,kind=isotropic", or problems; none for a function of
+      yours that takes no ``problem``.
     - ``algorithms``: for "solve": names, as ``bilevel-sym solve --algorithm`` has them, or algorithms; what suits the
       problem, if there are none.
     - ``seeds``: S means 0 to S - 1; a list means itself.
@@ -74,7 +75,7 @@ class Campaign:
         **parameters: Any,
     ) -> None:
         own = {
-            "task": task, "folder": Path(folder), "problems": _listed("problems", problems),
+            "task": task, "folder": Path(folder), "problems": _listed("problems", problems) if problems != () else (),
             "algorithms": () if algorithms is None else _listed("algorithms", algorithms), "seeds": seeds_of(seeds),
             "parameters": MappingProxyType({name: values_of(name, value) for name, value in parameters.items()}),
         }  # fmt: skip
@@ -96,7 +97,8 @@ class Campaign:
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The problems, by their names."""
-        return tuple({(s.name, s.digest): s for s in sources_of(self.problems, self.folder)}.values())
+        found = sources_of(self.problems, self.folder) if self.problems else [NO_PROBLEM]
+        return tuple({(s.name, s.digest): s for s in found}.values())
 
     @cached_property
     def context(self) -> Context:

@@ -49,7 +49,7 @@ def plan_toml(
     """The text of a plan.
 
     - ``task``: the kind.
-    - ``problems``: names.
+    - ``problems``: names; left out where there are none.
     - ``algorithms``: names; left out where there are none.
     - ``seeds``: whole numbers.
     - ``parameters``: values by name.
@@ -62,7 +62,9 @@ def plan_toml(
     eta = 0.1
     D = [1, 2]
     """
-    entries: dict[str, Any] = {"task": task, "problems": list(problems)}
+    entries: dict[str, Any] = {"task": task}
+    if problems:
+        entries["problems"] = list(problems)
     if algorithms:
         entries["algorithms"] = list(algorithms)
     first = isinstance(seeds, range) and seeds.start == 0 and seeds.step == 1

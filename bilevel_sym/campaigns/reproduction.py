@@ -25,7 +25,7 @@ def code_of(plan: Campaign, task: Task) -> str:
     """
     cell = task.cell
     problem, remark = _problem(plan, cell.problem)
-    arguments = [f"task={plan.task!r}", f"problems=[{problem}]"]
+    arguments = [f"task={plan.task!r}", *([f"problems=[{problem}]"] if problem else [])]
     if cell.algorithm is not None:
         arguments.append(f"algorithms=[{plan.algorithms[cell.algorithm]!r}]")
     if task.seed is not None:
@@ -38,6 +38,8 @@ def code_of(plan: Campaign, task: Task) -> str:
 def _problem(plan: Campaign, number: int) -> tuple[str, str]:
     """What makes the problem, and a remark where no text does."""
     source = plan.sources[number]
+    if source.given is None:
+        return "", ""
     if isinstance(source.given, str):
         return repr(source.name), ""
     if not isinstance(source.given, BilevelProblem):

@@ -17,7 +17,7 @@ from bilevel_sym.errors import InvalidArgument, InvalidProblem
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.verifier import verifier
 
-__all__ = ["Source", "sources_of"]
+__all__ = ["NO_PROBLEM", "Source", "sources_of"]
 
 DIGEST_LETTERS = 8  # that tell two problems of one name apart
 
@@ -39,8 +39,10 @@ class Source:
     digest: str
     given: Any
 
-    def problem(self) -> BilevelProblem:
-        """The problem."""
+    def problem(self) -> BilevelProblem | None:
+        """The problem; None for tasks that are about none."""
+        if self.given is None:
+            return None
         if isinstance(self.given, BilevelProblem):
             return self.given
         found: BilevelProblem = zoo.parse(self.given).problem if isinstance(self.given, str) else self.given.problem()
@@ -50,6 +52,9 @@ class Source:
     def is_named(self) -> bool:
         """Whether its name alone says what it is, in a plan in a file too."""
         return not isinstance(self.given, BilevelProblem)
+
+
+NO_PROBLEM = Source("", "", None)
 
 
 def sources_of(problems: Sequence[object], folder: Path) -> Iterator[Source]:

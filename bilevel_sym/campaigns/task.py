@@ -22,7 +22,7 @@ class Cell:
 
     - ``kind``: the kind of task, such as "solve" or "module:function".
     - ``problem``: its number in the plan.
-    - ``problem_name``: its name in tables.
+    - ``problem_name``: its name in tables; empty where the kind has none.
     - ``algorithm``: its number in the plan; None where the kind has none.
     - ``algorithm_name``: its name in tables; empty where there is none.
     - ``parameters``: pairs of a name and a value, in the order of the plan.
@@ -46,7 +46,7 @@ class Cell:
     @property
     def columns(self) -> dict[str, Plain]:
         """The columns of a table that say which cell it is."""
-        named: dict[str, Plain] = {"problem": self.problem_name}
+        named: dict[str, Plain] = {"problem": self.problem_name} if self.problem_name else {}
         if self.algorithm is not None:
             named["algorithm"] = self.algorithm_name
         return named | dict(self.parameters)

@@ -42,6 +42,8 @@ def check_plan(plan: Campaign) -> None:
     for name in kind.wants:
         if name not in plan.parameters:
             raise InvalidArgument(f"{plan.task} wants {name}", hint=f'{name} = "my_module:my_function"')
+    if kind.of_problems and not plan.problems:
+        raise InvalidArgument("problems is missing", hint='problems=["zoo:saddle"]')
     if len(plan.seeds) > 1 and not kind.seeded:
         raise InvalidArgument(f"{plan.task} draws no random numbers", hint="leave seeds out")
     _check_algorithms(plan)

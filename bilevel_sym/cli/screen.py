@@ -118,6 +118,20 @@ class Screen:
         utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
         self.show(json.dumps(record, indent=2, ensure_ascii=not utf8, allow_nan=False), plain=True)
 
+    def check_bytes(self, hint: str) -> None:
+        """Refuse a terminal, which bytes would garble."""
+        if _is_terminal(sys.stdout):
+            raise OutputFailed("these are bytes for a program, and no text for a terminal", hint=hint)
+
+    def show_bytes(self, content: bytes) -> None:
+        """A file on standard output."""
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+                sys.stdout.buffer.write(content)
+        except OSError as error:
+            raise _output_failure(error) from None
+
     def flush(self) -> None:
         """See whether everything arrives."""
         try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bilevel_sym import __version__
+from bilevel_sym.cli.campaigning import CAMPAIGN
 from bilevel_sym.cli.checking import CHECK
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.judging import ERRATA, RECHECK, VERIFY
@@ -25,7 +26,9 @@ from bilevel_sym.system.plain_text import named
 
 __all__ = ["COMMANDS", "parse", "run"]
 
-COMMANDS: tuple[Command, ...] = (DERIVE, SOLVE, VERIFY, CHECK, CERTIFY, RECHECK, ZOO, ERRATA, REPRODUCE, COMPILE)
+COMMANDS: tuple[Command, ...] = (
+    DERIVE, SOLVE, VERIFY, CHECK, CERTIFY, RECHECK, CAMPAIGN, ZOO, ERRATA, REPRODUCE, COMPILE,
+)  # fmt: skip
 
 OVERVIEW = f"""\
 what shall be done? One of {", ".join(command.name for command in COMMANDS)}
@@ -103,6 +106,11 @@ class _Parser(argparse.ArgumentParser):
                 f"{match[1]} wants a value after it",
                 f"{match[1]} VALUE, or {match[1]}=VALUE where it begins with a minus sign",
             )
+        if match := re.match(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.S):
+            names = re.findall(r"\w+", match[3])
+            near = difflib.get_close_matches(match[2].lower()[:60], names, n=1)
+            what = f"{match[2][:60]!r} is not one of {', '.join(names)}"
+            return what, f"did you mean {near[0]}?" if near else self.example
         what, _, hint = message.removeprefix("argument ").partition("\ntry: ")
         return what, hint
 

@@ -25,6 +25,7 @@ class Kind:
     - ``solves``: whether a plan names algorithms for it.
     - ``takes_any``: whether it takes parameters of any other name too.
     - ``wants``: parameters that have to be given.
+    - ``of_problems``: whether it is about problems; a function of a user need not be.
     """
 
     name: str
@@ -34,3 +35,4 @@ class Kind:
     solves: bool = False
     takes_any: bool = False
     wants: tuple[str, ...] = ()
+    of_problems: bool = True

@@ -34,7 +34,10 @@ def kind_of(name: object, folders: Sequence[str] = ()) -> Kind:
         return KINDS[name]
     if isinstance(name, str) and ":" in name:
         takes, any_other = names_taken(imported(name, folders))
-        return Kind(name, call, takes - {"problem", "seed"}, "seed" in takes or any_other, takes_any=any_other)
+        return Kind(
+            name, call, takes - {"problem", "seed"}, "seed" in takes or any_other, takes_any=any_other,
+            of_problems="problem" in takes or any_other,
+        )  # fmt: skip
     near = difflib.get_close_matches(str(name)[:60], KINDS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"{', '.join(KINDS)}, or module:function"
     raise InvalidArgument(f"task={name!r:.60}", hint=hint)

@@ -1,0 +1,124 @@
+"""Where is each bound of the paper nearly attained? Every claim, judged on generated problems."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bilevel_sym.campaigns import Campaign
+from bilevel_sym.plotting import COLOURS
+from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import Done, carry_out
+from bilevel_sym.typing import Figure
+
+__all__ = ["Claim", "claims", "draw", "report"]
+
+NEARLY = 0.5  # of a bound: nearly attained
+DECIDED = ("HOLDS", "VIOLATED")
+LEAST = 1e-12  # tightness that is drawn; smaller ones stand there
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement, or part of one, over all problems.
+
+    - ``label``: with its part.
+    - ``tightness``: measured/bound, with the problem of each, the tightest first.
+    - ``verdicts``: how many there are of each.
+    """
+
+    label: str
+    tightness: tuple[tuple[float, str], ...]
+    verdicts: dict[str, int]
+
+    @property
+    def best(self) -> tuple[float, str]:
+        """The tightest, and its problem; NaN where nothing was measured."""
+        return self.tightness[0] if self.tightness else (math.nan, "")
+
+
+def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
+    """Rows of ``verify`` by statement, the tightest statement first.
+
+    >>> row = {"problem": "p", "labels": ["lem:a"], "verdicts": ["HOLDS"], "tightness": [0.25], "bound": [4.0]}
+    >>> claims([row])[0].best
+    (0.25, 'p')
+    """
+    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    verdicts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        told = zip(row["labels"], row["verdicts"], row["tightness"], row["bound"], strict=True)
+        for label, verdict, tightness, bound in told:
+            verdicts[label][verdict] += 1
+            # of an identity both sides are zero; what is not decided was not measured
+            if verdict in DECIDED and bound > 0 and math.isfinite(tightness):
+                found[label].append((tightness, row["problem"]))
+    listed = [
+        Claim(label, tuple(sorted(found[label], key=lambda pair: -pair[0])), dict(counts))
+        for label, counts in verdicts.items()
+    ]
+    return sorted(listed, key=lambda claim: (-claim.best[0] if claim.tightness else math.inf, claim.label))
+
+
+def _findings(done: Done, found: Sequence[Claim]) -> list[str]:
+    measured = [claim for claim in found if claim.tightness]
+    near = [claim for claim in measured if claim.best[0] >= NEARLY]
+    violated = [claim for claim in found if claim.verdicts.get("VIOLATED")]
+    return [
+        done.told(),
+        f"{len(found)} statements and parts, {len(measured)} with a bound that was measured, {len(near)} of them "
+        f"attained to {NEARLY:.0%} or more",
+        f"violated: {', '.join(claim.label for claim in violated) or 'none'}",
+        *(f"  {claim.label}: {claim.best[0]:.3g} on {claim.best[1]}" for claim in near),
+    ]
+
+
+def draw(found: Sequence[Claim], done: Done) -> Figure:
+    """A row for each statement, a dot for each problem; the tightest statement above."""
+    shown = [claim for claim in found if claim.tightness and claim.best[0] > 0]
+    figure = reporting.new_figure(11.0, 1.8 + 0.19 * len(shown))
+    ax = figure.subplots()
+    for k, claim in enumerate(shown):
+        at = [max(value, LEAST) for value, _ in claim.tightness if value > 0]
+        ax.plot(at, [k] * len(at), "o", color=COLOURS[0], markersize=3.5, alpha=min(1.0, 0.3 + 5 / len(at)))
+        ax.plot(max(at), k, "D", color=COLOURS[1], markersize=4.5)
+    ax.axvline(1.0, color="0.3", linewidth=1.0)
+    ax.axvline(NEARLY, color="0.3", linewidth=0.8, linestyle=":")
+    ax.set_yticks(range(len(shown)), [claim.label for claim in shown], fontsize=7)
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.set_xscale("log")
+    ax.set_xlabel("tightness: measured/bound; 1 is attained, the dotted line half of it")
+    ax.set_title(f"Every claim on {len(done.rows)} generated problems; the tightest of each is a diamond", fontsize=11)
+    ax.grid(axis="y", color="0.92", linewidth=0.6)
+    ax.set_axisbelow(True)
+    reporting.add_footer(figure, _provenance(done).lines(150))
+    return figure
+
+
+def _provenance(done: Done) -> reporting.Provenance:
+    return done.provenance(
+        ("all claims, corrected formulas",), ("problems of the test kit's strategies", "effort quick", "seed 0")
+    )  # fmt: skip
+
+
+def report(out: Path, *, progress: bool = False, large: bool = False, plan: Campaign | None = None) -> Iterator[str]:
+    """Run, draw and write tightness.png, tightness.csv and tightness.json; yields what is to be told."""
+    done = carry_out("tightness", out, large=large, progress=progress, plan=plan)
+    found = claims(done.rows)
+    told = _findings(done, found)
+    yield from told
+    header = ("label", "problem", "tightness", "rank")
+    rows = (
+        (claim.label, problem, value, rank)
+        for claim in found
+        for rank, (value, problem) in enumerate(claim.tightness, 1)
+    )
+    verdicts = {claim.label: claim.verdicts for claim in found}
+    yield from reporting.publish(
+        out, {"tightness": draw(found, done)}, header, rows, settings=done.settings, provenance=_provenance(done),
+        findings=told, verdicts=verdicts,
+    )  # fmt: skip
