@@ -50,9 +50,11 @@ CONSTANTS = {"bilevel_sym.Constants", "bilevel_sym.MinimaxConstants"}
 TELL_CONSTANTS = {"bilevel_sym": {"zoo"}, "verify": {"regularity", "strategies"}}
 # A door may show what stands in the folder of a paper: the packages' own, and that of the pictures.
 DOORS = {"bilevel_sym", "verify", "verify.plotting"}
-# The command line and campaigns run what both packages offer; they, and what pytest and Hypothesis load, find ``verify``
-# by name.
-ASK_FOR_VERIFY = {"campaigns", "cli", "plugins", "__init__"}
+# The command line, campaigns and experiments run what both packages offer; they, and what pytest and Hypothesis load,
+# find ``verify`` by name.
+ASK_FOR_VERIFY = {"campaigns", "cli", "experiments", "plugins", "__init__"}
+# An experiment of one paper that is drawn beside a lemma of another takes that paper's constants.
+COMPARED = {("bilevel_sym.theories.huang_saddle.experiments.campaigns.error", "bilevel_sym.theories.ji2021.constants")}
 
 
 class Taken(NamedTuple):
@@ -224,6 +226,8 @@ def _foreign_paper(own: str, taken: Taken) -> bool:
     """Whether a module reaches for a paper that is not its own."""
     paper, package, room = paper_of(taken.home), own.split(".")[0], room_of(own)
     if not paper or paper == paper_of(own) or room == "cli" or own in DOORS:
+        return False
+    if (own, taken.home.rpartition(".")[0]) in COMPARED:
         return False
     return not (taken.written in CONSTANTS and room in TELL_CONSTANTS[package])
 

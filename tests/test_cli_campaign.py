@@ -82,9 +82,9 @@ def test_a_filter_and_a_table_for_people(plan: Path) -> None:
     run("campaign", "run", "plan.toml", "--out", "out", "--workers", "0")
     shown = run("campaign", "table", "out", "--where", "eta > 0.15 and seed == 1", "--format", "markdown")
     head, rule, only = shown.stdout.splitlines()
-    assert head.startswith("| problem | algorithm | seed | status |")
+    assert head.startswith("| problem | algorithm | steps | eta | seed | status |")
     assert set(rule) == set("|- ")
-    assert only.startswith("| zoo:scalar | descent | 1 | ok |")
+    assert only.startswith("| zoo:scalar | descent | 10 | 0.2 | 1 | ok |")
     assert not {"key", "code", "host", "message"} & set(head.split())
     assert re.search(r"\| -?0\.\d{1,6} \|", only)
 
@@ -120,13 +120,12 @@ def test_dry_run_estimates_and_keeps_nothing(plan: Path, tmp_path: Path) -> None
     (tmp_path / "slow.toml").write_text(SLOW.replace("0.25", "0.01").replace("40", "400"))
     done = run("campaign", "run", "slow.toml", "--out", "out", "--dry-run", "--workers", "4")
     assert (done.returncode, done.stderr) == (0, "")
-    first, second, third = done.stdout.splitlines()
+    first, second = done.stdout.splitlines()
     assert first == "400 tasks, of which out holds 0"
-    told = re.fullmatch(r"about ([0-9.]+) s of one core, or ([0-9.]+) s on 4 cores", second)
+    told = re.fullmatch(r"about ([0-9.]+) s on 4 cores of this machine, by (\d+) tasks that were tried", second)
     assert told
-    assert float(told[1]) >= 4.0
-    assert float(told[2]) == pytest.approx(float(told[1]) / 4, rel=0.06)
-    assert re.fullmatch(r"a task takes 0\.0\d+ to [0-9.]+ s, by \d that were tried", third)
+    assert float(told[1]) >= 1.0  # 400 times at least a hundredth of a second, on four
+    assert 1 <= int(told[2]) <= 64
     assert not (tmp_path / "out").exists()
 
 
@@ -148,8 +147,6 @@ def test_failures_are_rows_and_no_failure_of_the_command(plan: Path, tmp_path: P
     assert "Campaign(task='slow_to_run:fail', seeds=[1]).reproduce()" in rows[0]["code"]
     markdown = run("campaign", "table", "out", "--format", "markdown").stdout
     assert "no such number \\| at all" in markdown
-    dry = run("campaign", "run", "bad.toml", "--out", "other", "--dry-run")
-    assert "of those that were tried failed" in dry.stdout
 
 
 BAD = {

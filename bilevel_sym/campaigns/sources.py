@@ -39,13 +39,13 @@ class Source:
     digest: str
     given: Any
 
-    def problem(self) -> BilevelProblem | None:
-        """The problem; None for tasks that are about none."""
-        if self.given is None:
-            return None
-        if isinstance(self.given, BilevelProblem):
-            return self.given
-        found: BilevelProblem = zoo.parse(self.given).problem if isinstance(self.given, str) else self.given.problem()
+    def problem(self) -> BilevelProblem:
+        """The problem; of ``NO_PROBLEM`` None, which only functions see that take no problem."""
+        found: BilevelProblem = self.given
+        if isinstance(self.given, str):
+            found = zoo.parse(self.given).problem
+        elif self.given is not None and not isinstance(self.given, BilevelProblem):
+            found = self.given.problem()
         return found
 
     @property

@@ -12,7 +12,6 @@ from bilevel_sym.system.plain_text import named
 
 if TYPE_CHECKING:
     from bilevel_sym.campaigns import Campaign
-    from bilevel_sym.campaigns.estimate import Estimate
 
 __all__ = ["CAMPAIGN"]
 
@@ -79,7 +78,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     plan = Campaign.load(options.plan)
     _ = plan.sources  # a problem that is not there is told before a folder is made
     if options.dry_run:
-        _show_estimate(plan, options, screen)
+        _show_forecast(plan, options, screen)
         return 0
     try:
         status = plan.run(
@@ -97,27 +96,13 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     return 0
 
 
-def _show_estimate(plan: Campaign, options: argparse.Namespace, screen: Screen) -> None:
-    from bilevel_sym.campaigns.engines.local import cores
-    from bilevel_sym.campaigns.estimate import estimate
-
+def _show_forecast(plan: Campaign, options: argparse.Namespace, screen: Screen) -> None:
     with screen.meter("trying a few tasks"):
-        found = estimate(plan, options.out)
-    screen.show(f"{found.tasks} tasks, of which {named(options.out)} holds {found.done}")
-    if found.tasks == found.done:
-        return
-    workers = 1 if options.scheduler is not None else max(1, cores() if options.workers is None else options.workers)
-    screen.show(_told(found, min(workers, found.tasks - found.done)))
-
-
-def _told(found: Estimate, workers: int) -> str:
-    here = f", or {_duration(found.seconds / workers)} on {workers} cores" if workers > 1 else ""
-    lines = [f"about {_duration(found.seconds)} of one core{here}"]
-    low, high = min(found.each), max(found.each)
-    lines.append(f"a task takes {low:.2g} to {high:.2g} s, by {len(found.each)} that were tried")
-    if found.failed:
-        lines.append(f"{found.failed} of those that were tried failed")
-    return "\n".join(lines)
+        found = plan.foresee(options.out, workers=options.workers)
+    screen.show(f"{found.total} tasks, of which {named(options.out)} holds {found.total - found.new}")
+    if found.seconds is not None:
+        where = "one core" if found.workers == 1 else f"{found.workers} cores of this machine"
+        screen.show(f"about {_duration(found.seconds)} on {where}, by {found.tried} tasks that were tried")
 
 
 def _duration(seconds: float) -> str:

@@ -31,7 +31,7 @@ from bilevel_sym.typing import Axes, Figure
 
 __all__ = ["Choice", "choices", "draw", "escapes", "report"]
 
-CONFIDENCE = 0.99
+SURE_OF_EACH = 0.99
 ENOUGH = 2.0  # times F: a fall that is final
 AXES = ("method", "eps", "delta", "kappa", "d")
 METHODS = ("AID", "GDmax")
@@ -113,10 +113,10 @@ def choices(rows: Sequence[dict[str, Any]]) -> list[Choice]:
     found = []
     for at, group in groups.items():
         runs, escaped = sum(row["runs"] for row in group), sum(row["escaped"] for row in group)
-        lower, upper = (bound(runs - escaped, runs, CONFIDENCE, side) for side in ("lower", "upper"))
+        lower, upper = (bound(runs - escaped, runs, SURE_OF_EACH, side) for side in ("lower", "upper"))
         median, longest = (max(row[name] for row in group) for name in ("median", "longest"))
         late = (sum(int(row["late"][k]) for row in group) for k in range(len(SHARES)))
-        late_bounds = tuple(bound(count, runs, CONFIDENCE, "upper").upper for count in late)
+        late_bounds = tuple(bound(count, runs, SURE_OF_EACH, "upper").upper for count in late)
         choice = dict(zip(AXES, at, strict=True))
         found.append(
             Choice(choice, runs, escaped, (lower.lower, upper.upper), group[0]["T"], median, longest, late_bounds)
@@ -132,7 +132,7 @@ def _findings(done: Done, found: Sequence[Choice]) -> list[str]:
         done.told(),
         f"{runs} escapes of {len(found)} choices, of which {failed} failed",
         f"the probability of failure is at most delta in {counts[0]} choices, undecided in {counts[1]}, more in "
-        f"{counts[2]} (each by an exact bound of {CONFIDENCE:.0%})",
+        f"{counts[2]} (each by an exact bound of {SURE_OF_EACH:.0%})",
         f"the slowest escape of a choice took from {min(shares):.2%} to {max(shares):.2%} of the lemma's T",
     ]
 
@@ -164,7 +164,7 @@ def _draw_failures(ax: Axes, found: Sequence[Choice]) -> None:
     deltas = sorted({c.at["delta"] for c in found})
     for method, colour, marker in zip(METHODS, COLOURS, MARKERS, strict=False):
         for k, choice in enumerate([c for c in found if c.at["method"] == method]):
-            said = None if k else f"{method}: exact upper bounds ({CONFIDENCE:.0%}), a line a choice"
+            said = None if k else f"{method}: exact upper bounds ({SURE_OF_EACH:.0%}), a line a choice"
             ax.plot(SHARES, choice.late, marker, linestyle="-", color=colour, alpha=0.55, markersize=4, label=said)
     for k, delta in enumerate(deltas):
         ax.plot(1.0, delta, "_", color="0.1", markersize=22, markeredgewidth=2, label=None if k else "δ, allowed at T")

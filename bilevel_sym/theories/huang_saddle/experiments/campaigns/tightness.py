@@ -19,7 +19,7 @@ __all__ = ["Claim", "claims", "draw", "report"]
 
 NEARLY = 0.5  # of a bound: nearly attained
 DECIDED = ("HOLDS", "VIOLATED")
-LEAST = 1e-12  # tightness that is drawn; smaller ones stand there
+SMALLEST_DRAWN = 1e-12  # tightness that is drawn; smaller ones stand there
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def draw(found: Sequence[Claim], done: Done) -> Figure:
     figure = reporting.new_figure(11.0, 1.8 + 0.19 * len(shown))
     ax = figure.subplots()
     for k, claim in enumerate(shown):
-        at = [max(value, LEAST) for value, _ in claim.tightness if value > 0]
+        at = [max(value, SMALLEST_DRAWN) for value, _ in claim.tightness if value > 0]
         ax.plot(at, [k] * len(at), "o", color=COLOURS[0], markersize=3.5, alpha=min(1.0, 0.3 + 5 / len(at)))
         ax.plot(max(at), k, "D", color=COLOURS[1], markersize=4.5)
     ax.axvline(1.0, color="0.3", linewidth=1.0)
