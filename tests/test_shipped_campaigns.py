@@ -171,7 +171,7 @@ def test_the_plans_are_there_and_the_large_one_is_larger(name: str) -> None:
     small, large = (Campaign.load(shipped.plan_path(name, big)) for big in (False, True))
     if name == "tightness":  # to make a thousand problems takes a minute
         assert (small.problems, large.problems[0]) == (
-            ("generated:3,kind=rows+spread-spectrum+far-start",), "generated:1000"
+            ("generated:3,kind=spread spectrum+far start+d < n",), "generated:1000"
         )  # fmt: skip
         return
     assert large.count > 4 * small.count
