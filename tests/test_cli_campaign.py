@@ -74,7 +74,7 @@ def test_run_status_and_table(plan: Path) -> None:
         (eta, seed, "ok") for eta in ("0.1", "0.2") for seed in "01"
     ]
     assert all(re.fullmatch(r"\[-?[0-9.e-]+\]", row["x"]) and row["message"] == "" for row in rows)
-    assert {row["reached"] for row in rows} == {"true"}
+    assert {row["sound"] for row in rows} == {"true"}
     assert all(row["started"].endswith("+00:00") for row in rows)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ import verify
 from bilevel_sym import AID, ITD, BilevelProblem, Neumann, solve
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.theories.huang_saddle import experiments
+from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, real_data
 from bilevel_sym.theories.huang_saddle.experiments.campaigns import error, escape, families, shipped, tightness
 from verify.statistics import clopper_pearson
 
 pytest.importorskip("pyarrow")
 from bilevel_sym.campaigns import Campaign
+from bilevel_sym.campaigns.batch import compute
 
 NAMES = ("escape", "tightness", "error")
 TASKS = "bilevel_sym.theories.huang_saddle.experiments.campaigns"
@@ -246,3 +250,50 @@ def test_large_is_for_campaigns_alone(tmp_path: Path) -> None:
     assert "figure1 has one size" in done.stderr
     assert "escape, tightness, error" in done.stderr
     assert not (tmp_path / "new").exists()
+
+
+# ---- figures as plans ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [complexity, coupled, real_data], ids=lambda module: module.__name__.split(".")[-1])
+def test_a_figure_is_drawn_from_plans_that_run_anywhere(module: Any, tmp_path: Path) -> None:
+    """The rows that a run in a folder writes are those from which the figure is drawn."""
+    small = {
+        complexity: complexity.Settings(d=2, accuracies=(0.1,), conditions=(2, 3), kappa=2, eps=0.1, seeds=2),
+        coupled: coupled.Settings(d=2, kappa=4.0, inner=(1, 20), products=(2,), steps=20, seeds=2),
+        real_data: real_data.Settings(cases=(("feature_scales,rows=40", 1e-2, 40),)),
+    }
+    plans = module.plans(small[module])
+    for k, (plan, here) in enumerate(zip(plans, shipped.rows_here("figure", plans), strict=True)):
+        plan.run(tmp_path / str(k), workers=0)
+        written = plan.table(tmp_path / str(k)).to_pylist()
+        assert len(written) == plan.count == len(here)
+        for stored, row in zip(written, here, strict=True):
+            assert stored["status"] == "ok"
+            for name, value in row.items():
+                np.testing.assert_array_equal(stored[name], value)
+
+
+def test_equal_tasks_of_two_plans_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def noted(*given: Any) -> Any:
+        calls.append(given)
+        return compute(*given)
+
+    monkeypatch.setattr(shipped, "compute", noted)
+    settings = complexity.Settings(d=2, accuracies=(0.1,), conditions=(2, 3), kappa=2, eps=0.1, seeds=2)
+    by_eps, by_kappa = shipped.rows_here("figure3", complexity.plans(settings))
+    assert by_eps == by_kappa[:1]
+    assert len(calls) == 2
+
+
+def test_figures_need_no_pyarrow() -> None:
+    code = (
+        "import sys\nsys.modules['pyarrow'] = None\n"
+        "from bilevel_sym.theories.huang_saddle.experiments import complexity\n"
+        "settings = complexity.Settings(d=2, accuracies=(0.1,), conditions=(2,), kappa=2, eps=0.1, seeds=2)\n"
+        "print(complexity.compute(settings).by_eps[0].checked)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")

@@ -52,7 +52,7 @@ class Setting:
 
     - ``context``: that of the plan.
     - ``kind``: of the tasks.
-    - ``problem``: the problem.
+    - ``problem``: the problem; None where the plan has none.
     - ``algorithm``: a name or an algorithm; None where the kind has none.
     - ``parameters``: values by name.
     - ``key``: tells cells apart.
@@ -60,7 +60,7 @@ class Setting:
 
     context: Context
     kind: str
-    problem: BilevelProblem
+    problem: Any
     algorithm: Any
     parameters: dict[str, Any]
     key: object

@@ -23,6 +23,8 @@ def call(setting: Setting, seeds: Sequence[int | None]) -> list[Row]:
     rows = []
     for seed in seeds:
         offered = {"problem": setting.problem, "seed": seed, **setting.parameters}
+        if setting.problem is None:  # a plan without problems
+            del offered["problem"]
         given = {name: value for name, value in offered.items() if any_other or name in takes}
         rows.append(_row(function(**given), text))
     return rows

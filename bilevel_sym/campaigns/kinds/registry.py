@@ -36,7 +36,7 @@ def kind_of(name: object, folders: Sequence[str] = ()) -> Kind:
         takes, any_other = names_taken(imported(name, folders))
         return Kind(
             name, call, takes - {"problem", "seed"}, "seed" in takes or any_other, takes_any=any_other,
-            of_problems="problem" in takes or any_other,
+            of_problems="problem" in takes,
         )  # fmt: skip
     near = difflib.get_close_matches(str(name)[:60], KINDS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"{', '.join(KINDS)}, or module:function"

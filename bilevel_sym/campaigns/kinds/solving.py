@@ -82,7 +82,7 @@ def _row(solution: Solution, k: int, judge: LocalMinimum) -> Row:
     """One trajectory; the exact values are computed point by point, so that they are of no ensemble."""
     x, y = solution.x[k], solution.y[k]
     status = solution.statuses[k]
-    row: Row = {"outcome": str(status), "reached": status.ok, "steps_made": int(solution.steps[k])}
+    row: Row = {"outcome": str(status), "sound": status.ok, "steps_made": int(solution.steps[k])}
     row |= {"x": x.tolist(), "y": y.tolist(), "phi_hat": float(solution.phi_hat[k])}
     row |= {name: int(getattr(solution.counters, name)[k]) for name in COUNTERS}
     return row | _exact(solution.kernels, x, np.where(np.isfinite(y), y, 0.0), judge)

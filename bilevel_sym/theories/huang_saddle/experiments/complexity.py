@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from bilevel_sym.campaigns import Campaign
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.hypergradient import AID
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import LocalMinimum, Perturbed, solve
-from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import rows_here
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.typing import Axes, Figure, Floats
 
-__all__ = ["Complexity", "Cost", "Family", "Settings", "compute", "draw", "report"]
+__all__ = ["Complexity", "Cost", "Family", "Settings", "compute", "cost", "draw", "plans", "report"]
 
 COUNTERS = ("G_f", "G_g", "JV_g", "HV_g")
 RHO_PHI = 4.0  # above max |w'''| = 3.953 over [-1, 1]; the other terms of Phi are quadratic
@@ -208,30 +209,52 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Comp
     2
     """
     settings = settings or Settings()
-    choices = [(settings.kappa, eps) for eps in settings.accuracies]
-    choices += [(kappa, settings.eps) for kappa in settings.conditions]
-    costs: dict[tuple[int, float], Cost] = {}
-    with ProgressBar("figure3", len(choices), shown=progress) as meter:
-        for done, (kappa, eps) in enumerate(choices):
-            meter.at(done, f", kappa = {kappa}, eps = {eps:g}")
-            if (kappa, eps) not in costs:
-                costs[kappa, eps] = _cost(settings, kappa, eps)
-    split = len(settings.accuracies)
-    return Complexity(settings, tuple(costs[c] for c in choices[:split]), tuple(costs[c] for c in choices[split:]))
+    by_eps, by_kappa = plans(settings)
+    rows = rows_here("figure3", (by_eps, by_kappa), progress=progress)
+    return Complexity(settings, *(tuple(_cost_of(row) for row in part) for part in rows))
 
 
-def _cost(settings: Settings, kappa: int, eps: float) -> Cost:
-    family = Family(settings.d, sp.Integer(kappa))
-    estimator, algorithm = settings.schedule(kappa, eps)
-    x0, y0 = family.starts(settings.seeds, settings.seed)
+def plans(settings: Settings | None = None) -> tuple[Campaign, Campaign]:
+    """The plans of the two sweeps: over eps, and over kappa. They run on a cluster as any plan does.
+
+    >>> [plan.count for plan in plans()]
+    [8, 6]
+    """
+    s = settings or Settings()
+    shared: dict[str, Any] = {"task": f"{__name__}:cost", "seeds": [s.seed], "d": s.d, "runs": s.seeds}
+    shared["most_steps"] = s.most_steps
+    by_eps = Campaign(**shared, kappa=s.kappa, eps=list(s.accuracies))
+    return by_eps, Campaign(**shared, kappa=list(s.conditions), eps=s.eps)
+
+
+def cost(kappa: int, eps: float, d: int, runs: int, most_steps: int, seed: int) -> dict[str, Any]:
+    """The task: oracle calls until an eps-local minimum, one for each run.
+
+    - ``kappa``, ``d``: of the family.
+    - ``eps``: the accuracy.
+    - ``runs``: how many.
+    - ``most_steps``: after which a run is over.
+    - ``seed``: of starts and perturbations.
+
+    >>> cost(kappa=2, eps=0.1, d=2, runs=2, most_steps=1000, seed=0)["checked"]
+    2
+    """
+    family = Family(d, sp.Integer(kappa))
+    estimator, algorithm = Settings(d=d).schedule(kappa, eps)
+    x0, y0 = family.starts(runs, seed)
     solution = solve(
-        family.problem, algorithm, x0, y0=y0, steps=settings.most_steps, rng=settings.seed, record="last",
+        family.problem, algorithm, x0, y0=y0, steps=most_steps, rng=seed, record="last",
         stop=LocalMinimum(eps, RHO_PHI),
     )  # fmt: skip
     reporting.uninterrupted(solution)
     calls = {name: np.asarray(getattr(solution.counters, name), dtype=np.float64) for name in COUNTERS}
     checked = sum(status is Status.LOCAL_MINIMUM for status in solution.statuses)
-    return Cost(kappa, eps, estimator.D, estimator.N, np.asarray(solution.steps, dtype=np.float64), calls, checked)
+    return {"D": estimator.D, "N": estimator.N, "steps": np.asarray(solution.steps), "checked": checked, **calls}
+
+
+def _cost_of(row: dict[str, Any]) -> Cost:
+    calls = {name: np.array(row[name]) for name in COUNTERS}
+    return Cost(row["kappa"], row["eps"], row["D"], row["N"], np.array(row["steps"]), calls, row["checked"])
 
 
 # ---- drawing and writing ----------------------------------------------------------------------------------------

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bilevel_sym.campaigns import Campaign
 from bilevel_sym.estimators.hypergradient import AID
 from bilevel_sym.kernels.choice import Backend
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import rows_here
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.typing import Axes, Bools, Figure, Floats
 from bilevel_sym.zoo import get
 from bilevel_sym.zoo.entry import Example
 
-__all__ = ["Coupled", "Outcome", "Rounding", "Settings", "compute", "draw", "report"]
+__all__ = ["Coupled", "Outcome", "Rounding", "Settings", "compute", "draw", "outcome", "plans", "report", "rounding"]
 
 METHODS = ("PBO", "BO")
 MARKERS = "osD^v<>"
@@ -145,20 +147,81 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Coup
     True
     """
     settings = settings or Settings()
-    problem = get("tube_coupled", d=settings.d, kappa=settings.kappa, L=settings.L, gamma=settings.gamma).problem
-    # the same Phi, with an estimate that is exact after one step: exact hypergradients at the price of inexact ones
-    plain = get("tube", d=settings.d, L=settings.L, gamma=settings.gamma)
-    level = _level(plain)
-    exact = tuple(_outcome(settings, plain.problem, level, method, 0, 0) for method in METHODS)
-    choices = [(D, N) for N in settings.products for D in settings.inner]
-    outcomes = []
-    with ProgressBar("figure2", len(choices), shown=progress) as meter:
-        for done, (D, N) in enumerate(choices):
-            meter.at(done, f", D = {D}, N = {N}")
-            outcomes += [_outcome(settings, problem, level, method, D, N) for method in METHODS]
-    middle = settings.inner[len(settings.inner) // 2]
-    rounding = tuple(_rounding(settings, problem, level, middle, N) for N in settings.products)
-    return Coupled(settings, tuple(outcomes), exact, rounding)
+    exact, inexact, twice = rows_here("figure2", plans(settings), progress=progress)
+    found, known = (tuple(_outcome_of(row) for row in rows) for rows in (inexact, exact))
+    apart = tuple(Rounding(r["D"], r["N"], r["first"], r["moved"], (r["tape"], r["lambdify"])) for r in twice)
+    return Coupled(settings, found, known, apart)
+
+
+def plans(settings: Settings | None = None) -> tuple[Campaign, Campaign, Campaign]:
+    """The plans: exact hypergradients, inexact ones for each N, D and method, and what rounding does to some of them.
+
+    >>> [plan.count for plan in plans(Settings(inner=(1, 20), products=(2, 3)))]
+    [2, 8, 2]
+    """
+    s = settings or Settings()
+    shared = {name: value for name, value in asdict(s).items() if name not in ("inner", "products", "seeds", "seed")}
+    shared |= {"seeds": [s.seed], "runs": s.seeds}
+    middle, methods = s.inner[len(s.inner) // 2], list(METHODS)
+    return (
+        Campaign(task=f"{__name__}:outcome", **shared, N=0, D=0, method=methods),
+        Campaign(task=f"{__name__}:outcome", **shared, N=list(s.products), D=list(s.inner), method=methods),
+        Campaign(task=f"{__name__}:rounding", **shared, N=list(s.products), D=middle),
+    )
+
+
+def outcome(method: str, D: int, N: int, seed: int, runs: int, **settings: float) -> dict[str, Any]:
+    """The task: the error of one method with one choice of D and N, and when each run settled.
+
+    - ``method``: PBO or BO.
+    - ``D``, ``N``: of AID; 0 for both is the exact hypergradient.
+    - ``seed``: of starts and perturbations.
+    - ``runs``: how many.
+    - ``settings``: the others of ``Settings``.
+
+    >>> outcome("PBO", 0, 0, seed=0, runs=2, d=2, steps=20)["error"] < 1e-12
+    True
+    """
+    s = Settings(seed=seed, seeds=runs, **settings)  # type: ignore[arg-type]
+    problem, level = _problem(s.d, s.kappa, s.L, s.gamma, coupled=D > 0)
+    solution = _run(s, problem, method, D, N)
+    return {"error": _error(solution), "settled": settled_since(solution.trajectory.phi < level)}
+
+
+def rounding(D: int, N: int, seed: int, runs: int, **settings: float) -> dict[str, Any]:
+    """The task: how far two engines part, and the two medians until settled.
+
+    - ``D``, ``N``: of AID.
+    - ``seed``: of the starts.
+    - ``runs``: how many.
+    - ``settings``: the others of ``Settings``.
+
+    >>> rounding(10, 2, seed=0, runs=2, d=2, steps=20)["first"] < 1e-12
+    True
+    """
+    s = Settings(seed=seed, seeds=runs, **settings)  # type: ignore[arg-type]
+    problem, level = _problem(s.d, s.kappa, s.L, s.gamma, coupled=True)
+    backends: tuple[Backend, Backend] = ("tape", "lambdify")
+    paths = [_run(s, problem, "BO", D, N, backend).trajectory for backend in backends]
+    apart = np.abs(paths[0].x - paths[1].x).max(axis=(0, 2))
+    medians = (Outcome("BO", D, N, np.nan, settled_since(path.phi < level)).median for path in paths)
+    return {"first": float(apart[1]), "moved": float(apart.max()), **dict(zip(backends, medians, strict=True))}
+
+
+@lru_cache(4)
+def _problem(d: int, kappa: float, L: float, gamma: float, *, coupled: bool) -> tuple[BilevelProblem, float]:
+    """The problem, and the value below which the last basin lies.
+
+    Without ``coupled`` it has the same Phi, with an estimate that is exact after one step: exact hypergradients at the
+    price of inexact ones.
+    """
+    plain = get("tube", d=d, L=L, gamma=gamma)
+    problem = get("tube_coupled", d=d, kappa=kappa, L=L, gamma=gamma).problem if coupled else plain.problem
+    return problem, _level(plain)
+
+
+def _outcome_of(row: dict[str, Any]) -> Outcome:
+    return Outcome(row["method"], row["D"], row["N"], row["error"], np.array(row["settled"]))
 
 
 def _level(example: Example) -> float:
@@ -166,11 +229,6 @@ def _level(example: Example) -> float:
     corner = (example.stationary_points or ())[-1]
     phi_min = float(example.problem.kernels.phi(np.array([float(c) for c in corner.x])))
     return phi_min * (1 - 0.5 / example.problem.d)
-
-
-def _outcome(settings: Settings, problem: BilevelProblem, level: float, method: str, D: int, N: int) -> Outcome:
-    solution = _run(settings, problem, method, D, N)
-    return Outcome(method, D, N, _error(solution), settled_since(solution.trajectory.phi < level))
 
 
 def _run(
@@ -182,14 +240,6 @@ def _run(
     starts = np.random.default_rng(settings.seed).uniform(-settings.start, settings.start, (settings.seeds, settings.d))
     solution = solve(problem, algorithm, starts, steps=settings.steps, rng=settings.seed, backend=backend)
     return reporting.uninterrupted(solution)
-
-
-def _rounding(settings: Settings, problem: BilevelProblem, level: float, D: int, N: int) -> Rounding:
-    backends: tuple[Backend, Backend] = ("tape", "lambdify")
-    paths = [_run(settings, problem, "BO", D, N, backend).trajectory for backend in backends]
-    apart = np.abs(paths[0].x - paths[1].x).max(axis=(0, 2))
-    first, second = (Outcome("BO", D, N, np.nan, settled_since(path.phi < level)).median for path in paths)
-    return Rounding(D, N, float(apart[1]), float(apart.max()), (first, second))
 
 
 def _error(solution: Solution) -> float:

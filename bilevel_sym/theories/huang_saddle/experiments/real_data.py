@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from bilevel_sym.campaigns import Campaign
 from bilevel_sym.estimators.hypergradient import AID, GDmax
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, LocalMinimum, Perturbed, solve
-from bilevel_sym.solvers.auto import Practical, gradient_steps, practical
+from bilevel_sym.solvers.auto import gradient_steps, practical
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import reporting
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import rows_here
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 from bilevel_sym.typing import Axes, Figure, Floats
-from bilevel_sym.zoo import parse
 
-__all__ = ["Case", "Look", "RealData", "Run", "Settings", "compute", "draw", "findings", "report"]
+__all__ = ["Case", "Look", "RealData", "Run", "Settings", "compute", "draw", "findings", "plans", "report", "run"]
 
 METHODS = ("PBO", "BO")
 LABELS = {"PBO": "PBO: Algorithm 1, perturbed", "BO": "BO: AID, unperturbed"}
@@ -137,47 +137,77 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> Real
     [('PBO', 'local minimum', True), ('BO', 'out of steps', False)]
     """
     settings = settings or Settings()
+    rows = (row for part in rows_here("real-data", plans(settings), progress=progress) for row in part)
+    runs = [(row, _run_of(row)) for row in rows]
     cases = []
-    with ProgressBar("real-data", len(settings.cases), shown=progress) as meter:
-        for done, (spec, eps, steps) in enumerate(settings.cases):
-            meter.at(done, f", {spec}")
-            cases.append(_case(settings, spec, eps, steps))
+    for k, (spec, eps, _) in enumerate(settings.cases):
+        own = runs[len(METHODS) * k : len(METHODS) * (k + 1)]
+        cases.append(Case(spec, own[0][0]["variables"], own[0][0]["lower"], eps, tuple(run for _, run in own)))
     return RealData(settings, tuple(cases))
 
 
-def _case(settings: Settings, spec: str, eps: float, steps: int) -> Case:
-    problem = parse(spec).problem
+def plans(settings: Settings | None = None) -> list[Campaign]:
+    """One plan for each problem, for each has its own accuracy and its own number of steps.
+
+    >>> [plan.problems[0] for plan in plans()][:2]
+    ['zoo:breast_cancer', 'zoo:diabetes']
+    """
+    s = settings or Settings()
+    shared: dict[str, Any] = {"task": f"{__name__}:run", "seeds": [s.seed], "inner": s.inner, "products": s.products}
+    return [
+        Campaign(**shared, problems=[f"zoo:{spec}"], eps=eps, steps=steps, method=list(METHODS))
+        for spec, eps, steps in s.cases
+    ]
+
+
+def run(
+    problem: BilevelProblem, method: str, eps: float, steps: int, inner: int, products: int, seed: int
+) -> dict[str, Any]:
+    """The task: one method on one problem, and what is seen on the way.
+
+    - ``problem``: with data.
+    - ``method``: PBO or BO.
+    - ``eps``: the accuracy.
+    - ``steps``: iterations at most.
+    - ``inner``, ``products``: the most inner steps and products of an estimate.
+    - ``seed``: of the perturbations.
+
+    >>> from bilevel_sym.zoo import parse
+    >>> run(parse("feature_scales,rows=40").problem, "PBO", 1e-2, 40, inner=200, products=30, seed=0)["end"]
+    'local minimum'
+    """
     sampled = practical(problem, eps=eps)
-    runs = tuple(_run(settings, problem, sampled, steps, method) for method in METHODS)
-    return Case(spec, problem.d, problem.n, eps, runs)
-
-
-def _run(settings: Settings, problem: BilevelProblem, sampled: Practical, steps: int, method: str) -> Run:
     found = gradient_steps(problem, sampled.mu, sampled.ell)
-    D = min(found.D, settings.inner)
-    estimator = GDmax(D, found.tau) if isinstance(found, GDmax) else AID(D, min(found.N, settings.products), found.tau)
+    D = min(found.D, inner)
+    estimator = GDmax(D, found.tau) if isinstance(found, GDmax) else AID(D, min(found.N, products), found.tau)
     perturbed = Perturbed(estimator, sampled.eta, sampled.eps, sampled.r, sampled.T_escape)
     algorithm = perturbed if method == "PBO" else Descent(estimator, sampled.eta)
     solution = reporting.uninterrupted(
-        solve(
-            problem, algorithm, np.zeros(problem.d), steps=steps, rng=settings.seed,
-            stop=LocalMinimum(sampled.eps),
-        )
-    )  # fmt: skip
-    return _told(problem, method, solution)
+        solve(problem, algorithm, np.zeros(problem.d), steps=steps, rng=seed, stop=LocalMinimum(sampled.eps))
+    )
+    return {"variables": problem.d, "lower": problem.n, **_told(problem, solution)}
 
 
-def _told(problem: BilevelProblem, method: str, solution: Solution) -> Run:
+def _told(problem: BilevelProblem, solution: Solution) -> dict[str, Any]:
     path, last = solution.trajectory, int(solution.steps)
     looked = sorted({0, last, *(2**k for k in range(last.bit_length()) if 2**k < last)})
-    return Run(
-        method=method,
-        end=str(solution.status),
-        phi=path.phi_hat[: last + 1],
-        perturbations=int(path.perturbed.sum()),
-        calls={name: int(getattr(solution.counters, name)) for name in COUNTERS},
-        looks=tuple(_look(problem, k, path.x[k]) for k in looked),
-    )
+    looks = [_look(problem, k, path.x[k]) for k in looked]
+    return {
+        "end": str(solution.status),
+        "phi": path.phi_hat[: last + 1],
+        "perturbations": int(path.perturbed.sum()),
+        **{name: int(getattr(solution.counters, name)) for name in COUNTERS},
+        "looked": looked,
+        "grad_norms": [look.grad_norm for look in looks],
+        "eigenvalues": [look.smallest_eigenvalue for look in looks],
+    }
+
+
+def _run_of(row: dict[str, Any]) -> Run:
+    seen = zip(row["looked"], row["grad_norms"], row["eigenvalues"], strict=True)
+    looks = tuple(Look(int(at), norm, eigenvalue) for at, norm, eigenvalue in seen)
+    calls = {name: row[name] for name in COUNTERS}
+    return Run(row["method"], row["end"], np.array(row["phi"]), row["perturbations"], calls, looks)
 
 
 def _look(problem: BilevelProblem, iteration: int, x: Floats) -> Look:

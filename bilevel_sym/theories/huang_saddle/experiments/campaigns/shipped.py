@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bilevel_sym.campaigns import Campaign
+from bilevel_sym.campaigns import Campaign, Task
+from bilevel_sym.campaigns.batch import compute
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.system.plain_text import named
+from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments.reporting import Provenance
 
-__all__ = ["Done", "PlanOf", "carry_out", "plan_path"]
+__all__ = ["Done", "PlanOf", "carry_out", "plan_path", "rows_here"]
 
 Row = dict[str, Any]
 
@@ -86,3 +89,32 @@ def carry_out(name: str, out: Path, *, large: bool, progress: bool, plan: Campai
         first = plan.table(folder).to_pylist()[0]
         raise BilevelError(f"every task failed, the first one so: {first['message']}", hint=f"see {named(folder)}")
     return Done(PlanOf(name, large, plan.to_toml()), tuple(rows), status.failed, str(folder))
+
+
+def rows_here(name: str, plans: Sequence[Campaign], *, progress: bool = False) -> list[list[Row]]:
+    """The rows of plans of a figure that takes seconds: computed in this process, and kept nowhere.
+
+    Equal tasks are computed once. What fails raises, and the numbers are those that ``Campaign.run`` writes.
+
+    - ``name``: of the figure.
+    - ``plans``: those that it is drawn from.
+    - ``progress``: whether a terminal shows how far it is.
+
+    >>> from bilevel_sym.theories.huang_saddle.experiments.complexity import Settings, plans
+    >>> small = Settings(d=2, accuracies=(0.1,), conditions=(2,), kappa=2, eps=0.1, seeds=2)
+    >>> [[row["checked"] for row in rows] for rows in rows_here("figure3", plans(small))]
+    [[2], [2]]
+    """
+    tasks = [(plan, task) for plan in plans for task in plan.tasks()]
+    done: dict[str, Row] = {}
+    with ProgressBar(name, len(tasks), shown=progress) as meter:
+        for number, (plan, task) in enumerate(tasks):
+            meter.at(number, "".join(f", {column} = {value}" for column, value in _varied(plan, task).items()))
+            if task.key not in done:
+                done[task.key] = task.columns | compute(plan.context, task.cell, [task.seed])[0]
+    return [[done[task.key] for task in plan.tasks()] for plan in plans]
+
+
+def _varied(plan: Campaign, task: Task) -> Row:
+    """The columns of a task that are not the same in the whole plan."""
+    return {name: value for name, value in task.columns.items() if len(plan.parameters.get(name, ())) > 1}
