@@ -17,7 +17,7 @@ import verify
 from bilevel_sym import AID, ITD, BilevelProblem, Neumann, solve
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.theories.huang_saddle import experiments
-from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, real_data
+from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1, real_data
 from bilevel_sym.theories.huang_saddle.experiments.campaigns import error, escape, families, shipped, tightness
 from verify.statistics import clopper_pearson
 
@@ -255,15 +255,18 @@ def test_large_is_for_campaigns_alone(tmp_path: Path) -> None:
 # ---- figures as plans ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [complexity, coupled, real_data], ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize(
+    "module", [complexity, coupled, figure1, real_data], ids=lambda module: module.__name__.split(".")[-1]
+)
 def test_a_figure_is_drawn_from_plans_that_run_anywhere(module: Any, tmp_path: Path) -> None:
     """The rows that a run in a folder writes are those from which the figure is drawn."""
-    small = {
+    small: dict[Any, Any] = {
         complexity: complexity.Settings(d=2, accuracies=(0.1,), conditions=(2, 3), kappa=2, eps=0.1, seeds=2),
         coupled: coupled.Settings(d=2, kappa=4.0, inner=(1, 20), products=(2,), steps=20, seeds=2),
+        figure1: figure1.Settings(dimensions=(2,), curvatures=(1.0, 2.0), steps=20, seeds=2),
         real_data: real_data.Settings(cases=(("feature_scales,rows=40", 1e-2, 40),)),
     }
-    plans = module.plans(small[module])
+    plans = [figure1.plan(small[module])] if module is figure1 else module.plans(small[module])
     for k, (plan, here) in enumerate(zip(plans, shipped.rows_here("figure", plans), strict=True)):
         plan.run(tmp_path / str(k), workers=0)
         written = plan.table(tmp_path / str(k)).to_pylist()

@@ -11,18 +11,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilevel_sym.campaigns import Campaign
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.estimators.hypergradient import AID
 from bilevel_sym.plotting import COLOURS, plot_spread, spread
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers import Descent, Perturbed, solve
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.theories.huang_saddle.experiments import figure1_results, reporting, staircase
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import rows_here
 from bilevel_sym.theories.huang_saddle.experiments.figure1_results import Settings, findings
 from bilevel_sym.typing import Axes, Bools, Figure, Floats
 from bilevel_sym.zoo import get
@@ -36,6 +37,8 @@ __all__ = [
     "findings",
     "in_printed_domain",
     "inner_steps_matter",
+    "panel",
+    "plan",
     "read_label",
     "report",
 ]
@@ -54,19 +57,43 @@ def compute(settings: Settings | None = None, *, progress: bool = False) -> figu
     ((31,), True)
     """
     settings = settings or Settings()
-    choices = [(d, L) for d in settings.dimensions for L in settings.curvatures]
-    panels = []
-    with ProgressBar("figure1", len(choices), shown=progress) as meter:
-        for done, (d, L) in enumerate(choices):
-            meter.at(done, f", d = {d}, L = {L:g}")
-            panels.append(_panel(settings, d, L))
-        independence = inner_steps_matter(settings, *choices[0])
-        dimensions, curvatures = settings.dimensions, settings.curvatures
-        middle = _varied(
-            settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(staircase.FACTORS)
-        )
-        deepest = _varied(settings, max(dimensions), max(curvatures), ("r",))
-    return figure1_results.Figure1(settings, tuple(panels), independence, (middle, deepest))
+    (rows,) = rows_here("figure1", [plan(settings)], progress=progress)
+    panels = tuple(figure1_results.panel_of(row) for row in rows)
+    dimensions, curvatures = settings.dimensions, settings.curvatures
+    independence = inner_steps_matter(settings, dimensions[0], curvatures[0])
+    middle = _varied(
+        settings, dimensions[len(dimensions) // 2], curvatures[len(curvatures) // 2], tuple(staircase.FACTORS)
+    )
+    deepest = _varied(settings, max(dimensions), max(curvatures), ("r",))
+    return figure1_results.Figure1(settings, panels, independence, (middle, deepest))
+
+
+def plan(settings: Settings | None = None) -> Campaign:
+    """The plan of the panels, one task each; it runs on a cluster as any plan does.
+
+    >>> plan().count
+    12
+    """
+    s = settings or Settings()
+    apart = ("dimensions", "curvatures", "seeds", "seed")
+    shared = {name: value for name, value in asdict(s).items() if name not in apart}
+    dimensions, curvatures = list(s.dimensions), list(s.curvatures)
+    return Campaign(task=f"{__name__}:panel", seeds=[s.seed], runs=s.seeds, **shared, d=dimensions, L=curvatures)
+
+
+def panel(d: int, L: float, seed: int, runs: int, **settings: float) -> dict[str, Any]:
+    """The task: both methods in one panel.
+
+    - ``d``, ``L``: of the tube.
+    - ``seed``: of starts and perturbations.
+    - ``runs``: how many.
+    - ``settings``: the others of ``Settings``.
+
+    >>> panel(2, 1.0, seed=0, runs=2, steps=5)["PBO_arrived"]
+    0.0
+    """
+    s = Settings(seed=seed, seeds=runs, **settings)  # type: ignore[arg-type]
+    return figure1_results.row_of(_panel(s, d, L))
 
 
 def _varied(settings: Settings, d: int, L: float, names: tuple[str, ...]) -> staircase.Sensitivity:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,30 @@ class Panel:
     def title(self) -> str:
         """The parameters, for people and for the CSV file."""
         return f"d = {self.d}, L = {self.L:g}"
+
+
+def row_of(panel: Panel) -> dict[str, Any]:
+    """The numbers of a panel as plain columns; ``panel_of`` reads them."""
+    row: dict[str, Any] = {"phi_min": panel.phi_min, "nu": panel.nu}
+    for name in METHODS:
+        method: Method = getattr(panel, name)
+        alone = {field.name: getattr(method, field.name) for field in fields(Method)[2:]}  # but for gap and stairs
+        columns = method.gap._asdict() | asdict(method.stairs) | alone
+        row |= {f"{name}_{key}": value for key, value in columns.items()}
+    return row
+
+
+def panel_of(row: Mapping[str, Any]) -> Panel:
+    """The panel whose columns ``row_of`` has made."""
+    return Panel(row["d"], row["L"], row["phi_min"], row["nu"], *(_method_of(row, name) for name in METHODS))
+
+
+def _method_of(row: Mapping[str, Any], name: str) -> Method:
+    own = {key.removeprefix(f"{name}_"): value for key, value in row.items() if key.startswith(f"{name}_")}
+    gap = Spread(*(np.array(own.pop(key)) for key in Spread._fields))
+    stairs = {field.name: own.pop(field.name) for field in fields(Staircase)}
+    stairs |= {"passed": tuple(map(int, stairs["passed"])), "dwell": tuple(stairs["dwell"])}
+    return Method(gap=gap, stairs=Staircase(**stairs), **own)
 
 
 @dataclass(frozen=True)
