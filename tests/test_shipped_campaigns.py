@@ -34,11 +34,11 @@ TASKS = "bilevel_sym.theories.huang_saddle.experiments.campaigns"
 
 @pytest.mark.parametrize("method", ["AID", "GDmax"])
 def test_the_saddle_and_its_constants(method: str) -> None:
-    family = families.saddle_family(method, 8, 3)
+    family = families.saddle_family(method, 16, 3)
     k, c, rng = family.problem.kernels, family.constants, np.random.default_rng(0)
     assert np.linalg.norm(k.grad_phi(np.zeros(3))) == 0
     assert np.linalg.eigvalsh(k.hess_phi(np.zeros(3)))[0] == pytest.approx(-1)
-    assert c.kappa == 8
+    assert c.kappa == 16
     x = rng.uniform(-families.RADIUS, families.RADIUS, (200, 3))
     y = k.y_star(x)
     values = np.linalg.eigvalsh(k.g_yy(x, y))

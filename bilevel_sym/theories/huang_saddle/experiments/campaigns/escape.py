@@ -173,6 +173,7 @@ def _draw_failures(ax: Axes, found: Sequence[Choice]) -> None:
     ax.set_yscale("log")
     ax.set_xlabel("time, as a share of the lemma's T")
     ax.set_ylabel("probability of not having escaped by then")
+    ax.set_ylim(bottom=min(min(c.late) for c in found) / 12)  # room for the legend
     ax.set_title("Failures: at T, bounds below δ agree with the lemma", fontsize=11)
     ax.legend(fontsize=9, loc="lower left")
 
