@@ -30,6 +30,7 @@ __all__ = ["EVERYBODY", "Kill", "kills", "unlike_undisturbed"]
 
 EVERYBODY = ("client", "worker", "client of a cluster", "worker of a cluster", "scheduler")
 LOST = 3  # what a client says that has lost its scheduler
+STRAGGLERS = 1.5  # seconds: a batch of a client that was killed goes on until its end, while the next client begins
 PATIENCE = 60.0  # seconds, for what comes by itself
 CLIENT = """
 import sys
@@ -80,7 +81,7 @@ class _Exercise:
         self._environment = {**os.environ, PAUSE: str(pause), LOG: str(self._log), "PYTHONPATH": str(ROOT)}
         self._cluster: CommandLineCluster | None = None
         self._before: set[str] = set()
-        self._number = 0
+        self._number, self._since = 0, 0.0
         self._struck_at: dict[int, float] = {}  # process -> when it was killed
 
     def cluster(self) -> CommandLineCluster:
@@ -102,7 +103,7 @@ class _Exercise:
     def kill(self, victim: str, span: float) -> Kill:
         """Let a client run until some moment, and kill somebody."""
         scheduler = self.cluster().address if victim not in EVERYBODY[:2] else ""
-        noted = self._log.stat().st_size
+        noted, self._since = self._log.stat().st_size, time.time() + STRAGGLERS
         client = subprocess.Popen(
             [sys.executable, "-c", CLIENT, str(self._plan), str(self.out), scheduler, str(self._flush)],
             env=self._environment, cwd=ROOT, stderr=subprocess.PIPE,
@@ -187,7 +188,9 @@ class _Exercise:
         self._before = keys
         done = {row["seed"] for row in rows}
         ages = [
-            min(moment, self._struck_at.get(pid, moment)) - at for seed, pid, at in self._notes() if seed not in done
+            min(moment, self._struck_at.get(pid, moment)) - at
+            for seed, pid, at in self._notes()
+            if seed not in done and at > self._since
         ]
         lost = [age for age in ages if age >= 0]
         self._log.write_text("", encoding="utf-8")  # what is lost is computed again
