@@ -25,6 +25,7 @@ from verify.papers.huang_saddle.measures.second_writing import plain
 from verify.papers.huang_saddle.measures.second_writing.plain import Plain, norm
 from verify.registry import Claim
 from verify.study import Study, study_of
+from verify.testkit.problem_cases import GeneratedCase
 from verify.verdict import Bracket, CheckResult, Verdict
 
 MODULES = (hypergradient_error, warm_start, descent)
@@ -323,6 +324,11 @@ def test_constants_passed_off_as_certified_are_found_out(
     study.__dict__["_constants"] = SimpleNamespace(valid=false)
     monkeypatch.setattr(regions, "PARTS", ())
     assert {result.verdict for result in CLAIMS[label](study)} != {Verdict.HOLDS}
+
+
+def test_rounding_of_an_ill_conditioned_lower_level_refutes_no_descent() -> None:
+    problem = GeneratedCase("ill-conditioned system", 0).problem()  # steps of 1e-15, and y* to ten digits
+    assert Verdict.VIOLATED not in verdicts("lem:descent", problem)
 
 
 @pytest.mark.slow

@@ -59,7 +59,8 @@ def _steps(study: Study, region: Region, L_phi: float, origin: str) -> CheckResu
         measured, slack = eta / 2 * (run.grad_phi[:, :-1] ** 2).sum(axis=-1), eta / 2 * error
     else:
         measured, slack = eta / 4 * (run.grad_phi_hat[:, :-1] ** 2).sum(axis=-1), eta * error
-    noise = 32 * FLOAT64_EPS * (np.abs(value[:, :-1]) + c.M * region.scale)
+    # of Phi: what rounding leaves of f, and of y*, which is solved for to about eps kappa
+    noise = FLOAT64_EPS * (32 * np.abs(value[:, :-1]) + (32 + c.kappa) * c.M * region.scale)
     return compared(
         label, study, measured, fall + slack, noise, at=run.x[:, :-1],
         message=joined_words(f"L_phi = {L_phi:.4g} {origin}, AID with D = 2, N = 1 in {region.name}", run.left_out),
