@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.kernels.leaving import outside
 from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers, where_defined
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from bilevel_sym.problem.problem import BilevelProblem
@@ -40,6 +41,8 @@ TWICE = "cross, and once more as cross transposed"
 def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayLike = (), box: Region = None) -> Axes:
     """Every entry of y*(x) over x, of one variable, with tangents of slope -g_xy g_yy^-1. Returns the axes.
 
+    Where an entry leaves the problem's box, its ends there are drawn too.
+
     - ``problem``: the problem.
     - ``ax``: the axes; by default new ones.
     - ``at``: the points of the tangents.
@@ -59,6 +62,7 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     for k, (symbol, values) in enumerate(zip(exact.y, entries, strict=True)):
         style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
         ax.plot(x[:, 0], values, linewidth=2, label=f"{symbol.name}*", **style)
+    _mark_left(ax, exact, entries)
     reach = TANGENT_REACH * (x[-1, 0] - x[0, 0])
     for where, (y, slope) in zip(touched, answers, strict=True):
         ends = np.array([-reach, reach])
@@ -69,6 +73,15 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     ax.set_xlim(x[0, 0], x[-1, 0])
     legend_below(ax)
     return ax
+
+
+def _mark_left(ax: Axes, problem: BilevelProblem, entries: Floats) -> None:
+    """The ends of the box that an entry of y* leaves: they keep nothing in."""
+    left = outside(problem, "y", entries.T).any(axis=0)
+    for k in np.flatnonzero(left):
+        for end in (problem.ends("y") or [])[k]:
+            label = "ends of the box in y, which is no constraint"
+            ax.axhline(float(end), color="0.5", linestyle=(0, (1, 3)), linewidth=1.2, zorder=0, label=label)
 
 
 def _answers(kernels: Kernels, x: Floats) -> list[tuple[Floats, Floats]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
+from bilevel_sym.kernels.leaving import outside
 from bilevel_sym.plotting.arguments import recorded
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.typing import FLOAT64_EPS, Axes, Bools, Floats
@@ -27,6 +28,7 @@ class _Curves:
     at: Floats  # (S, K+1): iterations, or oracle calls
     height: Floats
     perturbed: Bools
+    left: int  # how many ended outside of the problem's box
 
 
 def plot_solution(
@@ -78,7 +80,14 @@ def _curves(solution: Solution, against: str, phi_min: float | None) -> _Curves:
     stay = np.minimum(k, last)
     height = np.take_along_axis(phi, stay, axis=1)
     at = np.broadcast_to(k, phi.shape) if against == "iteration" else np.take_along_axis(calls, stay, axis=1)
-    return _Curves(at.astype(np.float64), height if phi_min is None else _gap(height, phi_min), perturbed)
+    height = height if phi_min is None else _gap(height, phi_min)
+    return _Curves(at.astype(np.float64), height, perturbed, _left(solution))
+
+
+def _left(solution: Solution) -> int:
+    problem, parts = solution.kernels.problem, {"x": solution.x, "y": solution.y}
+    gone = [outside(problem, role, np.atleast_2d(rows)).any(axis=1) for role, rows in parts.items()]
+    return int((gone[0] | gone[1]).sum())
 
 
 def _gap(phi: Floats, phi_min: float) -> Floats:
@@ -93,7 +102,7 @@ def _gap(phi: Floats, phi_min: float) -> Floats:
 
 def _draw_one(ax: Axes, curves: _Curves) -> None:
     at, height, perturbed = curves.at[0], curves.height[0], curves.perturbed[0]
-    ax.plot(at, height, color=COLOURS[0], label="trajectory")
+    ax.plot(at, height, color=COLOURS[0], label="trajectory" + (", ends outside of the box" if curves.left else ""))
     if perturbed.any():
         mark: dict[str, Any] = {"linestyle": "none", "marker": "v", "markersize": 5, "color": COLOURS[1]}
         ax.plot(at[perturbed], height[perturbed], label=f"perturbations ({perturbed.sum()})", **mark)
@@ -102,7 +111,8 @@ def _draw_one(ax: Axes, curves: _Curves) -> None:
 def _draw_many(ax: Axes, curves: _Curves) -> None:
     at = np.median(curves.at, axis=0)
     size = len(curves.height)
-    plot_spread(ax, at, spread(curves.height), colour=COLOURS[0], label=f"median of {size}, and quartiles")
+    left = f"; {curves.left} end outside of the box" if curves.left else ""
+    plot_spread(ax, at, spread(curves.height), colour=COLOURS[0], label=f"median of {size}, and quartiles{left}")
     times = np.nonzero(curves.perturbed)[1]
     if len(times):
         mark: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 7, "color": COLOURS[1]}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
 
 import sympy as sp
 
@@ -19,6 +19,7 @@ from bilevel_sym.graph.assumptions import assumed_sign, check_interval
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.problem.box import Box
+from bilevel_sym.problem.constraints import refuse_constraints
 from bilevel_sym.problem.file import ProblemFile, problem_files, problem_toml, read_problem
 from bilevel_sym.problem.scalar_statement import MAX_PRINTED, Rows, ScalarStatement, as_code, state_scalars
 from bilevel_sym.problem.scope import Formula, Parameters, Variables, is_array_input
@@ -54,8 +55,9 @@ class BilevelProblem:
     - ``data``: arrays by name (NumPy, scipy.sparse, nested lists, columns of frames), or their shapes ("m, n").
     - ``parameters``: numbers by name, substituted exactly; a parameter that is None stays symbolic.
     - ``box``: a Box or {name: (low, high)}, where constants, stationary points and verdicts are looked for; formulas,
-      kernels and solvers do without.
+      kernels and solvers do without. It is no constraint: y* may lie outside.
     - ``name``: of the problem.
+    - ``unsupported``: nothing; constraints are refused with what to write in their place.
 
     Paper: Equation 1.1 [eq:objective]
 
@@ -98,7 +100,9 @@ class BilevelProblem:
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        **unsupported: Never,
     ) -> None:
+        refuse_constraints(type(self).__name__, unsupported)
         self._state({"x": x, "y": y}, {"f": f, "g": g}, data, parameters, box, name)
 
     def _state(
@@ -422,7 +426,9 @@ class MinimaxProblem(BilevelProblem):
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        **unsupported: Never,
     ) -> None:
+        refuse_constraints(type(self).__name__, unsupported)
         self._state({"x": x, "y": y}, {"f": f}, data, parameters, box, name)
 
 
@@ -469,7 +475,9 @@ class StochasticProblem(BilevelProblem):
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        **unsupported: Never,
     ) -> None:
+        refuse_constraints(type(self).__name__, unsupported)
         groups, samples = {"x": x, "y": y, "xi": xi, "zeta": zeta}, {"xi": xi_data, "zeta": zeta_data}
         self._state(groups, {"f": F, "g": G}, data, parameters, box, name, samples)
 

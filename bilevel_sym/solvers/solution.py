@@ -19,6 +19,7 @@ from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.implicit.engine import in_halves
 from bilevel_sym.kernels import Counts, Kernels
+from bilevel_sym.kernels.leaving import BOX_IS_NO_CONSTRAINT, outside, outside_in_words
 from bilevel_sym.system.plain_text import as_html
 from bilevel_sym.system.writing import csv_lines, write
 from bilevel_sym.typing import Axes, Bools, Floats, Indices
@@ -223,7 +224,7 @@ class Solution:
         """What happened, for people: one line for each way in which trajectories ended.
 
         A further one says where the estimate is less than half of grad Phi, which is looked at for that: a run of few
-        inner steps may rest where Phi still falls. Another says where a run has left the problem's box.
+        inner steps may rest where Phi still falls. Others say where x has left the problem's box, or y.
 
         >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
         >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
@@ -258,14 +259,15 @@ class Solution:
             )
 
     def _outside(self) -> Iterator[str]:
-        ends = self.kernels.problem.ends("x")
-        if ends is None:
-            return
-        low, high = (np.array([float(pair[k]) for pair in ends]) for k in (0, 1))
-        x = self._ends[0][[k for k, status in enumerate(self.statuses) if status.ok]]
-        count = int(((x < low) | (x > high)).any(axis=1).sum())
+        problem, (x, y) = self.kernels.problem, self._ends
+        fine = [k for k, status in enumerate(self.statuses) if status.ok]
+        count = int(outside(problem, "x", x[fine], slack=0.0).any(axis=1).sum())
         if count:
             yield f"{_trajectories(count)} ended outside of the problem's box, where steps and constants were chosen"
+        left = np.flatnonzero(outside(problem, "y", y[fine]).any(axis=1))
+        if len(left):
+            where = outside_in_words(problem, "y", y[fine][left[0]])
+            yield f"{_trajectories(len(left))} ended with y* outside of the box, {where}: {BOX_IS_NO_CONSTRAINT}"
 
     # ---- export -----------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from bilevel_sym.arrays.data import MAX_RANK, DataArray, data_array
 from bilevel_sym.arrays.files import is_array_file, read_array
 from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.exact import MAX_DIGITS, decimal_rational, rational
+from bilevel_sym.problem.constraints import CONSTRAINT_WORDS, unsupported
 from bilevel_sym.problem.file.fields import KINDS, Arrays, Intervals, Numbers, ProblemFile, Rows
 from bilevel_sym.problem.parsing import check_name
 from bilevel_sym.problem.parsing.array_declarations import declared, declared_shape, has_brackets
@@ -193,6 +194,9 @@ class _Reader:
 
     def _kind(self) -> str:
         for key in self._table:
+            if key in CONSTRAINT_WORDS:
+                error = unsupported(f"the key {key}")
+                raise self._error(error.message, error.hint)
             if key not in _KEYS:
                 raise self._error(f"unknown key {key!r:.60}", _nearest(key, _KEYS))
         kind = self._table.get("kind", "bilevel")
