@@ -518,3 +518,13 @@ def test_many_rows_are_multiplied_in_layers(monkeypatch: pytest.MonkeyPatch) -> 
     np.testing.assert_allclose(kernels.hess_phi(x), hess, rtol=1e-11, atol=1e-15)
     np.testing.assert_allclose(kernels.grad_phi(x), grad, rtol=1e-11, atol=1e-15)
     assert set(seen) == {True, False}
+
+
+@pytest.mark.parametrize("backend", ["auto", "tape"])
+def test_a_kink_is_not_passed_over_because_g_yy_is_constant(backend: Any) -> None:
+    """abs(y) has a second derivative that is zero wherever there is one: one step of Newton's method is not all."""
+    problem = BilevelProblem("sum(y)", "sum((y - x)**2)/2 + sum(abs(y))", "x[2]", "y[2]")
+    arrays = compile_kernels(problem, backend=backend)
+    assert arrays.y_star([3.0, -4.0]) == pytest.approx([2.0, -3.0])
+    with pytest.raises(LowerLevelFailure):
+        arrays.y_star([0.5, 0.5])

@@ -13,6 +13,7 @@ import numpy as np
 
 from bilevel_sym.arithmetic.linear_algebra import NotPositiveDefinite, smallest_eigenvalues
 from bilevel_sym.arrays.data import is_sparse
+from bilevel_sym.arrays.edges import edges_of
 from bilevel_sym.arrays.execute import BLOCK, LaneProducts, treats_lanes_alike
 from bilevel_sym.arrays.order import PRODUCT
 from bilevel_sym.arrays.plan import CALL
@@ -211,8 +212,10 @@ class ArrayEngine(SessionEngine):
 
     @cached_property
     def _is_quadratic(self) -> bool:
-        """Whether g_yy does not depend on y: then one step of Newton's method is all."""
+        """Whether g_yy does not depend on y: then one step of Newton's method is all, unless g has kinks in y."""
         model = self._workshop.model
+        if edges_of(model.g, set(model.y)):  # abs(y) has a second derivative that is zero wherever there is one
+            return False
         return all(block.leaves.isdisjoint(model.y) for block in model.block("g_yy").values())
 
     def _by_products(self, x: Floats, y0: Floats) -> Lower | None:
