@@ -190,6 +190,7 @@ class LowerLevelFailure(BilevelError):
     - ``y``: how far its lower level came.
     - ``eigenvalue``: the smallest of g_yy there.
     - ``hint``: what to try.
+    - ``kink``: where g has no derivative, if the minimiser lies there.
 
     >>> print(LowerLevelFailure("not strongly convex", member=(2,), x=[1.0], y=[0.0], eigenvalue=-2.0))
     not strongly convex: member 2 of the batch, at x = [1], y = [0], where the smallest eigenvalue of g_yy is -2
@@ -204,8 +205,9 @@ class LowerLevelFailure(BilevelError):
         y: Sequence[float] = (),
         eigenvalue: float = math.nan,
         hint: str | None = None,
+        kink: str = "",
     ) -> None:
-        self.what = message
+        self.what, self.kink = message, kink
         self.member, self.x, self.y, self.eigenvalue = member, tuple(x), tuple(y), eigenvalue
         who = f"member {', '.join(map(str, member))} of the batch, " if member else ""
         where = f"at x = {_short(x)}, y = {_short(y)}, where the smallest eigenvalue of g_yy is {eigenvalue:.4g}"
@@ -214,7 +216,7 @@ class LowerLevelFailure(BilevelError):
     def renamed(self, member: tuple[int, ...]) -> LowerLevelFailure:
         """The same failure under the member's index in the caller's batch."""
         return LowerLevelFailure(
-            self.what, member=member, x=self.x, y=self.y, eigenvalue=self.eigenvalue, hint=self.hint
+            self.what, member=member, x=self.x, y=self.y, eigenvalue=self.eigenvalue, hint=self.hint, kink=self.kink
         )
 
 

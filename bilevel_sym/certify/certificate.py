@@ -33,6 +33,7 @@ from bilevel_sym.graph.assumptions import check_point
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.lower_level import solve_lower_level
+from bilevel_sym.kernels.kinked import explained
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.frames import check_labels
 
@@ -367,7 +368,9 @@ class _Starts:
                 found = solve_lower_level(self._problem.kernels.batch_invariant, np.array([x]), start).y[0]
             else:
                 found = self._problem.kernels.y_star(x, y0=None if self._start is None else self._centre)
-        except (LowerLevelFailure, KernelError, OverflowError) as error:
+        except (LowerLevelFailure, KernelError, OverflowError) as failure:
+            kernels = self._problem.kernels
+            error = explained(kernels, failure) if isinstance(failure, LowerLevelFailure) else failure
             self._reason = f"y* was not found even approximately, because {getattr(error, 'message', error)}"
             if isinstance(error, LowerLevelFailure) and error.eigenvalue < 0:
                 self.hint = "another point, or mend g: it must be strongly convex in y"

@@ -172,37 +172,43 @@ def as_point(text: str, option: str) -> dict[str, str]:
                 f"{option}: {part.strip()[:60]!r} is not NAME=VALUE", hint=f'{option} "x1=1/3,x2=0.2"'
             )
         if name in point:
-            raise InvalidArgument(f"{option}: {name[:60]} is given twice", hint="one value for each variable of x")
+            raise InvalidArgument(f"{option}: {name[:60]} is given twice", hint="one value for each variable")
         point[name] = value
     return point
 
 
-def point_of(point: Mapping[str, str], problem: BilevelProblem, option: str) -> dict[str, str]:
-    """A value for every variable of x; the name of an array stands for all of its entries.
+def point_of(point: Mapping[str, str], problem: BilevelProblem, option: str, role: str = "x") -> dict[str, str]:
+    """A value for every variable of x, or of y; the name of an array stands for all of its entries.
 
-    A point that leaves out a variable of x, or gives something else, is refused.
+    A point that leaves out a variable, or gives something else, is refused.
+
+    - ``point``: what was given.
+    - ``problem``: whose variables are meant.
+    - ``option``: its name in messages.
+    - ``role``: "x" or "y".
 
     >>> point_of({"x": "1/3"}, load_problem("zoo:scalar"), "--at")
     {'x': '1/3'}
     """
-    point = {**_spread(point, problem), **point} if problem.is_array else dict(point)
-    arrays = {array.name for array in problem.x} if problem.is_array else set()
-    names = [s.name for s in problem.x_entries]
-    point = {name: value for name, value in point.items() if name not in arrays - set(names)}
+    entries, arrays = (problem.x_entries, problem.x) if role == "x" else (problem.y_entries, problem.y)
+    point = {**_spread(point, problem, role), **point} if problem.is_array else dict(point)
+    names = [s.name for s in entries]
+    wholes = {array.name for array in arrays} - set(names) if problem.is_array else set()
+    point = {name: value for name, value in point.items() if name not in wholes}
     example = ",".join(f"{name}={point.get(name, 0)}" for name in names)
-    hint = f'{option} "{example}"' if len(example) < 200 else f"x is {names[0]}, ..., {names[-1]}"
+    hint = f'{option} "{example}"' if len(example) < 200 else f"{role} is {names[0]}, ..., {names[-1]}"
     if unknown := [name for name in point if name not in names]:
-        raise InvalidArgument(f"{option}: {unknown[0][:60]} is not a variable of x", hint=hint)
+        raise InvalidArgument(f"{option}: {unknown[0][:60]} is not a variable of {role}", hint=hint)
     if absent := [name for name in names if name not in point]:
         raise InvalidArgument(f"{option}: no value for {', '.join(absent)[:200]}", hint=hint)
     return point
 
 
-def _spread(point: Mapping[str, str], problem: BilevelProblem) -> dict[str, str]:
+def _spread(point: Mapping[str, str], problem: BilevelProblem, role: str) -> dict[str, str]:
     """The entries of those arrays that have one value for all."""
-    entries = problem.x_entries
+    entries = problem.x_entries if role == "x" else problem.y_entries
     found: dict[str, str] = {}
-    for array, own in problem.entries_by_array("x"):
+    for array, own in problem.entries_by_array(role):
         if array in point:
             found |= {symbol.name: point[array] for symbol in entries[own]}
     return found

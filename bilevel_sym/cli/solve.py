@@ -26,6 +26,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--algorithm", metavar="ALGORITHM", type=_named(ALGORITHMS), help="see below")
     add("--estimator", metavar="ESTIMATOR", type=_named(ESTIMATORS), help="of the hypergradient; see below")
     add("--x0", metavar="POINT", help='the start, such as "x1=0.1,x2=0" (default: the centre of the box, or 0)')
+    add(
+        "--y0",
+        metavar="POINT",
+        help='where the lower level starts, such as "y=0.5" (default: 0; where g has no value, y*)',
+    )
     add("--seed", metavar="N", type=command.whole(0), default=0, help="of the random numbers (default 0)")
     add("--seeds", metavar="S", type=command.whole(1), default=1, help="how many trajectories (default 1)")
     add("--steps", metavar="K", type=command.whole(0), default=1000, help="at most so many (default 1000)")
@@ -50,6 +55,7 @@ def _named(registry: Registry) -> Callable[[str], str]:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     start = None if options.x0 is None else command.as_point(options.x0, "--x0")
+    y_start = None if options.y0 is None else command.as_point(options.y0, "--y0")
     from bilevel_sym.cli.solve_run import SolveRun, check_output, is_interrupted, solution_record, write_solution
 
     check_output(options.out, options.checkpoint)
@@ -57,9 +63,11 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         problem = command.load_problem(options.problem)
     if start is not None:
         start = command.point_of(start, problem, "--x0")
+    if y_start is not None:
+        y_start = command.point_of(y_start, problem, "--y0", "y")
     job = SolveRun(
         problem, options.algorithm, start, options.seed, options.seeds, options.steps, options.eps, options.eta,
-        options.checkpoint, options.checkpoint_every, options.estimator,
+        options.checkpoint, options.checkpoint_every, options.estimator, y_start,
     )  # fmt: skip
     solution = job.run(progress=screen.progress, record=options.out is not None)
     with screen.meter("looking at the result"):

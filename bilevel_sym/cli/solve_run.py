@@ -24,6 +24,7 @@ from bilevel_sym.solvers.advice import Advice
 from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
 from bilevel_sym.solvers.named import algorithm_for, start_of, suitable_algorithm
 from bilevel_sym.solvers.solution import COUNTERS, Solution
+from bilevel_sym.solvers.starts import refuse_kinked_starts
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
@@ -50,10 +51,12 @@ class SolveRun:
     checkpoint: str | None = None
     checkpoint_every: int = 1000
     estimator: str | None = None
+    y_start: Mapping[str, str] | None = None
 
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
         x0 = start_of(self.problem, self.start, "--x0")
+        refuse_kinked_starts(self.problem, x0[None])
         with ProgressBar("choosing the steps", shown=progress):
             algorithm = self._algorithm(x0)
         solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
@@ -77,6 +80,7 @@ class SolveRun:
         seeds = count("--seeds", self.seeds)
         return solve(
             self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
+            y0=None if self.y_start is None else start_of(self.problem, self.y_start, "--y0", role="y"),
             rng=self.seed, progress=progress, record="all" if record else "last",
             stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
             checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
@@ -114,9 +118,8 @@ class SolveRun:
                 f"smallest eigenvalue of Hess Phi = {here.smallest_eigenvalue:.3g} (allowed: {bound:.3g}): "
                 f"{verdict} for eps = {self.eps:g}"
             )
-        yield from Advice(self.problem, self.algorithm, suitable_algorithm(self.problem), self.eps).lines(
-            solution, here
-        )
+        advice = Advice(self.problem, self.algorithm, suitable_algorithm(self.problem), self.eps)
+        yield from advice.lines(solution, here)
 
 
 # ---- records and files ------------------------------------------------------------------------------------

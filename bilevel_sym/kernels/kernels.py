@@ -21,6 +21,7 @@ from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
+from bilevel_sym.kernels.kinked import explained
 from bilevel_sym.problem.problem import BilevelProblem, SameProgram
 from bilevel_sym.typing import Bools, Floats
 
@@ -300,7 +301,7 @@ class Kernels:
         try:
             found = self._engine.lower_level(points, start)
         except LowerLevelFailure as error:
-            raise error.renamed(member_of(error.member[0], shape)) from None
+            raise explained(self, error.renamed(member_of(error.member[0], shape))) from None
         count(self, shape, G_g=found.evaluations.reshape(shape), HV_g=found.products.reshape(shape))
         xy = np.concatenate([points, found.y], axis=1)
         self._refuse_kinks(what, (*LOWER, *names), xy, shape, solved=True)

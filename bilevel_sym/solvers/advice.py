@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bilevel_sym.errors import BilevelError
 from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.problem.problem import BilevelProblem
@@ -16,6 +17,7 @@ from bilevel_sym.solvers.solution import Solution
 __all__ = ["Advice"]
 
 STAYING = ("descent", "stocbio")  # algorithms that do not leave a saddle point
+MOST_TYPED = 8  # variables of a point that somebody types
 NOT_CONVEX = (Status.BREAKDOWN, Status.LOWER_LEVEL_FAILURE)
 
 
@@ -45,10 +47,27 @@ class Advice:
         if self.asked is None and by_newton:
             yield "note: the lower level is solved by Newton's method: gradient steps would be too many, or failed"
         failed = [status for status in solution.statuses if not status.ok]
-        if failed:
+        if failed and (start := self._better_start(solution)):
+            yield f'try: --y0 "{start}", where Newton\'s method finds y*: from where it began the lower level fails'
+        elif failed:
             yield self._after_failure(failed, newton_tried=self.asked is None or by_newton)
         elif Status.OUT_OF_STEPS in solution.statuses:
             yield from self._out_of_steps(here)
+
+    def _better_start(self, solution: Solution) -> str:
+        """y* of a run that failed where it began, if the lower level has one there, and it can be typed."""
+        if (
+            np.ndim(solution.steps)
+            or solution.steps
+            or self.problem.n > MOST_TYPED
+            or not np.isfinite(solution.x).all()
+        ):
+            return ""
+        try:
+            y = solution.kernels.y_star(solution.x)
+        except BilevelError:
+            return ""
+        return ",".join(f"{s.name}={value:.6g}" for s, value in zip(self.problem.y_entries, y, strict=True))
 
     def _after_failure(self, failed: list[Status], *, newton_tried: bool) -> str:
         other = "" if newton_tried else "--algorithm perturbed-exact, as tau fits only the region sampled; or "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument
+from bilevel_sym.errors import AssumptionViolated, BilevelError, InvalidArgument, LowerLevelFailure
 from bilevel_sym.estimators.checks import count, positive
 from bilevel_sym.estimators.hypergradient import AID, Estimator, Exact, GDmax
 from bilevel_sym.kernels import Kernels, compile_kernels
@@ -177,18 +177,28 @@ def _sample(kernels: Kernels, region: _Region, points: int, rng: Seeds) -> _Samp
     draws = np.random.default_rng(seeds_for(rng, 1)[0]).uniform(-1, 1, (points, d))
     seen = []
     reason: BilevelError | None = None
+    kinked = 0  # points at which the minimiser lies on a kink: other points will not do either
     for x in region.centre + draws * region.half:
         try:
             seen.append(at(kernels, x))
         except BilevelError as error:
-            reason = error
+            reason, kinked = error, kinked + bool(getattr(error, "kink", ""))
+            if not seen and kinked == FEW_POINTS:
+                raise
     if not seen and reason is not None:
         raise AssumptionViolated(
             f"Phi could be evaluated at none of {points} sampled points", label="assu:bilevel", point={},
-            value=reason.args[0].splitlines()[0], hint=reason.hint,
+            value=reason.args[0].splitlines()[0], hint=_cure(kernels.problem, reason),
         )  # fmt: skip
     smallest, largest = (edge(axis=0) for edge in (np.array(seen).min, np.array(seen).max))
     return _Sample(smallest[0], largest[1], largest[2], SAMPLING_SAFETY * largest[3], SAMPLING_SAFETY * largest[4])
+
+
+def _cure(problem: BilevelProblem, reason: BilevelError) -> str | None:
+    """What to try: Newton's method starts at the centre of the box in y, if there is one."""
+    if isinstance(reason, LowerLevelFailure) and np.isnan(reason.eigenvalue) and problem.ends("y") is None:
+        return "a box with ends for y, and g defined at its centre: there the search for y* begins, without it at 0"
+    return reason.hint
 
 
 def _is_small(problem: BilevelProblem) -> bool:

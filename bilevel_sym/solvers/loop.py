@@ -28,6 +28,7 @@ from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.solvers.solution import Solution, Stats, exact_gradients
+from bilevel_sym.solvers.starts import refuse_kinked_starts, where_defined
 from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
@@ -91,7 +92,8 @@ def solve(
     - ``problem``: the problem; for StocBiO a StochasticProblem.
     - ``algorithm``: a Descent, Perturbed or StocBiO.
     - ``x0``: the start, or one for each trajectory.
-    - ``y0``: where the lower level begins, (n,) or (S, n); zero unless given.
+    - ``y0``: where the lower level begins, (n,) or (S, n); unless given zero, and where g is not defined there, as
+      with a barrier, y*(x0), or the centre of the box if that cannot be had.
     - ``v0``: where the linear system begins, likewise.
     - ``steps``: the most moves that a trajectory makes.
     - ``rng``: a seed, a generator, or one seed for each trajectory.
@@ -128,12 +130,15 @@ def solve(
         for row in x:
             check_point(problem.x_entries, row.tolist(), "x0")
     y, v = (_starts(name, given, problem.y_entries, size) for name, given in (("y0", y0), ("v0", v0)))
+    refuse_kinked_starts(problem, x)
     keeper = Keeper(checkpoint, checkpoint_every)
     seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
     watch = Stopwatch()
     kernels = compile_kernels(problem, backend=backend)
     compiled = CompiledRun.of(algorithm, kernels)
     why = compiled if isinstance(compiled, str) else ""
+    if y0 is None:
+        y = where_defined(kernels, x, y)
     stats = Stats(kernels.engine, "plain" if why else "compiled", why, watch.elapsed)
     run = algorithm.start(problem, kernels if shape else kernels.for_one_trajectory)
     rule = _rule(stop, algorithm, kernels, size)

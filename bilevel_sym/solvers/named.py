@@ -213,8 +213,15 @@ def suitable_algorithm(problem: BilevelProblem) -> str:
     return {"stochastic": "stocbio-ineon", "minimax": "perturbed-gdmax"}.get(problem.kind, "perturbed-aid")
 
 
-def start_of(problem: BilevelProblem, start: Mapping[str, str] | None = None, what: str = "x0") -> Floats:
+def start_of(
+    problem: BilevelProblem, start: Mapping[str, str] | None = None, what: str = "x0", *, role: str = "x"
+) -> Floats:
     """The point at which a run starts, unless one is given the centre of the box, or zero.
+
+    - ``problem``: what is to be solved.
+    - ``start``: a number for each variable.
+    - ``what``: the name of the point in messages.
+    - ``role``: "x", or "y" for the lower level.
 
     >>> from bilevel_sym import BilevelProblem
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y", box={"x": (0, 1), "y": (-1, 1)})
@@ -225,10 +232,10 @@ def start_of(problem: BilevelProblem, start: Mapping[str, str] | None = None, wh
 
     from bilevel_sym.graph.exact import rational
 
-    names = [s.name for s in problem.x_entries]
+    names = [s.name for s in (problem.x_entries if role == "x" else problem.y_entries)]
     if start is not None:
         return np.array([float(rational(start[name], f"{what}: {name}")) for name in names])
-    ends = problem.ends("x")
+    ends = problem.ends(role)
     return np.zeros(len(names)) if ends is None else np.array([float(sum(pair)) / 2 for pair in ends])
 
 
