@@ -145,6 +145,11 @@ def test_a_kink_elsewhere_does_no_harm() -> None:
     assert KINKED.kernels.grad_phi([20.0]) == pytest.approx([72.2])
 
 
+def test_one_start_on_a_kink_does_not_end_the_others() -> None:
+    run = solve(KINKED, Descent(Exact(), 1e-3), [[0.5], [20.0]], steps=3)
+    assert [status.ok for status in run.statuses] == [False, True]
+
+
 def test_other_failures_are_told_as_before() -> None:
     with pytest.raises(LowerLevelFailure) as caught:
         BilevelProblem("x*y + abs(x)", "-y**2 + y*x", "x", "y").kernels.y_star([1.0])

@@ -90,29 +90,43 @@ def _has_ends(op: str, parameter: Sequence[Any]) -> bool:
 
 
 def refuse_kinked_starts(problem: BilevelProblem, x: Floats) -> None:
-    """LowerLevelFailure where the minimiser of g lies on a kink of g for one of these x: nothing there is a derivative.
+    """LowerLevelFailure where the minimiser of g lies on a kink of g for all of these x: nothing there is a derivative.
 
-    Problems without kinks pay nothing.
+    Of an ensemble that has other starts too, each trajectory gets its own status. Problems without kinks pay nothing.
 
     >>> from bilevel_sym import BilevelProblem
-    >>> refuse_kinked_starts(BilevelProblem("x*y", "(y - x)**2/2 + abs(y)", "x", "y"), np.array([[3.0]]))
+    >>> refuse_kinked_starts(BilevelProblem("x*y", "(y - x)**2/2 + abs(y)", "x", "y"), np.array([[0.5], [3.0]]))
     """
     if not problem.has_kinks:
         return
-    for k, row in enumerate(x):
-        try:
-            problem.kernels.y_star(row)
-        except LowerLevelFailure as error:
-            if error.kink:
-                raise error.renamed((k,) if len(x) > 1 else ()) from None
-        except KernelError:
-            _refuse_on_the_kink(problem.kernels, row, (k,) if len(x) > 1 else ())
+    first: LowerLevelFailure | None = None
+    for row in x:
+        failure = _kink_at(problem.kernels, row)
+        if failure is None:
+            return
+        first = first or failure
+    if first is not None:
+        raise first.renamed((0,) if len(x) > 1 else ())
 
 
-def _refuse_on_the_kink(kernels: Kernels, x: Floats, member: tuple[int, ...]) -> None:
+def _kink_at(kernels: Kernels, x: Floats) -> LowerLevelFailure | None:
+    """What is wrong where the minimiser lies on a kink."""
+    try:
+        kernels.y_star(x)
+    except LowerLevelFailure as error:
+        return error if error.kink else None
+    except KernelError:
+        return _on_the_kink(kernels, x)
+    return None
+
+
+def _on_the_kink(kernels: Kernels, x: Floats) -> LowerLevelFailure | None:
     """The same where Newton's method happens to end on the kink itself, as it does from y = 0 on that of abs(y)."""
     y = kernels.one_sided.y_star(x)
     assert kernels.kinks is not None
-    for edge in kernels.kinks.met(LOWER, np.concatenate([x, y])[None], solved=True).values():
-        curvature = float(np.linalg.eigvalsh(kernels.one_sided.g_yy(x, y))[0]) if len(y) <= MOST_VARIABLES else np.nan
-        raise on_a_kink(edge.removesuffix(" = 0"), member, x.tolist(), y.tolist(), curvature)
+    met = kernels.kinks.met(LOWER, np.concatenate([x, y])[None], solved=True).values()
+    edge = next(iter(met), None)
+    if edge is None:
+        return None
+    curvature = float(np.linalg.eigvalsh(kernels.one_sided.g_yy(x, y))[0]) if len(y) <= MOST_VARIABLES else np.nan
+    return on_a_kink(edge.removesuffix(" = 0"), (), x.tolist(), y.tolist(), curvature)
