@@ -36,6 +36,7 @@ UPWARD = {
 VERIFY_UPWARD = {
     ("regularity", "certificates"),  # a proof is written to a file by the module that knows files
     ("reporting", "plotting"),  # a report draws itself
+    ("reporting", "runner"),  # a page asks for the verdicts that it shows
     ("theory", "papers"),  # papers are found by their folders, under any name
 }
 

@@ -44,8 +44,8 @@ VERIFY_TAKES = {
     "estimators.batches", "estimators.linear_system", "estimators.oracle", "solvers.local_minimum", "solvers.noise",
     "symbolic.blocks", "symbolic.formulas", "zoo.tube",
     # to speak with users as ``bilevel_sym`` does: kinds of arrays, budgets, bytes, progress, text, tables, pictures; what papers share
-    "plotting.style", "plotting.arguments", "system.budget", "system.extensions", "system.frames", "system.memory",
-    "system.plain_text", "system.progress", "theories", "typing",
+    "plotting.style", "plotting.arguments", "solvers.named", "system.budget", "system.extensions", "system.frames", "system.memory",
+    "system.plain_text", "system.progress", "system.writing", "theories", "typing",
     # a paper's claims, from its own folder
     "theories.huang_saddle.schedules", "theories.huang_saddle.schedules.aid",
     "theories.huang_saddle.schedules.batches", "theories.huang_saddle.schedules.escape",

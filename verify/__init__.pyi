@@ -8,7 +8,8 @@ from .registry import Claim, NotApplicable, claim
 from .regularity.certified import CertifiedConstants, constants
 from .regularity.expression_bounds import Bounds, bounds
 from .regularity.phi_smoothness import Smoothness, smoothness
-from .reporting import Report
+from .reporting.page import ReportPage, report
+from .reporting.table import Report
 from .runner import claims, run
 from .study import Study, study_of
 from .testkit.checks import check_hessian, check_hypergradient, check_lower_solution
@@ -30,6 +31,7 @@ __all__ = [
     "NotApplicable",
     "Rechecked",
     "Report",
+    "ReportPage",
     "Smoothness",
     "StationaryPoint",
     "StationaryPoints",
@@ -55,6 +57,7 @@ __all__ = [
     "judged",
     "plotting",
     "recheck",
+    "report",
     "run",
     "smoothness",
     "stationary_points",

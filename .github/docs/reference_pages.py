@@ -53,7 +53,8 @@ PAGES = (
     Page("verify-points", "Stationary points and their kinds", "verify", (
         "stationary_points", "StationaryPoints", "StationaryPoint", "classify", "Classification")),
     Page("verify-claims", "Claims, verdicts and reports", "verify", (
-        "run", "Report", "CheckResult", "Verdict", "claims", "Claim", "claim", "judged", "NotApplicable", "Study",
+        "run", "Report", "report", "ReportPage",
+        "CheckResult", "Verdict", "claims", "Claim", "claim", "judged", "NotApplicable", "Study",
         "study_of", "theories", "Theory")),
     Page("verify-errata", "Errata of the paper", "verify", ("errata", "Erratum")),
     Page("verify-testkit", "The test kit", "verify", (

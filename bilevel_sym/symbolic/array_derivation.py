@@ -16,12 +16,18 @@ from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.implicit.array_model import ArrayModel
 from bilevel_sym.symbolic.array_closed_form import ArrayClosedForm, Curvature, Solve, curvatures, solve_quadratic
-from bilevel_sym.symbolic.array_display import array_latex, array_latex_terms, array_text_lines, solve_text
+from bilevel_sym.symbolic.array_display import (
+    array_latex,
+    array_latex_problem,
+    array_latex_terms,
+    array_text_lines,
+    solve_text,
+)
 from bilevel_sym.symbolic.array_formulas import ArrayFormulas
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
 from bilevel_sym.symbolic.display import matrix_formulas
 
-Form = Literal["entries", "terms", "blocks"]
+Form = Literal["entries", "terms", "blocks", "problem"]
 
 
 class ArrayBlocks(Mapping[str, Any]):
@@ -356,14 +362,17 @@ class ArrayDerivation:
         return "\n".join(array_text_lines(self))
 
     def latex(self, form: Form = "entries") -> str:
-        """LaTeX (amsmath): the formulas, the same with the named terms under braces, or those of every problem."""
+        """LaTeX (amsmath): the formulas, the same with the named terms under braces, or those of every problem.
+
+        "problem" is f and g themselves.
+        """
         if form == "blocks":
             from bilevel_sym.symbolic.display import latex_blocks
 
             return latex_blocks(self)  # type: ignore[arg-type]
-        forms = {"entries": array_latex, "terms": array_latex_terms}
+        forms = {"entries": array_latex, "terms": array_latex_terms, "problem": array_latex_problem}
         if form not in forms:
-            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms' or 'blocks'")
+            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms', 'blocks' or 'problem'")
         return "\\begin{aligned}\n" + " \\\\\n".join(forms[form](self)) + "\n\\end{aligned}"
 
     def source(self, language: str = "numpy") -> str:

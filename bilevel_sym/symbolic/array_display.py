@@ -215,6 +215,13 @@ def array_latex_terms(derivation: ArrayDerivation) -> list[str]:
     return [*_lower_latex(derivation, show), *_upper_latex(derivation, show, braces)]
 
 
+def array_latex_problem(derivation: ArrayDerivation) -> list[str]:
+    """f and g as they were given; of a minimax problem f alone."""
+    levels = {"f": derivation.model.f} | ({} if derivation.formulas.is_minimax else {"g": derivation.model.g})
+    names = ", ".join(latex_name(leaf.name) for leaf in (*derivation.model.x, *derivation.model.y))
+    return [f"{name}({names}) &= {to_latex(tensor)}" for name, tensor in levels.items()]
+
+
 Whole = Callable[[Tensor, Mapping[str, Tensor]], str]
 
 

@@ -295,11 +295,17 @@ class Derivation:
         """The formulas as text, term by term."""
         return "\n".join(display.text_lines(self))
 
-    def latex(self, form: Literal["entries", "terms", "blocks"] = "entries") -> str:
-        """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation."""
-        forms = {"entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks}
+    def latex(self, form: Literal["entries", "terms", "blocks", "problem"] = "entries") -> str:
+        """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation.
+
+        "problem" is f and g themselves.
+        """
+        forms = {
+            "entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks,
+            "problem": display.latex_problem,
+        }  # fmt: skip
         if form not in forms:
-            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms' or 'blocks'")
+            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms', 'blocks' or 'problem'")
         return forms[form](self)
 
     def source(self, language: str = "numpy") -> str:

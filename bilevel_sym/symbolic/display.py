@@ -134,6 +134,24 @@ def latex_terms(derivation: Derivation) -> str:
     return _aligned(lines)
 
 
+def latex_problem(derivation: Derivation) -> str:
+    """f and g as they were given; of a minimax problem f alone.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> print(latex_problem(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))))
+    \\begin{aligned}
+    f(x, y) &= y \\\\
+    g(x, y) &= - x y + \\frac{y^{2}}{2}
+    \\end{aligned}
+    """
+    levels = {"f": derivation.f} | ({} if derivation.is_minimax else {"g": derivation.g})
+    for name, level in levels.items():
+        if (size := tree_size(level)) > _PRINTABLE:
+            raise TooLarge(f"{name} has {size:,} symbols and operations", hint="problem.to_toml(), which is shorter")
+    show = _Latex(derivation)
+    return _aligned(f"{name}(x, y) &= {show(level)}" for name, level in levels.items())
+
+
 def latex_summary(derivation: Derivation) -> str:
     """What a notebook and the command line show: the entries where a person can read them, else the matrix notation.
 
