@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sympy as sp
 from hostile import EXPRESSIONS
@@ -102,7 +103,16 @@ def page_of(name: str) -> ReportPage:
 
 @lru_cache(1)
 def arrays() -> ReportPage:
-    return report(zoo.get("diabetes").problem, effort=0.02)
+    rng = np.random.default_rng(0)
+    data = {
+        "A": rng.normal(size=(12, 10)),
+        "b": rng.normal(size=12),
+        "B": rng.normal(size=(8, 10)),
+        "c": rng.normal(size=8),
+    }
+    f, g = "mean((B @ y - c)**2)/2", "mean((A @ y - b)**2)/2 + exp(x) @ y**2/2"
+    box = {"x": (-1, 1), "y": (-3, 3)}
+    return report(BilevelProblem(f, g, "x[n]", "y[n]", data=data, box=box, name="ridge"), effort=0.02)
 
 
 def bare() -> ReportPage:
@@ -112,6 +122,7 @@ def bare() -> ReportPage:
 # ---- structure ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_page_has_its_sections_in_order_under_one_heading() -> None:
     page = checked(page_of("scalar").html)
     assert page.elements[0][1] == {"lang": "en"}
@@ -182,6 +193,7 @@ def test_verdicts_open_for_their_message_and_witness() -> None:
     assert any("lem:descent" in text for text in page.texts)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_page_and_another_does_not() -> None:
     problem = zoo.get("scalar").problem
     again = report(problem, effort=0.02).html
@@ -192,6 +204,7 @@ def test_the_same_seed_gives_the_same_page_and_another_does_not() -> None:
 # ---- kinds of problems ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_array_problem_is_in_matrix_notation_and_says_what_is_too_large() -> None:
     html = arrays().html
     page = checked(html)
@@ -337,6 +350,7 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_file_and_says_how_to_make_it_again(tmp_path: Path) -> None:
     done = run("zoo:lphi_witness", "--effort", "0.02", "--seed", "3", "--out", "r.html", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "written: r.html\n", "")

@@ -16,6 +16,7 @@ from verify.reporting.markup import Markup, paragraph, tag, together
 from verify.reporting.sections import numbers, pictures, runs, statement, verdicts
 from verify.reporting.subject import Section, Subject
 from verify.study import seed_of
+from verify.theory import theory_of
 
 __all__ = ["ReportPage", "report"]
 
@@ -91,6 +92,7 @@ def report(
     """
     if not isinstance(problem, BilevelProblem):
         raise InvalidArgument(f"a report wants a problem, but was given a {type(problem).__name__}")
+    theory_of(theory)  # an unknown one is refused before any work
     seed = seed_of(rng)
     made = command or f"verify.report(problem, rng={seed}, effort={effort!r}).save('report.html')"
     subject = Subject(problem, seed, scale_of(effort), theory, made)
