@@ -132,7 +132,10 @@ def test_the_zoo_lists_and_describes() -> None:
 
 # what was typed, and what the message must tell
 BAD = {
-    "no command": ("", "derive, solve, verify, check, certify, recheck, campaign, zoo, errata, reproduce, compile"),
+    "no command": (
+        "",
+        "derive, solve, verify, check, certify, recheck, campaign, zoo, errata, report, reproduce, compile",
+    ),
     "mistyped command": ("derv zoo:scalar", "did you mean derive?"),
     "no such command": ("nosuch", "bilevel-sym --help"),
     "help as a command": ("help", "bilevel-sym --help"),

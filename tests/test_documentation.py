@@ -46,6 +46,7 @@ SHELL = (
     ".ci/processors",
     ".ci/load",
     ".ci/lowest",
+    "bilevel-sym report zoo:saddle --out report.html",
     "bilevel-sym check mine_jaxopt:with_jaxopt --problem zoo:ridge --generated 20 --digits 8",
 )  # fmt: skip
 
@@ -154,7 +155,7 @@ def test_a_right_block_passes_and_a_planted_defect_does_not(language: str, tmp_p
             checked(language, wrong, tmp_path, toy=PROBLEM)
 
 
-@pytest.mark.parametrize("language", ["", "bash", "py", "console"])
+@pytest.mark.parametrize("language", ["", "bash", "zsh", "console"])
 def test_an_unknown_language_and_an_empty_console_fail(language: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"page\.md:1"):
         checked(language, "", tmp_path)

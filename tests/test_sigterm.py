@@ -54,6 +54,7 @@ COMMANDS = {
     "campaign": ("bilevel_sym.campaigns.plan", "run", "nothing.toml", "--out", "nothing"),
     "zoo": ("bilevel_sym.zoo", "scalar"),
     "errata": ("verify.papers.huang_saddle.errata",),
+    "report": ("verify.reporting.page", "zoo:scalar", "--out", "report.html"),
     "reproduce": ("bilevel_sym.theories.huang_saddle.experiments", "figure1"),
     "compile": ("bilevel_sym.kernels.compilation",),
 }

@@ -31,7 +31,7 @@ def figure_of(figure: Figure, name: str, alt: str, caption: str) -> Markup:
 
     >>> from matplotlib.figure import Figure
     >>> figure_of(Figure(figsize=(1, 1)), "one", "nothing", "An empty figure.")[:54]
-    '<figure><svg width="72pt" height="72pt" viewBox="0 0 7'
+    '<figure><svg role="img" aria-labelledby="one-alt" widt'
     """
     root = ElementTree.fromstring(svg(figure))
     drawn = _drawn(root, name)

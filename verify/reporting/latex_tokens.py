@@ -39,10 +39,10 @@ ESCAPED = frozenset("#$%&_{}")  # what a backslash makes a letter
 
 
 def tokens(text: str) -> Iterator[str]:
-    r"""Commands, numbers, and single letters; no white space.
+    r"""Commands, numbers, and single letters; white space is one space.
 
-    >>> list(tokens(r"\frac{x_{1}}{27} \\ "))
-    ['\\frac', '{', 'x', '_', '{', '1', '}', '}', '{', '27', '}', '\\\\', ' ']
+    >>> list(tokens(r"\frac{x_{1}}{27}  "))
+    ['\\frac', '{', 'x', '_', '{', '1', '}', '}', '{', '27', '}', ' ']
     """
     for found in _TOKEN.finditer(text):
         yield " " if found[0].isspace() else found[0]
