@@ -13,6 +13,7 @@ import numpy as np
 
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.budget import Stopwatch
+from bilevel_sym.system.progress import is_watched
 
 __all__ = ["cache_folder", "compile_all", "is_compiled", "make_ready"]
 
@@ -31,7 +32,7 @@ def make_ready() -> None:
     """
     if is_compiled():
         return
-    told, watch = _is_read(), Stopwatch()
+    told, watch = is_watched(), Stopwatch()
     if told:
         _say(ANNOUNCED)
     compile_all()
@@ -129,13 +130,6 @@ def _cached(function: Any, processor: tuple[Any, ...]) -> int:
     with suppress(AttributeError, IndexError, TypeError, OSError):
         return sum(key[1] == processor for key in function._cache._cache_file._load_index())
     return 0
-
-
-def _is_read() -> bool:
-    """Whether standard error is a terminal, or the output of a notebook's cell, which does not call itself one."""
-    if sys.stderr is None:
-        return False
-    return sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
 
 
 def _say(line: str) -> None:

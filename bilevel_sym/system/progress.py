@@ -93,7 +93,7 @@ class ProgressBar:
 
 
 def is_watched() -> bool:
-    """Whether somebody sees what is drawn: standard error is a terminal, or a cell of a notebook, and no pipe.
+    """Whether somebody reads along: standard error is a terminal, or the output of a notebook's cell, and no pipe.
 
     >>> is_watched() in (True, False)
     True
@@ -101,7 +101,7 @@ def is_watched() -> bool:
     stream = sys.stderr
     if stream is None:
         return False
-    return bool(getattr(stream, "isatty", lambda: False)()) or type(stream).__module__.startswith("ipykernel")
+    return bool(getattr(stream, "isatty", lambda: False)()) or type(stream).__module__.partition(".")[0] == "ipykernel"
 
 
 def _columns() -> int:
