@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -218,23 +217,23 @@ class _Walker(ast.NodeVisitor):
 
 
 def chosen(root: Path, count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants of the targets, more of longer files, spread over their places; the same for the same seed."""
+    """``count`` mutants of the targets, more of longer files; the same for the same seed, wherever their lines move.
+
+    Each has a lot of its own, drawn from its key, and the lowest lots of a file are taken. So a change elsewhere in a
+    file leaves the others as they are, and what is known of a survivor stays of use.
+    """
     pools = {path: mutants_of(path, (root / path).read_text("utf-8")) for path in _paths()}
     total = sum(map(len, pools.values()))
-    rng = random.Random(seed)
     found: list[Mutant] = []
     for pool in pools.values():
         share = min(len(pool), max(FEWEST, round(count * len(pool) / total)))
-        found += [pool[k] for k in _spread(len(pool), share, rng)]
-    rng.shuffle(found)
-    return found
+        found += sorted(pool, key=lambda mutant: _lot(mutant, seed))[:share]
+    return sorted(found, key=lambda mutant: _lot(mutant, seed))
 
 
 def _paths() -> Iterator[str]:
     return (path for paths in TARGETS.values() for path in paths)
 
 
-def _spread(size: int, share: int, rng: random.Random) -> Sequence[int]:
-    """One of each of ``share`` stretches of equal length."""
-    ends = [k * size // share for k in range(share + 1)]
-    return [rng.randrange(a, b) for a, b in pairwise(ends)]
+def _lot(mutant: Mutant, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
