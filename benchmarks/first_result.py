@@ -1,6 +1,6 @@
 """From ``import`` to formula, kernel and solution of a real problem: ``python -m benchmarks.first_result``.
 
-569 tumours, 30 measurements of each, a penalty for each: the four lines that state the problem of notebook 9, then its
+569 tumours, 30 measurements of each, a penalty for each: the four lines that state the problem of notebook 2, then its
 derivation, ∇Φ, and a run that ends in a checked local minimum. An interpreter of its own, with compiled code kept
 (``bilevel-sym compile``); seconds since it began, by the clock on the wall and of the processor. The latter, which
 other work moves less, are held against the target.

@@ -219,7 +219,7 @@ for result in report.results:
 
 # %% [markdown]
 # All hold, but look at the scale: the bounds are true and very far from tight. How far, and why, is the subject of
-# notebook 03.
+# notebook 04.
 
 # %%
 report.plot()
@@ -245,12 +245,12 @@ print(verify.check_hypergradient(my_hypergradient, problem))
 #
 # | question | notebook |
 # | --- | --- |
-# | Where does each term of $\nabla\Phi$ and $\nabla^2\Phi$ come from? | `02_deriving_hypergradients` |
-# | What are $\mu$, $\ell$, $L_\phi$ really, and how loose is the theory? | `03_certified_constants` |
-# | When do perturbations help, and what do they cost? | `04_escaping_saddle_points` |
-# | Min over $x$, max over $y$: what is a solution? | `05_minimax` |
-# | Which statements of the paper hold as printed? | `06_validating_theorems` |
-# | What do wrong hypergradients look like? | `07_bug_gallery` |
-# | And with samples in the place of expectations? | `08_stochastic_bilevel` |
+# | Where does each term of $\nabla\Phi$ and $\nabla^2\Phi$ come from? | `03_deriving_hypergradients` |
+# | What are $\mu$, $\ell$, $L_\phi$ really, and how loose is the theory? | `04_certified_constants` |
+# | When do perturbations help, and what do they cost? | `05_escaping_saddle_points` |
+# | Min over $x$, max over $y$: what is a solution? | `06_minimax` |
+# | Which statements of the paper hold as printed? | `07_validating_theorems` |
+# | What do wrong hypergradients look like? | `08_bug_gallery` |
+# | And with samples in the place of expectations? | `09_stochastic_bilevel` |
 #
 # On the command line, `bilevel-sym` has `derive`, `solve`, `verify`, `certify` and more; each has `--help`.

@@ -182,7 +182,7 @@ def test_a_defect_is_one_marked_change_in_a_short_program(item: gallery.Defect) 
 
 @each_defect
 def test_the_notebook_shows_the_defect_as_it_is(item: gallery.Defect) -> None:
-    path = Path(__file__).resolve().parent.parent / "notebooks" / "07_bug_gallery.ipynb"
+    path = Path(__file__).resolve().parent.parent / "notebooks" / "08_bug_gallery.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     texts = {
         kind: ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind] for kind in ("markdown", "code")

@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 
 Where the print of the paper on escaping saddle points in bilevel optimization fails, what is right, and how one can
 see it. This page is written by `bilevel-sym errata --format markdown`; every row is computed again when it is written,
-and by the tests. `verify.errata()` gives the same records, and `notebooks/06_validating_theorems.ipynb` explains the
+and by the tests. `verify.errata()` gives the same records, and `notebooks/07_validating_theorems.ipynb` explains the
 most important ones.
 
 How to read the columns:

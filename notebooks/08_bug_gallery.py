@@ -715,7 +715,7 @@ plt.show()
 # %% [markdown]
 # ## Finite differences
 #
-# The usual test compares with a difference quotient of step $h$. Its own error falls with $h$ until rounding, which grows like $1/h$, takes over (notebook 02).
+# The usual test compares with a difference quotient of step $h$. Its own error falls with $h$ until rounding, which grows like $1/h$, takes over (notebook 03).
 # A defect is seen only if its error lies above that curve. The black lines are the errors of three exhibits at one point. The purple curve is a central difference
 # too, not of the exact $\Phi$ but of $f(x, y)$ with a lower level that is solved until $|g_y| \le 10^{-4}$, as a program's own loss often is.
 

@@ -262,7 +262,7 @@ print(f"rho_phi by the formula: {smoothness.rho_phi_formula:.2g}; truly, certifi
 print(f"with the true one the saddle point is told from a minimum for every eps < {1 / smoothness.rho_phi.upper:.3f}")
 
 # %% [markdown]
-# The theorem is not wrong: it is the constants of the formula that are far too large (notebook 3 is about that). With certified $L_\phi$ and $\rho_\phi$ in their place its parameters can be run, and the verifier does so:
+# The theorem is not wrong: it is the constants of the formula that are far too large (notebook 4 is about that). With certified $L_\phi$ and $\rho_\phi$ in their place its parameters can be run, and the verifier does so:
 
 # %%
 report = verify.run(saddle, claims=["lem:escapesaddle", "thm:aid"])
@@ -292,7 +292,7 @@ minimum = solve(rotated, Descent(neon.estimator, neon.eta), 0.1 * vectors[:, 0],
 print("at a minimum:", neon.direction(rotated, minimum, rng=0))
 
 # %% [markdown]
-# The curvature is $-1$ to many digits, and at a minimum iNEON finds nothing, which is how Algorithm 3 knows that it is done (notebook 8).
+# The curvature is $-1$ to many digits, and at a minimum iNEON finds nothing, which is how Algorithm 3 knows that it is done (notebook 9).
 #
 # | question | call |
 # | --- | --- |

@@ -287,4 +287,4 @@ plt.show()
 
 # %% [markdown]
 # So the library does not use them to judge. `verify.check_hypergradient` compares with certified digits (notebooks 01
-# and 07), and this notebook's pencil work is compared symbol by symbol.
+# and 08), and this notebook's pencil work is compared symbol by symbol.
