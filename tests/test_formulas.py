@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from bilevel_sym import zoo
 from bilevel_sym.theories.huang_saddle.constants import Constants, MinimaxConstants
 from bilevel_sym.theories.huang_saddle.schedules import batches, inner
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
-from verify.papers.huang_saddle.claims.formulas import formulas
+from verify.papers.huang_saddle.claims.formulas import QUADRATIC, formulas
 from verify.papers.huang_saddle.measures.agreement import Agreement
 from verify.papers.huang_saddle.measures.second_writing import schedule_transcripts, transcripts
 from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
@@ -33,8 +34,8 @@ from verify.study import study_of
 from verify.verdict import Verdict
 
 Patch = pytest.MonkeyPatch
-CASE = Constants(1.0, 2.0, 1.0, 1.0, 1.0, sigma=1.0)
-GAME = MinimaxConstants(1.0, 2.0, 1.0, M_x=1.0)
+CASE = Constants(0.5, 1.5, 1.25, 0.75, 2.0, sigma=1.5)  # no 1 and no 2, whose products and powers are alike
+GAME = MinimaxConstants(0.5, 1.5, 1.25, M_x=2.0)
 
 
 @pytest.mark.slow
@@ -47,7 +48,7 @@ def test_the_formulas_that_ship_are_those_of_the_theory() -> None:
 def larger(value: Any, field: str = "") -> Any:
     """The same, a thousandth larger, at least by one if it is a whole number; of several the first, of a record the field."""
     if field:
-        return dataclasses.replace(value, **{field: larger(getattr(value, field))})
+        return replace(value, **{field: larger(getattr(value, field))})
     if isinstance(value, int):
         return value + max(1, value // 1000)
     if isinstance(value, (tuple, list)):
@@ -75,6 +76,16 @@ OFF = [  # what is compared by which part, and of a record which field is wrong
     *((of_schedules, schedule_transcripts, "ineon", field) for field in ("D", "N", "step", "decrease", "accuracy_y")),
     *((of_schedules, schedule_transcripts, "stocbio", field) for field in ("alpha", "beta", "step", "decrease")),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("compare", [of_bounds, of_batches, of_inner_loops, of_escapes, of_schedules])
+def test_the_formulas_agree_with_a_second_writing(compare: Callable[..., Iterator[Agreement]]) -> None:
+    assert worst(compare) <= 1
+
+
+@pytest.mark.parametrize("c", [QUADRATIC, replace(CASE, ell=0.5)], ids=["quadratic", "kappa = 1"])
+def test_the_corners_of_the_formulas_agree_too(c: Constants) -> None:
+    assert max(item.ratio for compare in (of_bounds, of_batches, of_inner_loops) for item in compare(c)) <= 1
 
 
 def worst(compare: Callable[..., Iterator[Agreement]]) -> float:

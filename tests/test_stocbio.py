@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,6 +33,7 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators import batches
 from bilevel_sym.estimators.batches import Batch, BatchOracle, BatchSession, Data
 from bilevel_sym.estimators.oracle import in_lanes
+from bilevel_sym.solvers.algorithm import Ensemble
 from bilevel_sym.typing import Floats
 
 STREAMS = [np.random.default_rng(0)]
@@ -368,6 +369,31 @@ def test_the_step_of_an_escape() -> None:
     assert printed.escape_step == math.sqrt(0.5 / 2.0) / 80
     assert math.isnan(STOC.escape_step)
     assert StocBiO(1, 1, 1, 0.1, 0.1, 0.1, 1, 1, escape=known).eps == 0.5
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(2000, "all"), (2001, "few")])
+def test_data_of_two_thousand_rows_are_taken_whole(rows: int, batch: str) -> None:
+    p = StochasticProblem("a*y", "(y - x)**2/2 + z*y", "x", "y", "a", "z", [[1.0]] * rows, [[0.0]])
+    chosen = StocBiO.auto(p, eps=0.1, x0=[0.0], points=2)
+    assert chosen.batch_f == {"all": 10_000, "few": 64}[batch]
+
+
+def test_what_a_printed_step_leaves_behind_is_told_and_recalled() -> None:
+    """Of each trajectory its own: the check at the next point has these batches, this y and this v."""
+    p, known = stochastic_saddle(), INeon(AID(5, 2, 0.2), 0.1, 0.5, 0.5, 60, 1e-3, rho_phi=2.0)
+    a = StocBiO(2, 2, 20, 0.2, 0.01, 0.2, 3, 4, escape=known, as_printed=True)
+    run, again = (cast("Any", a.start(p, p.mean.kernels)) for _ in range(2))
+    streams = [np.random.default_rng(k) for k in range(3)]
+    y = np.array([[0.5] * p.n, [0.0] * p.n, [-0.5] * p.n])
+    run.estimate(Ensemble.gather(np.full((3, p.d), 0.25), y, np.zeros_like(y), clock=0, streams=streams))
+    told = run.memory(3)
+    assert told["left"].all()
+    again.recall(told)
+    recalled = again.memory(3)
+    assert set(recalled) == set(told)
+    for name, value in told.items():
+        np.testing.assert_array_equal(recalled[name], value)
+    assert not np.array_equal(told["y"][0], told["y"][2])
 
 
 @pytest.mark.slow

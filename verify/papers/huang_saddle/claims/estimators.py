@@ -7,7 +7,7 @@ rounding cannot explain is a violation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -38,12 +38,13 @@ REGION = "points of the box in x"
 
 FEW_POINTS = 3
 MOST_ENTRIES = 900  # of g_yy: beyond that a reference in many digits takes seconds
+SAME_COUNT = 0.5  # whole numbers that are less than that apart are equal
 DRAWS = 4000  # of the stochastic hypergradient
 MANY_POINTS = 600  # points, which are more than the estimators take in one go
 WIDE = 6.0  # standard errors within which a mean must be found
 
-Setting = tuple[Estimator, Callable[[Plain, Vector, Vector, Vector], PlainEstimate]]
-"""An estimator with its parameters, and the same in many digits."""
+Setting = tuple[Estimator, Callable[[Plain, Vector, Vector, Vector], PlainEstimate], Mapping[str, int]]
+"""An estimator with its parameters, the same in many digits, and how often its formula asks each oracle."""
 
 
 @lru_cache(2)
@@ -71,7 +72,10 @@ def _compared(study: Study, label: str, settings: list[Setting], *, part: str = 
     found: list[Agreement] = []
     with Plain.precision():
         plain = Plain(study.exact)
-        for estimator, reference in settings:
+        for estimator, reference, calls in settings:
+            counters = estimator.estimate(study.exact, x[0], y0=y[0], v0=v[0]).counters
+            apart = (abs(float(getattr(counters, name)) - wanted) for name, wanted in calls.items())
+            found.append(Agreement(f"the counters of {estimator}", max(apart), SAME_COUNT))
             wanted = [reference(plain, long(a), long(b), long(c)) for a, b, c in zip(x, y, v, strict=True)]
             for door, (grad, phi, y_D, v_N) in _shipped(study, estimator, x, y, v):
                 found += [
@@ -129,7 +133,8 @@ def aid_estimate(study: Study) -> Iterator[CheckResult]:
 
 
 def _aid(D: int, N: int, tau: float) -> Setting:
-    return AID(D, N, tau), lambda plain, x, y, v: plain.aid(x, y, v, D=D, N=N, tau=tau)
+    calls = {"G_f": 2, "G_g": D, "JV_g": 1, "HV_g": N + 1}  # one more product for the first residual
+    return AID(D, N, tau), lambda plain, x, y, v: plain.aid(x, y, v, D=D, N=N, tau=tau), calls
 
 
 @claim("est-vq", kinds=("bilevel", "stochastic"))
@@ -146,7 +151,8 @@ def neumann_estimate(study: Study) -> CheckResult:
 
 def _neumann(D: int, Q: int, eta: float) -> Setting:
     tau = 0.8 * eta
-    return Neumann(Q, eta, D=D, tau=tau), lambda plain, x, y, v: plain.neumann(x, y, D=D, tau=tau, Q=Q, eta=eta)
+    calls = {"G_f": 2, "G_g": D, "JV_g": 1, "HV_g": Q}
+    return Neumann(Q, eta, D=D, tau=tau), lambda plain, x, y, v: plain.neumann(x, y, D=D, tau=tau, Q=Q, eta=eta), calls
 
 
 @claim("own:itd")
@@ -160,7 +166,8 @@ def itd_estimate(study: Study) -> CheckResult:
 
 
 def _itd(D: int, tau: float) -> Setting:
-    return ITD(D, tau), lambda plain, x, y, v: plain.itd(x, y, D=D, tau=tau)
+    calls = {"G_f": 2, "G_g": D, "JV_g": D, "HV_g": D}
+    return ITD(D, tau), lambda plain, x, y, v: plain.itd(x, y, D=D, tau=tau), calls
 
 
 @claim("unlabelled:gdmax-estimate", kinds=("minimax",), also=("unlabelled:algorithm-1-step-9",))
@@ -176,7 +183,7 @@ def gdmax_estimate(study: Study) -> CheckResult:
 
 
 def _gdmax(D: int, tau: float) -> Setting:
-    return GDmax(D, tau), lambda plain, x, y, v: plain.gdmax(x, y, D=D, tau=tau)
+    return GDmax(D, tau), lambda plain, x, y, v: plain.gdmax(x, y, D=D, tau=tau), {"G_f": D + 1, "G_g": 0}
 
 
 # ---- with data -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, 
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
-from verify.papers.huang_saddle.measures.runs import halving, log_rate_y, rate_v, rate_y
+from verify.papers.huang_saddle.measures.runs import Run, halving, log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.second_writing.transcripts import DIGITS, compared_items, steps_needed
 from verify.papers.huang_saddle.measures.stochastic import stocbio_bounds
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator
@@ -242,7 +242,25 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
             D, N = halving(c, "corrected")
             pairs["halving"] = (c.aid_contracts(D, N), True)
             pairs["halving with less"] = (c.aid_contracts(D - 1, N) and D > 1, False)
-        yield from compared_items(pairs, str(c))
+        yield from compared_items(pairs | _of_a_run(), str(c))
+
+
+def _of_a_run() -> dict[str, tuple[Any, Any]]:
+    """What is read off two runs of three iterations whose entries are whole numbers; one leaves its region early."""
+    here = np.arange(12.0).reshape(2, 3, 2)
+    away = np.array([3.0, 4.0]) * np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])[..., None]  # 5 times as long
+    usable = np.array([[True, True, True], [True, False, False]])
+    moved = np.array([[0.25, 0.5, np.nan], [8.0, 9.0, np.nan]])
+    run = Run(
+        x=here, y_0=here + away, v_0=here - 2 * away, y_D=here, v_N=here, grad_phi_hat=here + 3 * away, y_star=here,
+        v_star=here, grad_phi=here, moved=moved, perturbed=usable, usable=usable,
+    )  # fmt: skip
+    lengths = 5 * np.arange(6.0).reshape(2, 3)
+    wanted = {
+        "off_y": lengths, "off_v": 2 * lengths, "error": 3 * lengths,
+        "longest": np.array([0.5, 0.0]),  # of steps that end in the region
+    }  # fmt: skip
+    return {f"{name} of a run": (np.array_equal(getattr(run, name), value), True) for name, value in wanted.items()}
 
 
 def _number(ball: Any) -> Any:
