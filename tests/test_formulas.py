@@ -20,7 +20,8 @@ from bilevel_sym.theories.huang_saddle.schedules import batches, inner
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify.papers.huang_saddle.claims.formulas import QUADRATIC, formulas
 from verify.papers.huang_saddle.measures.agreement import Agreement
-from verify.papers.huang_saddle.measures.second_writing import schedule_transcripts, transcripts
+from verify.papers.huang_saddle.measures.second_writing import run_transcripts, schedule_transcripts, transcripts
+from verify.papers.huang_saddle.measures.second_writing.run_transcripts import of_runs
 from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
 from verify.papers.huang_saddle.measures.second_writing.transcripts import (
     of_batches,
@@ -110,6 +111,30 @@ def test_a_formula_that_is_off_is_noticed(
     right = getattr(module, name)
     monkeypatch.setattr(module, name, lambda *args, **kwargs: larger(right(*args, **kwargs), field))
     assert worst(compare) > 1
+
+
+def test_what_is_read_off_runs_agrees_with_a_second_writing() -> None:
+    assert max(item.ratio for item in of_runs()) <= 1
+
+
+READ_OFF: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "gammas": (run_transcripts, lambda values: 1.001 * values),
+    "paths_inside": (run_transcripts, lambda inside: ~inside),
+    "rounding": (run_transcripts, lambda allowed: replace(allowed, grad=2 * allowed.grad)),
+    "small_step": (run_transcripts, lambda step: 2 * step),
+    "starts": (run_transcripts, lambda begin: replace(begin, y=begin.y + 0.01)),
+    "v_stars": (run_transcripts, lambda v: v + 1),
+    "solved_points": (stocbio_bounds, lambda points: list(points)[1:]),
+    "near_solution": (stocbio_bounds, lambda y: y and [2 * y[0]]),
+}
+
+
+@pytest.mark.parametrize("name", READ_OFF)
+def test_what_is_read_off_wrongly_is_noticed(monkeypatch: Patch, name: str) -> None:
+    module, off = READ_OFF[name]
+    right = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *args: off(right(*args)))
+    assert max(item.ratio for item in of_runs()) > 1
 
 
 @pytest.mark.parametrize("name", ["L_phi", "rho_phi"])

@@ -15,6 +15,7 @@ from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from verify import CheckResult, Study, claim
 from verify.papers.huang_saddle.measures.agreement import agreed
 from verify.papers.huang_saddle.measures.second_writing import transcripts
+from verify.papers.huang_saddle.measures.second_writing.run_transcripts import of_runs
 from verify.papers.huang_saddle.measures.second_writing.schedule_transcripts import of_bounds, of_schedules
 
 REGION = "all constants"
@@ -51,7 +52,7 @@ def formulas(study: Study) -> Iterator[CheckResult]:
     yield agreed(label, study, items, what="rates and inner steps", part="inner loops")
     items = [item for c in (*CASES, QUADRATIC) for item in transcripts.of_batches(c)]
     yield agreed(label, study, items, what="coefficients and batches", part="batches")
-    items = [item for c in CASES for item in of_bounds(c)]
+    items = [*of_runs(), *(item for c in CASES for item in of_bounds(c))]
     yield agreed(label, study, items, what="what claims compare with", part="bounds")
     items = [item for c in CASES for item in of_schedules(c, MINIMAX[c])]
     yield agreed(label, study, items, what="schedules", part="schedules")

@@ -20,7 +20,7 @@ from bilevel_sym.theories.huang_saddle.schedules.escape import NEON, PERTURBED, 
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
 from bilevel_sym.theories.huang_saddle.schedules.inner import aid_steps
 from verify.papers.huang_saddle.measures.agreement import Agreement
-from verify.papers.huang_saddle.measures.runs import Run, halving, log_rate_y, rate_v, rate_y
+from verify.papers.huang_saddle.measures.runs import halving, log_rate_y, rate_v, rate_y
 from verify.papers.huang_saddle.measures.second_writing.transcripts import DIGITS, compared_items, steps_needed
 from verify.papers.huang_saddle.measures.stochastic import stocbio_bounds
 from verify.papers.huang_saddle.measures.stochastic.batch_moments import Estimator
@@ -53,6 +53,7 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
         solved, flat = replace(goal, initial_error=0.0), replace(c, M=1e-12)
         of_flat = _of_neon(flat, _smoothness(flat, "corrected"), solved, ineon(flat, solved))
         yield from compared_items(of_flat, f"ineon from y* for {flat}")
+        yield from compared_items(*_of_slow_neon(flat, solved))
         whole = replace(goal, episodes=None)
         yield from compared_items(_of_all(c, goal, perturbed_aid(c, whole)), f"all escapes of perturbed_aid for {c}")
         of_neon = _of_all(c, goal, ineon(c, whole), part=3 * 40**3, time=NEON.time)
@@ -66,6 +67,23 @@ def of_schedules(c: Constants, minimax: MinimaxConstants) -> Iterator[Agreement]
         slow, near = MinimaxConstants(minimax.mu, minimax.mu * 2**14, minimax.rho), replace(solved, gap=1e-12)
         of_slow = _of_gdmax(slow, _smoothness(slow, "corrected"), near, perturbed_gdmax(slow, near))
         yield from compared_items(of_slow, f"{slow}, with hardly a gap")
+        yield from compared_items(*_of_easy_gdmax(minimax, solved))
+
+
+def _of_slow_neon(flat: Constants, solved: Goal) -> tuple[dict[str, tuple[Any, Any]], str]:
+    """Without a gradient, and with so large a kappa and an eps that D and N tell the accuracy from nothing."""
+    slow = replace(flat, mu=float(flat.ell) / 2**12, M=1e-30)
+    smooth = _smoothness(slow, "corrected")
+    goal = replace(solved, eps=smooth.L_phi**2 / smooth.rho_phi / 4, delta=0.9, d=1)
+    return _of_neon(slow, smooth, goal, ineon(slow, goal)), f"ineon for {slow}, with a large eps"
+
+
+def _of_easy_gdmax(c: MinimaxConstants, solved: Goal) -> tuple[dict[str, tuple[Any, Any]], str]:
+    """Without a gradient, and with so large an eps that nothing but the halving of the distance asks for steps."""
+    easy = replace(c, ell=4 * float(c.mu), M_x=1e-30)
+    smooth = _smoothness(easy, "corrected")
+    goal = replace(solved, eps=1e6 * smooth.L_phi**2 / smooth.rho_phi)
+    return _of_gdmax(easy, smooth, goal, perturbed_gdmax(easy, goal)), f"{easy}, with a large eps"
 
 
 def _smoothness(c: Constants | MinimaxConstants, variant: Variant) -> Smoothness:
@@ -177,7 +195,7 @@ def _of_neon(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dict[s
         "accuracy of y": (found.accuracy_y, of_y), "D": (found.D, D), "N": (found.N, N), "iota": (found.iota, iota),
         "T": (found.T_escape, escape.T_escape), "F": (found.F_escape, escape.F_escape),
         "K": _near(found.K, _iterations(smooth, goal, escape, sure, found)),
-        "the step of an escape": (found.escape().escape_step, step),
+        "the step of an escape": (found.escape().escape_step, step), "tau": (found.tau * float(c.ell), 1.0),
     }  # fmt: skip
 
 
@@ -192,7 +210,14 @@ def _of_stocbio(c: Constants, smooth: Smoothness, goal: Goal, found: Any) -> dic
         "decrease": (found.decrease * found.iota**3, mpf(goal.eps) * length / (3 * 80**3)),
         "batches of the series": (len(found.neumann_batches), found.Q),
         "the first batch of the series": (found.neumann_batches[0], mpf(found.B) * found.Q),
+        "the printed lines are run": (_runs_as_printed(found), printed),
     }  # fmt: skip
+
+
+def _runs_as_printed(found: Any) -> bool:
+    """Whether the solver follows the print; asked with batches that it can be made with."""
+    drawn = replace(found, S=1, B=1, batch_f=1, batch_g=1)
+    return bool(drawn.algorithm().as_printed)
 
 
 def of_bounds(c: Constants) -> Iterator[Agreement]:
@@ -242,25 +267,7 @@ def of_bounds(c: Constants) -> Iterator[Agreement]:
             D, N = halving(c, "corrected")
             pairs["halving"] = (c.aid_contracts(D, N), True)
             pairs["halving with less"] = (c.aid_contracts(D - 1, N) and D > 1, False)
-        yield from compared_items(pairs | _of_a_run(), str(c))
-
-
-def _of_a_run() -> dict[str, tuple[Any, Any]]:
-    """What is read off two runs of three iterations whose entries are whole numbers; one leaves its region early."""
-    here = np.arange(12.0).reshape(2, 3, 2)
-    away = np.array([3.0, 4.0]) * np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])[..., None]  # 5 times as long
-    usable = np.array([[True, True, True], [True, False, False]])
-    moved = np.array([[0.25, 0.5, np.nan], [8.0, 9.0, np.nan]])
-    run = Run(
-        x=here, y_0=here + away, v_0=here - 2 * away, y_D=here, v_N=here, grad_phi_hat=here + 3 * away, y_star=here,
-        v_star=here, grad_phi=here, moved=moved, perturbed=usable, usable=usable,
-    )  # fmt: skip
-    lengths = 5 * np.arange(6.0).reshape(2, 3)
-    wanted = {
-        "off_y": lengths, "off_v": 2 * lengths, "error": 3 * lengths,
-        "longest": np.array([0.5, 0.0]),  # of steps that end in the region
-    }  # fmt: skip
-    return {f"{name} of a run": (np.array_equal(getattr(run, name), value), True) for name, value in wanted.items()}
+        yield from compared_items(pairs, str(c))
 
 
 def _number(ball: Any) -> Any:
