@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from bilevel_sym.errors import BilevelError, CannotWrite, InvalidArgument
 from bilevel_sym.system.locking import locked
 
 pa = pytest.importorskip("pyarrow")
+
+NOBODY = 65534
 
 SOLVE: dict[str, Any] = {
     "task": "solve",
@@ -551,17 +556,29 @@ def test_a_full_disk_is_one_error_and_rows_stay(tmp_path: Path) -> None:
     assert more.run(tmp_path, workers=0).done == 2000
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+@contextmanager
+def folder_of_a_user() -> Iterator[Path]:
+    """A folder of somebody to whom permissions mean something: root may write everywhere, and is nobody for a while."""
+    with tempfile.TemporaryDirectory() as made:
+        user = os.geteuid()
+        if user == 0:
+            os.chown(made, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(made)
+        finally:
+            os.seteuid(user)
+
+
+def test_a_folder_that_cannot_be_written_is_one_error() -> None:
     plan = Campaign(task="campaign_tasks:number", problems=["zoo:scalar"], seeds=3)
-    plan.run(tmp_path / "out", workers=0)
-    (tmp_path / "out" / "parts").chmod(0o555)
-    try:
+    with folder_of_a_user() as out:
+        plan.run(out, workers=0)
+        (out / "parts").chmod(0o555)
         with pytest.raises(CannotWrite, match="permission denied"):
-            Campaign(task="campaign_tasks:number", problems=["zoo:scalar"], seeds=4).run(tmp_path / "out", workers=0)
-        assert len(plan.table(tmp_path / "out", all_plans=True)) == 3
-    finally:
-        (tmp_path / "out" / "parts").chmod(0o755)
+            Campaign(task="campaign_tasks:number", problems=["zoo:scalar"], seeds=4).run(out, workers=0)
+        assert len(plan.table(out, all_plans=True)) == 3
+        (out / "parts").chmod(0o755)
 
 
 def test_a_folder_that_is_a_file_is_one_error(tmp_path: Path) -> None:
