@@ -138,6 +138,8 @@ def reaching(path: str, root: Path = ROOT) -> list[str]:
 
     >>> reaching("bilevel_sym/estimators/linear_system.py")[0]
     'tests/test_linear_system.py'
+    >>> "tests/test_formulas.py" in reaching("verify/papers/huang_saddle/measures/runs.py")
+    True
     """
     wanted = _public(root / path)
     scores = []
@@ -152,11 +154,18 @@ def reaching(path: str, root: Path = ROOT) -> list[str]:
 
 
 def _public(path: Path) -> set[str]:
+    """The name of a module and those that it lists, or all that it defines for others where it lists none."""
     names = {path.stem} if path.stem not in ("batches", "escape", "aid", "loop", "noise") else set()
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets):
-            names |= set(ast.literal_eval(node.value))
-    return names
+    body = ast.parse(path.read_text("utf-8")).body
+    listed = [node.value for node in body if isinstance(node, ast.Assign) and "__all__" in map(_target, node.targets)]
+    if listed:
+        return names | set(ast.literal_eval(listed[0]))
+    defined = (node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    return names | {name for name in defined if not name.startswith("_")}
+
+
+def _target(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _names(path: Path) -> Iterator[str]:

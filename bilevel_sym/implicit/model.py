@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
-from itertools import groupby, pairwise, product
-from operator import itemgetter
+from itertools import groupby, pairwise, permutations, product
+from math import prod
+from operator import itemgetter, mul
 from threading import RLock
 
 import sympy as sp
@@ -241,15 +242,15 @@ class Model:
         shape = tuple(len(self._axis(axis)) for axis in axes)
         rest = self.block(f"{function}_{axes[1:]}")[1]
         moved = tangents(self.graph, rest, {v: {k: ONE_FORM} for k, v in enumerate(self._axis(axes[0]))})
-
-        def entry(index: tuple[int, ...]) -> LinearForm:
-            first, *others = _in_order(axes, index)
-            place = 0
-            for size, k in zip(shape[1:], others, strict=True):
-                place = place * size + k
-            return moved[place].get(first, ZERO_FORM)
-
-        return [entry(index) for index in product(*map(range, shape))]
+        strides = [prod(shape[k + 1 :]) for k in range(len(shape))]
+        found = [ZERO_FORM] * prod(shape)  # most entries of many variables stay that
+        for others, row in zip(product(*map(range, shape[1:])), moved, strict=True):
+            for first, form in row.items():
+                index = first, *others
+                if _in_order(axes, index) == index:
+                    for equal in _orders(axes, index):
+                        found[sum(map(mul, strides, equal))] = form
+        return found
 
     def _axis(self, name: str) -> range:
         """The variables of an axis; z is x and y together."""
@@ -302,5 +303,19 @@ def _in_order(axes: str, index: tuple[int, ...]) -> tuple[int, ...]:
     >>> _in_order("xxy", (2, 1, 0))
     (1, 2, 0)
     """
-    runs = (sorted(k for _, k in run) for _, run in groupby(zip(axes, index, strict=True), key=itemgetter(0)))
-    return tuple(k for run in runs for k in run)
+    return tuple(k for run in _runs(axes, index) for k in sorted(run))
+
+
+def _orders(axes: str, index: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The indices of entries that are equal to this one by symmetry.
+
+    >>> sorted(_orders("xxy", (2, 1, 0)))
+    [(1, 2, 0), (2, 1, 0)]
+    """
+    for runs in product(*(set(permutations(run)) for run in _runs(axes, index))):
+        yield tuple(k for run in runs for k in run)
+
+
+def _runs(axes: str, index: tuple[int, ...]) -> list[list[int]]:
+    """The entries of an index by runs of equal axes."""
+    return [[k for _, k in run] for _, run in groupby(zip(axes, index, strict=True), key=itemgetter(0))]
