@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bilevel_sym import Constants, LocalMinimum, MinimaxConstants, Solution, Status, schedules, solve
+from bilevel_sym import Constants, Descent, Exact, LocalMinimum, MinimaxConstants, Solution, Status, schedules, solve
 from bilevel_sym.arithmetic.ties import in_order
 from bilevel_sym.errors import BilevelError, CertificateFailure
 from bilevel_sym.theories.huang_saddle.schedules.goal import Smoothness
@@ -27,6 +27,8 @@ RUNS = 64  # without a failure they support delta = 0.1 at 99 %, from each of se
 STEPS = 1500
 LEAST_ITERATIONS = 5  # iterations below which a run is no test
 WORK = 1_000_000  # lower-level steps that a run may take, at default effort and below
+COSTLY = 1000  # lower-level steps an iteration, from which exact descent is asked first whether it would get there
+NEAR = 1.25  # times eps: where exact descent gets so far, a run may get there
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
 Schedule = schedules.PerturbedAIDSchedule | schedules.PerturbedGDmaxSchedule
@@ -147,8 +149,17 @@ def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _S
     if steps < min(least, schedule.K):
         reason = f"{steps} iterations are what can be run from {start.what}, and {least} would be a test"
         return inconclusive(label, reason, part=start.part)
+    if start.what == STEEP and schedule.D > COSTLY and not _is_near(study, schedule, start, y0, steps):
+        reason = f"{steps} iterations with D = {schedule.D} can be run from {start.what}"
+        return inconclusive(label, f"{reason}, and exact descent does not get there in so many", part=start.part)
     run = _run(study, schedule, start, y0, steps)
     return _counted(label, study, run, schedule, start, confidence)
+
+
+def _is_near(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int) -> bool:
+    """Whether exact descent comes to a gradient that is about as small as asked: a step of it costs little beside D."""
+    run = solve(study.exact, Descent(Exact(), schedule.eta), start.x, y0=y0, steps=steps)
+    return bool(np.nanmin(np.linalg.norm(run.trajectory.grad_phi_hat, axis=-1)) <= NEAR * schedule.eps)
 
 
 def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0: Floats) -> Schedule:
