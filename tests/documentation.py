@@ -29,7 +29,7 @@ from helpers import THOROUGH
 from bilevel_sym import BilevelProblem
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_RUN = ("text", "mermaid", "math", "yaml", "py")  # py: for other libraries, run by tests/test_field.py
+NOT_RUN = ("text", "math", "yaml", "py", "bibtex")  # py: for other libraries, run by tests/test_field.py
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *([^`]*)$")
 LINK = re.compile(
     r"\]\(([^()\s]+(?:\([^()\s]*\)[^()\s]*)*)\)|(?:src|href|srcset)=\"([^\"]+)\"|^\[[^\]]+\]: (\S+)", re.M

@@ -46,6 +46,7 @@ SHELL = (
     ".ci/processors",
     ".ci/load",
     ".ci/lowest",
+    ".ci/site",
     "bilevel-sym report zoo:saddle --out report.html",
     "bilevel-sym check mine_jaxopt:with_jaxopt --problem zoo:ridge --generated 20 --digits 8",
 )  # fmt: skip
@@ -142,7 +143,7 @@ RIGHT = {
     "python ": ("def test_it():\n    assert True", "def test_it():\n    assert False"),
     "sh": (f"{SHELL[0]}  # why", "rm -r ."),
     "text": ("anything", None),
-    "mermaid": ("graph LR", None),
+    "bibtex": ("graph LR", None),
 }  # fmt: skip
 
 
