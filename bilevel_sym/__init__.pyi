@@ -9,7 +9,18 @@ from .graph.operations.logistic import sigmoid, softplus
 from .kernels import Counts, Kernels, compile_kernels
 from .problem.box import Box
 from .problem.problem import BilevelProblem, MinimaxProblem, StochasticProblem
-from .solvers import Descent, INeon, LocalMinimum, Perturbed, State, StocBiO, neumann_batch_sizes, solve
+from .solvers import (
+    Descent,
+    INeon,
+    LocalMinimum,
+    Minimum,
+    Perturbed,
+    State,
+    StocBiO,
+    minimize,
+    neumann_batch_sizes,
+    solve,
+)
 from .solvers.solution import Solution, Trajectory
 from .symbolic.derivation import Derivation, derive, derive_generic
 from .theories.huang_saddle import paper, schedules
@@ -36,6 +47,7 @@ __all__ = [
     "LocalMinimum",
     "MinimaxConstants",
     "MinimaxProblem",
+    "Minimum",
     "Neumann",
     "Perturbed",
     "PointCertificate",
@@ -50,6 +62,7 @@ __all__ = [
     "derive_generic",
     "errors",
     "evaluate",
+    "minimize",
     "neumann_batch_sizes",
     "paper",
     "schedules",

@@ -39,8 +39,8 @@ PAGES = (
     Page("estimators", "Estimators of the hypergradient", "bilevel_sym", (
         "AID", "ITD", "Neumann", "GDmax", "Exact", "Hypergradient")),
     Page("solve", "Algorithms and solve", "bilevel_sym", (
-        "solve", "Descent", "Perturbed", "INeon", "StocBiO", "neumann_batch_sizes", "LocalMinimum", "State",
-        "Solution", "Trajectory", "Status")),
+        "solve", "minimize", "Minimum", "Descent", "Perturbed", "INeon", "StocBiO", "neumann_batch_sizes",
+        "LocalMinimum", "State", "Solution", "Trajectory", "Status")),
     Page("schedules", "Schedules: the theorems' parameters", "bilevel_sym.schedules"),
     Page("zoo", "The zoo", "bilevel_sym.zoo"),
     Page("plotting", "Plots of problems and runs", "bilevel_sym.plotting"),

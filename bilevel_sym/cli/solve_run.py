@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,17 +14,15 @@ import numpy as np
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import count
-from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.plotting import require_matplotlib
 from bilevel_sym.plotting.style import png
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.solvers import LocalMinimum, Perturbed, StocBiO, solve
 from bilevel_sym.solvers.advice import Advice
-from bilevel_sym.solvers.local_minimum import Curvature, curvature_at
-from bilevel_sym.solvers.named import algorithm_for, start_of, suitable_algorithm
+from bilevel_sym.solvers.local_minimum import Curvature, LocalMinimum, curvature_at
+from bilevel_sym.solvers.named import start_of, suitable_algorithm
 from bilevel_sym.solvers.solution import COUNTERS, Solution
-from bilevel_sym.solvers.starts import refuse_kinked_starts
+from bilevel_sym.solvers.solving import EPS, SEED, choose
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
@@ -43,10 +41,10 @@ class SolveRun:
     problem: BilevelProblem
     algorithm: str | None = None
     start: Mapping[str, str] | None = None
-    seed: int = 0
+    seed: int = SEED
     seeds: int = 1
     steps: int = 1000
-    eps: float = 1e-3
+    eps: float = EPS
     eta: float | None = None
     checkpoint: str | None = None
     checkpoint_every: int = 1000
@@ -56,34 +54,16 @@ class SolveRun:
     def run(self, *, progress: bool = False, record: bool = False) -> Solution:
         """Solve."""
         x0 = start_of(self.problem, self.start, "--x0")
-        refuse_kinked_starts(self.problem, x0[None])
         with ProgressBar("choosing the steps", shown=progress):
-            algorithm = self._algorithm(x0)
-        solution = self._solve(algorithm, x0, progress, record, self.checkpoint)
-        asked = self.algorithm or self.estimator
-        if asked is None and isinstance(algorithm, Perturbed) and not any(s.ok for s in solution.statuses):
-            # AID was not asked for, and its tau does not fit where the run went: Newton's method needs none
-            kept = None if self.checkpoint is None else f"{self.checkpoint}.exact"  # a run of its own
-            again = self._solve(replace(algorithm, estimator=Exact()), x0, progress, record, kept)
-            return again if any(s.ok for s in again.statuses) else solution
-        return solution
-
-    def _algorithm(self, x0: Floats) -> Any:
-        """What was asked for, or what suits the problem; with the step and the estimator that were asked for."""
-        return algorithm_for(self.problem, self.algorithm, eps=self.eps, x0=x0, estimator=self.estimator, eta=self.eta)
-
-    def _solve(
-        self, algorithm: Any, x0: Floats, progress: bool, record: bool, checkpoint: str | None
-    ) -> Solution:  # fmt: skip
-        # iNEON and StocBiO decide for themselves when they have arrived
-        judged = not isinstance(algorithm, StocBiO) and getattr(algorithm, "escape", None) is None
+            choice = choose(
+                self.problem, self.algorithm, x0=x0, eps=self.eps, estimator=self.estimator, eta=self.eta
+            )  # fmt: skip
         seeds = count("--seeds", self.seeds)
-        return solve(
-            self.problem, algorithm, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
+        return choice.run(
+            self.problem, np.repeat(x0[None], seeds, axis=0) if seeds > 1 else x0, steps=self.steps,
             y0=None if self.y_start is None else start_of(self.problem, self.y_start, "--y0", role="y"),
             rng=self.seed, progress=progress, record="all" if record else "last",
-            stop=LocalMinimum(self.eps, getattr(algorithm, "rho_phi", None)) if judged else None,
-            checkpoint=checkpoint, checkpoint_every=self.checkpoint_every,
+            checkpoint=self.checkpoint, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
 
     def report(self, solution: Solution) -> Iterator[str]:

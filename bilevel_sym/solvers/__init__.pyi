@@ -1,8 +1,10 @@
 from .algorithm import Algorithm, Ensemble, EstimatedRun, Forgetful, Move
 from .ineon import INeon
 from .local_minimum import LocalMinimum
-from .loop import State, solve
+from .loop import State
+from .minimizing import Minimum, minimize
 from .perturbed import STATIONARY_SHARE, Descent, Perturbed
+from .solving import solve
 from .stocbio import StocBiO, neumann_batch_sizes
 
 __all__ = [
@@ -14,10 +16,12 @@ __all__ = [
     "Forgetful",
     "INeon",
     "LocalMinimum",
+    "Minimum",
     "Move",
     "Perturbed",
     "State",
     "StocBiO",
+    "minimize",
     "neumann_batch_sizes",
     "solve",
 ]

@@ -1,4 +1,4 @@
-"""``solve``: the loop, and all that algorithms need not know: recording, counters, progress, stopping, interruption."""
+"""The loop of ``solve``: what algorithms need not know: recording, counters, progress, stopping, interruption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
 
-__all__ = ["State", "solve"]
+__all__ = ["Rule", "State", "run_algorithm"]
 
 MAX_CHECK_INTERVAL = 64  # iterations between two checks of a point that failed them
 
@@ -48,7 +48,7 @@ class State:
     - ``grad_phi_hat``: the hypergradient there.
     - ``phi_hat``: the value there.
 
-    >>> from bilevel_sym import AID, BilevelProblem, Descent
+    >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
     >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
     >>> def low(state: State) -> bool:
     ...     return state.phi_hat < 0.1
@@ -67,7 +67,7 @@ class State:
 Rule: TypeAlias = Callable[[State], bool]
 
 
-def solve(
+def run_algorithm(
     problem: BilevelProblem,
     algorithm: Algorithm,
     x0: ArrayLike,
@@ -83,42 +83,7 @@ def solve(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
 ) -> Solution:
-    """Run an algorithm from x0 of shape (d,), or S independent trajectories from (S, d) at once.
-
-    A trajectory that fails gets a status and does not stop the others; Ctrl-C returns what there is. Every trajectory
-    is bitwise the same alone and in any ensemble; with dense arrays in any ensemble (S, d), also of one, while a run
-    from (d,) multiplies matrices with single vectors, which is faster for one, and agrees to round-off.
-
-    - ``problem``: the problem; for StocBiO a StochasticProblem.
-    - ``algorithm``: a Descent, Perturbed or StocBiO.
-    - ``x0``: the start, or one for each trajectory.
-    - ``y0``: where the lower level begins, (n,) or (S, n); unless given zero, and where g is not defined there, as
-      with a barrier, y*(x0), or the centre of the box if that cannot be had.
-    - ``v0``: where the linear system begins, likewise.
-    - ``steps``: the most moves that a trajectory makes.
-    - ``rng``: a seed, a generator, or one seed for each trajectory.
-    - ``record``: "all" iterates, or "last", which keeps nothing that grows with the steps.
-    - ``progress``: whether a terminal shows how far it is.
-    - ``stop``: a function of State, or "local minimum" (see ``LocalMinimum``).
-    - ``backend``: that of ``compile_kernels``.
-    - ``checkpoint``: a file to which the run is written as it goes, at the end, and when it is interrupted. The same
-      call goes on from it, and returns what one uninterrupted run would have, bit by bit; a finished run is returned
-      again, or goes on if ``steps`` has grown. A checkpoint of another run, or a damaged one, raises CheckpointFailure.
-    - ``checkpoint_every``: steps between two writings.
-
-    >>> from bilevel_sym import AID, BilevelProblem, Descent
-    >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
-    >>> solution = solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [[1.0], [2.0]], steps=2)
-    >>> solution.x.tolist(), solution.trajectory.phi.tolist()
-    ([[0.25], [0.5]], [[1.0, 0.25, 0.0625], [4.0, 1.0, 0.25]])
-    """
-    if not isinstance(problem, BilevelProblem):
-        raise InvalidArgument(f"solve wants a problem first, but was given a {type(problem).__name__}")
-    if isinstance(algorithm, type) or not hasattr(algorithm, "start"):
-        raise InvalidArgument(
-            f"{algorithm!r} is not an algorithm",
-            hint="Perturbed.auto(problem), or Descent(AID(D=10, N=5, tau=0.1), eta=0.1)",
-        )
+    """``solve`` with an algorithm and a start that are given; the arguments are those of ``solve``."""
     if record not in ("all", "last"):
         raise InvalidArgument(f"record={record!r}", hint='"all" or "last"')
     steps = count("steps", steps, least=0)

@@ -13,15 +13,16 @@ from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.status import Status
 from bilevel_sym.kernels import Kernels
 from bilevel_sym.problem.problem import BilevelProblem
-from bilevel_sym.solvers import LocalMinimum, StocBiO, solve
+from bilevel_sym.solvers import LocalMinimum, solve
 from bilevel_sym.solvers.local_minimum import curvature_at
 from bilevel_sym.solvers.named import algorithm_for, start_of
 from bilevel_sym.solvers.solution import COUNTERS, Solution
+from bilevel_sym.solvers.solving import EPS, arrival
 from bilevel_sym.typing import Floats
 
 __all__ = ["OWN"]
 
-STEPS, EPS = 1000, 1e-3  # unless said otherwise, as on the command line
+STEPS = 1000  # unless said otherwise, as on the command line
 MOST_VARIABLES = 200  # up to which the eigenvalues of Hess Phi are looked at
 STOPS = ("local minimum", "never")
 
@@ -68,14 +69,10 @@ def _algorithm(setting: Setting, x0: Floats) -> Any:
 
 
 def _rule(algorithm: Any, given: dict[str, Any]) -> LocalMinimum | None:
-    """iNEON and StocBiO decide for themselves when they have arrived."""
     stop = given.get("stop", STOPS[0])
     if stop not in STOPS:
         raise InvalidArgument(f"stop={stop!r:.40}", hint=" or ".join(map(repr, STOPS)))
-    decides = isinstance(algorithm, StocBiO) or getattr(algorithm, "escape", None) is not None
-    if decides or stop == "never":
-        return None
-    return LocalMinimum(given.get("eps", EPS), getattr(algorithm, "rho_phi", None))
+    return None if stop == "never" else arrival(algorithm, given.get("eps", EPS))
 
 
 def _row(solution: Solution, k: int, judge: LocalMinimum) -> Row:
