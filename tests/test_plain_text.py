@@ -86,7 +86,7 @@ def hostile() -> BilevelProblem:
 
 def test_pages_carry_no_script() -> None:
     result = judged("lem:descent", 0.5, 2.0, evidence="certified", message=f"at {RUNS}")
-    report = Report(RUNS, "{}", "corrected", 0, 0.1, (result,))
+    report = Report(RUNS, None, "corrected", 0, 0.1, (result,))
     for page in (report.to_markdown(), report._repr_html_()):
         assert "<script" not in page
         assert "<img" not in page

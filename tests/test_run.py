@@ -284,7 +284,7 @@ def test_the_command_prints_a_table_and_its_code_says_whether_all_is_well(capsys
     assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz", "--variant", "printed"]) == 1
     assert "VIOLATED" in capsys.readouterr().out
     assert main(["verify", "zoo:lphi_witness", "--claims", "grad-Lipschitz", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "bilevel-sym/report/1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "bilevel-sym/report/2"
 
 
 @pytest.mark.parametrize("arguments", [["zoo:scalar", "--claims", "x"], ["zoo:scalar", "--seconds", "-1"], ["no.toml"]])

@@ -32,6 +32,7 @@ from bilevel_sym import (
     solve,
     zoo,
 )
+from bilevel_sym.cli.solve_run import SolveRun
 from bilevel_sym.errors import InvalidArgument
 
 TOY = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
@@ -220,9 +221,19 @@ def test_text_for_people() -> None:
     assert repr(run("one")).startswith("<Solution x=[")
     assert "7 trajectories" in repr(run("many"))
     assert run("many").describe().startswith("7 trajectories ran out of")
-    assert len(run("failing").describe().splitlines()) == len(set(run("failing").status))
+    assert len(run("failing").endings()) == len(set(run("failing").status))
+    assert run("failing").describe().splitlines()[:-1] == run("failing").endings()
     assert "<table>" in run("one")._repr_html_()
     assert run("none").describe() == ""
+
+
+def test_the_last_point_is_told_with_its_y() -> None:
+    """Of several that of lowest phi_hat; nan is not low."""
+    problem = BilevelProblem("y", "(y - 3*x)**2/2", "x", "y")
+    one = solve(problem, Descent(Exact(), eta=0.0625), [1.0], steps=0)
+    assert one.describe().splitlines()[-1] == "x = [1], y = [3]"
+    many = solve(problem, Descent(Exact(), eta=0.0625), [[2.0], [-1.0]], steps=0)
+    assert many.describe().splitlines()[-1] == "lowest, trajectory 1: x = [-1], y = [-3]"
     assert all(status.message and str(status) for status in Status)
     assert [status for status in Status if not status.ok] == [
         Status.RUNNING,
@@ -338,7 +349,7 @@ def test_a_run_that_rests_on_a_good_estimate_says_nothing_more() -> None:
         solve(CURVED, Descent(good, eta=0.5), [1.0], steps=200),  # at the minimum, where both are rounding
         solve(CURVED, Descent(Exact(), eta=0.1), [1.0], steps=3),
     ):
-        assert len(run_ended.describe().splitlines()) == 1
+        assert len(run_ended.endings()) == 1
     arrived = solve(CURVED, Descent(good, eta=0.5), [1.0], stop=LocalMinimum(1e-3))
     assert arrived.status is Status.LOCAL_MINIMUM
 
@@ -346,3 +357,24 @@ def test_a_run_that_rests_on_a_good_estimate_says_nothing_more() -> None:
 def test_a_run_that_left_the_box_says_so() -> None:
     left = solve(CURVED, Descent(Exact(), eta=0.1), [[5.0], [1.0]], steps=2)
     assert "1 trajectory ended outside of the problem's box" in left.describe()
+
+
+def test_the_command_shows_y_by_name_and_not_all_of_many() -> None:
+    job = SolveRun(
+        BilevelProblem("y", "(y - 3*x)**2/2", "x", "y"), "descent", {"x": "1"}, steps=0, eta=0.1, estimator="exact"
+    )
+    assert [line for line in job.report(job.run()) if line.startswith("  ") and " = " in line][:2] == [
+        "  x = 1",
+        "  y = 3",
+    ]
+    wide = SolveRun(
+        BilevelProblem("sum(y)", "sum((y - x)**2)", "x", "y[70]"),
+        "descent",
+        {"x": "1"},
+        steps=0,
+        eta=0.1,
+        estimator="exact",
+    )
+    lines = list(wide.report(wide.run()))
+    assert sum(line.startswith("  y_") for line in lines) == 60
+    assert "  and 10 more: --format json has them all" in lines

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import hypothesis.strategies as st
 import pytest
+import sympy as sp
 from hypothesis import given
 
 from bilevel_sym.errors import InvalidArgument
@@ -101,7 +102,13 @@ HOSTILE = "<script>alert('|')</script> | % \\"
 
 
 def report_of(*results: CheckResult) -> Report:
-    return Report(HOSTILE, "{'x': (0, 1)}", "corrected", 3, 1.25, results)
+    return Report(HOSTILE, {"x": (sp.S.Zero, sp.S.Half)}, "corrected", 3, 1.25, results)
+
+
+def test_the_box_is_an_object_for_programs_and_null_where_there_is_none() -> None:
+    assert report_of().to_dict()["box"] == {"x": ["0", "1/2"]}
+    assert json.loads(Report("toy", None, "corrected", 0, 0.1, ()).to_json())["box"] is None
+    assert "toy over all of space" in Report("toy", None, "corrected", 0, 0.1, ()).to_text()
 
 
 RESULTS = (

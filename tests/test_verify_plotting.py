@@ -138,7 +138,7 @@ def test_errors_that_cannot_be_drawn_are_refused() -> None:
 
 
 def report(*results: CheckResult, name: str = "toy") -> verify.Report:
-    return verify.Report(name, "{}", "corrected", 0, 0.1, results)
+    return verify.Report(name, None, "corrected", 0, 0.1, results)
 
 
 RESULTS = (

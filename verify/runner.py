@@ -93,7 +93,7 @@ def run(
             results += [replace(inconclusive(item.label, "interrupted"), variant=variant) for item in left]
     return Report(
         problem=problem.name or "problem",
-        box=str(dict(study.box.items())),
+        box=dict(study.box.items()),
         variant=variant,
         seed=study.seed,
         seconds=watch.elapsed,

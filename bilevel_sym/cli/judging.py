@@ -29,7 +29,7 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
         "--variant", metavar="VARIANT", type=one_of("corrected", "printed", "sharp"), default="corrected",
         help="which formulas: corrected (default), printed (as in the paper) or sharp (the best that is proved)",
     )  # fmt: skip
-    add_format(parser, ("text", "markdown", "json"), "text (default), markdown or json (bilevel-sym/report/1)")
+    add_format(parser, ("text", "markdown", "json"), "text (default), markdown or json (bilevel-sym/report/2)")
     add(
         "--effort", metavar="E", type=effort, default="default",
         help="quick, default (about half a minute), thorough, or a multiple of the default; the same everywhere",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError, InvalidArgument
@@ -26,6 +27,8 @@ from bilevel_sym.solvers.solving import EPS, SEED, choose
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
+
+MOST_SHOWN = 60  # entries of a point, each on a line
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,17 @@ class SolveRun:
 
     def report(self, solution: Solution) -> Iterator[str]:
         """What happened, line by line."""
-        yield from solution.describe().splitlines()
+        yield from solution.endings()
         phi = np.atleast_1d(solution.phi)
         k = first_smallest(phi, skip_nan=True)
         x = np.atleast_2d(solution.x)[k]
         if len(phi) > 1:
             low, high = np.nanmin(phi), np.nanmax(phi)
             yield f"Phi at the last points: {low:.8g} to {high:.8g}; lowest, trajectory {k} (seed {solution.seed[k]}):"
-        yield from (f"  {s.name} = {value:.10g}" for s, value in zip(self.problem.x_entries, x, strict=True))
-        yield from (f"  {line}" for line in self._judgement(solution, x, np.atleast_2d(solution.y)[k]))
+        y = np.atleast_2d(solution.y)[k]
+        yield from _by_name(self.problem.x_entries, x)
+        yield from _by_name(self.problem.y_entries, y)
+        yield from (f"  {line}" for line in self._judgement(solution, x, y))
         calls = {name: int(np.sum(getattr(solution.counters, name))) for name in COUNTERS}
         yield "oracle calls: " + ", ".join(f"{name} = {number}" for name, number in calls.items())
         yield f"algorithm: {solution.schedule}"
@@ -100,6 +105,13 @@ class SolveRun:
             )
         advice = Advice(self.problem, self.algorithm, suitable_algorithm(self.problem), self.eps)
         yield from advice.lines(solution, here)
+
+
+def _by_name(symbols: Sequence[sp.Symbol], values: Floats) -> Iterator[str]:
+    shown = zip(symbols[:MOST_SHOWN], values.tolist(), strict=False)
+    yield from (f"  {s.name} = {value:.10g}" for s, value in shown)
+    if (more := len(values) - MOST_SHOWN) > 0:
+        yield f"  and {more} more: --format json has them all"
 
 
 # ---- records and files ------------------------------------------------------------------------------------

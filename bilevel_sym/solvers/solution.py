@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.hypergradient import Exact
 from bilevel_sym.estimators.status import Status
@@ -221,15 +222,28 @@ class Solution:
         return f"<Solution {len(self.x)} trajectories: {', '.join(f'{c} {name}' for name, c in counts.items())}>"
 
     def describe(self) -> str:
-        """What happened, for people: one line for each way in which trajectories ended.
+        """What happened, for people: the lines of ``endings``, and the last point of a run that has not failed.
+
+        Of several, that of lowest phi_hat.
+
+        >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
+        >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
+        >>> print(solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).describe())
+        1 trajectory ran out of steps (3 steps)
+        x = [0.125], y = [0.125]
+        """
+        return "\n".join([*self.endings(), *self._last_point()])
+
+    def endings(self) -> list[str]:
+        """One line for each way in which trajectories ended.
 
         A further one says where the estimate is less than half of grad Phi, which is looked at for that: a run of few
         inner steps may rest where Phi still falls. Others say where x has left the problem's box, or y.
 
         >>> from bilevel_sym import AID, BilevelProblem, Descent, solve
         >>> problem = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")
-        >>> print(solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).describe())
-        1 trajectory ran out of steps (3 steps)
+        >>> solve(problem, Descent(AID(D=1, N=1, tau=1.0), eta=0.25), [1.0], steps=3).endings()
+        ['1 trajectory ran out of steps (3 steps)']
         """
         lines = []
         for status in sorted(set(self.statuses)):
@@ -237,7 +251,16 @@ class Solution:
             steps = np.atleast_1d(self.steps)[active]
             span = f"{steps.min()}" if steps.min() == steps.max() else f"{steps.min()} to {steps.max()}"
             lines.append(f"{_trajectories(len(active))} {status.message} ({span} steps)")
-        return "\n".join([*lines, *self._deceived(), *self._outside()])
+        return [*lines, *self._deceived(), *self._outside()]
+
+    def _last_point(self) -> Iterator[str]:
+        fine = [k for k, status in enumerate(self.statuses) if status.ok]
+        if not fine:
+            return
+        x, y = np.atleast_2d(self.x), np.atleast_2d(self.y)
+        k = fine[first_smallest(np.atleast_1d(self.phi_hat)[fine], skip_nan=True)]
+        whose = f"lowest, trajectory {k}: " if len(x) > 1 else ""
+        yield f"{whose}x = {_numbers(x[k])}, y = {_numbers(y[k])}"
 
     def _deceived(self) -> Iterator[str]:
         """Where the estimate tells of a point that is far more stationary than it is."""

@@ -71,7 +71,7 @@ def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
     >>> from verify.verdict import judged
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
     >>> from matplotlib.figure import Figure
-    >>> ax = plot_tightness(Report("toy", "{}", "corrected", 0, 0.1, (result,)), ax=Figure().subplots())
+    >>> ax = plot_tightness(Report("toy", None, "corrected", 0, 0.1, (result,)), ax=Figure().subplots())
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['Lemma 2.8 [lem:descent]']
     """

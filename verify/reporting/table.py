@@ -6,9 +6,11 @@ import json
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import sympy as sp
 
 from bilevel_sym.system.budget import EFFORTS
 from bilevel_sym.system.plain_text import as_html, as_markdown
@@ -20,7 +22,7 @@ from verify.verdict import CheckResult, Verdict
 __all__ = ["Report"]
 
 HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence", "remark")
-SCHEMA = "bilevel-sym/report/1"
+SCHEMA = "bilevel-sym/report/2"
 REMARK_COLUMNS = 30  # columns that a remark wants beside the numbers
 
 
@@ -29,7 +31,7 @@ class Report:
     """What was found about one problem: it prints as a table, and its results are counted, numbered and looked through.
 
     - ``problem``: its name.
-    - ``box``: over which it was judged, as text.
+    - ``box``: over which it was judged, both ends for each variable; None is all of space.
     - ``variant``: the form of the formulas.
     - ``seed``: of all random numbers.
     - ``seconds``: how long it took.
@@ -39,11 +41,11 @@ class Report:
 
     >>> from verify.verdict import judged
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
-    >>> report = Report("toy", "{}", "corrected", 0, 0.1, (result,))
+    >>> report = Report("toy", {"x": (0, 1)}, "corrected", 0, 0.1, (result,))
     >>> report.ok, len(report), [str(each.verdict) for each in report]
     (True, 1, ['HOLDS'])
     >>> print(report)
-    toy over {}
+    toy over {'x': (0, 1)}
     corrected formulas, seed 0, effort default, 0.1 s
     <BLANKLINE>
         verdict  measured  bound  tightness  evidence   remark
@@ -54,7 +56,7 @@ class Report:
     """
 
     problem: str
-    box: str
+    box: Mapping[str, tuple[sp.Rational, sp.Rational]] | None
     variant: Variant
     seed: int
     seconds: float
@@ -93,7 +95,7 @@ class Report:
         rows = [(result.part, *_row(result)[1:]) for result in self._applicable]
         heads = ("", *HEADS[1:])
         widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(HEADS) - 1)]
-        heading = _folded(f"{self.problem} over {self.box}", width)
+        heading = _folded(f"{self.problem} over {self._where}", width)
         lines = [*heading, self._circumstances(), "", *_wrapped(heads, widths, width)]
         label = ""
         for result, row in zip(self._applicable, rows, strict=True):
@@ -109,7 +111,7 @@ class Report:
         """The same table in Markdown."""
         rows = [HEADS, ("---",) * len(HEADS), *map(_markdown_row, self._applicable)]
         table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        title, box, *others = map(as_markdown, (self.problem, self.box, *self._silent()))
+        title, box, *others = map(as_markdown, (self.problem, self._where, *self._silent()))
         end = "\n".join(others)
         return f"## {title}\n\n{box}; {self._circumstances()}\n\n{table}\n\n{self._summary()}\n\n{end}\n"
 
@@ -118,7 +120,7 @@ class Report:
         return {
             "schema": SCHEMA,
             "problem": self.problem,
-            "box": self.box,
+            "box": None if self.box is None else {name: [*map(str, ends)] for name, ends in self.box.items()},
             "variant": self.variant,
             "seed": self.seed,
             "effort": self.effort,
@@ -150,6 +152,10 @@ class Report:
     @property
     def _applicable(self) -> list[CheckResult]:
         return [result for result in self.results if result.verdict is not Verdict.NOT_APPLICABLE]
+
+    @property
+    def _where(self) -> str:
+        return "all of space" if self.box is None else str(dict(self.box))
 
     def _circumstances(self) -> str:
         stopped = ", interrupted" if self.interrupted else ""

@@ -49,7 +49,7 @@ def at_once(check: Callable[Concatenate[Function, P], CandidateCheck]) -> AtOnce
         results = [replace(check(each, *args, **options), part=name) for name, each in named.items()]
         problem = next((a for a in (*args, *options.values()) if isinstance(a, BilevelProblem)), None)
         name = (problem.name if problem else None) or "problem"
-        box = str(dict(problem.box.items())) if problem and problem.box else "no box"
+        box = dict(problem.box.items()) if problem and problem.box else None
         seed = results[0].seed if results and results[0].seed is not None else 0
         return Report(name, box, "corrected", seed, watch.elapsed, tuple(results))
 
