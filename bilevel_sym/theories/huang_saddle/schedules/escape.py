@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
+from functools import lru_cache
 
 from bilevel_sym.theories import Variant
 from bilevel_sym.theories.huang_saddle.schedules.goal import Goal, Smoothness
@@ -132,6 +133,7 @@ def escape_of(
     )
 
 
+@lru_cache(maxsize=256)  # a verification asks again and again for the same few
 def smallest_iota(smoothness: Smoothness, goal: Goal, pace: Pace, count: Count | None = None) -> float:
     """The smallest float iota > 1 for which all the episodes together fail with probability at most delta.
 
