@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,22 @@ def test_claims_are_sorted_and_only_what_was_decided_counts() -> None:
     assert found[2].best[1] == found[3].best[1] == ""
 
 
+def test_the_best_problem_is_kept_where_few_nearly_attain_a_bound() -> None:
+    plan = Campaign(task="verify", problems=["generated:3,kind=isotropic"])
+    first, second, third = (source.name for source in plan.sources)
+
+    def claim(label: str, *tightness_: float) -> tightness.Claim:
+        pairs = zip(tightness_, (second, first, third), strict=True)
+        return tightness.Claim(label, tuple(pairs), {"HOLDS": 3})
+
+    found = [claim("lem:a part", 0.98765, 0.2, 0.1), claim("lem:loose", 0.4, 0.1, 0.1), claim("lem:any", 1.0, 1.0, 0.0)]
+    (witness,) = tomllib.loads(tightness.witnesses(found, plan.sources))["witness"]
+    assert witness["claims"] == {"lem:a part": 0.9877}
+    assert witness["source"] == second
+    kept, made = BilevelProblem.from_toml(witness["problem"]), plan.sources[1].problem()
+    assert (kept.name, kept.f, kept.g, kept.box) == ("tight", made.f, made.g, made.box)
+
+
 # ---- plans ---------------------------------------------------------------------------------------------------
 
 
@@ -206,11 +223,12 @@ def test_a_campaign_is_drawn_written_and_goes_on(name: str, tmp_path: Path) -> N
     plan = small_plan(name)
     lines = list(report(tmp_path, plan=plan))
     assert lines[0] == f"{plan.count} tasks; rows in {tmp_path / f'{name}-campaign'}"
-    assert lines[-3:] == [f"wrote {tmp_path / name}.{kind}" for kind in ("png", "csv", "json")]
+    written = [f"{name}.png", f"{name}.csv", f"{name}.json", *(["witnesses.toml"] if name == "tightness" else [])]
+    assert lines[-len(written) :] == [f"wrote {tmp_path / file}" for file in written]
     record = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
     assert record["schema"] == f"bilevel-sym/{name}/1"
     assert record["parameters"] == {"name": name, "large": False, "plan": plan.to_toml()}
-    assert record["findings"] == lines[:-3]
+    assert record["findings"] == lines[: -len(written)]
     with (tmp_path / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
     assert table

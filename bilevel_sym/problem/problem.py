@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
 
 import sympy as sp
 
-from bilevel_sym.errors import InvalidProblem, UnsafeExpression
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, UnsafeExpression
 from bilevel_sym.graph.assumptions import assumed_sign, check_interval
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.constraints import refuse_constraints
-from bilevel_sym.problem.file import ProblemFile, problem_files, problem_toml, read_problem
+from bilevel_sym.problem.file import ProblemFile, parse_problem, problem_files, problem_toml, read_problem
 from bilevel_sym.problem.scalar_statement import MAX_PRINTED, Rows, ScalarStatement, as_code, state_scalars
 from bilevel_sym.problem.scope import Formula, Parameters, Variables, is_array_input
 from bilevel_sym.system.plain_text import check_title
@@ -368,11 +368,18 @@ class BilevelProblem:
         >>> BilevelProblem.load(path)
         MinimaxProblem('x*y - y**2/2', 'x', 'y')
         """
-        fields = read_problem(path)
-        try:
-            return _build(fields)
-        except UnsafeExpression as error:
-            raise fields.locate(error) from None
+        return _read(read_problem(path))
+
+    @classmethod
+    def from_toml(cls, text: str) -> BilevelProblem:
+        """The problem that the text of a file states: the way back from ``to_toml``. Arrays in files are not read.
+
+        >>> BilevelProblem.from_toml(MinimaxProblem("x*y - y**2/2", "x", "y").to_toml())
+        MinimaxProblem('x*y - y**2/2', 'x', 'y')
+        """
+        if not isinstance(text, str):
+            raise InvalidArgument(f"a problem file is text, not {text!r:.40}", hint="BilevelProblem.load for a path")
+        return _read(parse_problem(text, "the text"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a TOML problem file that ``load`` reads back as an equal problem.
@@ -575,6 +582,14 @@ def _bound(box: BoxLike | None, names: Sequence[tuple[str, ...]], symbols: Mappi
 
 def _mean_of(problem: StochasticProblem) -> BilevelProblem:
     return problem.mean
+
+
+def _read(fields: ProblemFile) -> BilevelProblem:
+    """What a file says, with the place in it of a formula that is refused."""
+    try:
+        return _build(fields)
+    except UnsafeExpression as error:
+        raise fields.locate(error) from None
 
 
 def _build(fields: ProblemFile) -> BilevelProblem:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.system.extensions import Extension, installed
-from bilevel_sym.zoo import extremal, learning, minimax, quadratic, real, small, stochastic, tube
+from bilevel_sym.zoo import extremal, learning, minimax, quadratic, real, small, stochastic, tube, witnesses
 from bilevel_sym.zoo.data import Flower, iris
 from bilevel_sym.zoo.entry import Entry, Example, KnownPoint, exact_constants
 
@@ -27,7 +27,7 @@ __all__ = [
 _ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
         item.name: item
-        for module in (small, quadratic, minimax, tube, learning, stochastic, extremal, real)
+        for module in (small, quadratic, minimax, tube, learning, stochastic, extremal, witnesses, real)
         for name in module.__all__
         if isinstance(item := getattr(module, name), Entry)
     }

@@ -6,7 +6,7 @@ all at once (``system.writing.write_together``); ``problem_toml`` refuses what d
 """
 
 from bilevel_sym.problem.file.fields import KINDS, ProblemFile
-from bilevel_sym.problem.file.reading import read_problem
+from bilevel_sym.problem.file.reading import parse_problem, read_problem
 from bilevel_sym.problem.file.writing import problem_files, problem_toml
 
-__all__ = ["KINDS", "ProblemFile", "problem_files", "problem_toml", "read_problem"]
+__all__ = ["KINDS", "ProblemFile", "parse_problem", "problem_files", "problem_toml", "read_problem"]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bilevel_sym.campaigns import Campaign
+from bilevel_sym.campaigns.sources import Source
 from bilevel_sym.plotting import COLOURS
 from bilevel_sym.theories.huang_saddle.experiments import reporting
-from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import Done, carry_out
+from bilevel_sym.theories.huang_saddle.experiments.campaigns.shipped import Done, carry_out, plan_path
 from bilevel_sym.typing import Figure
 
-__all__ = ["Claim", "claims", "draw", "report"]
+__all__ = ["Claim", "claims", "draw", "report", "witnesses"]
 
 NEARLY = 0.5  # of a bound: nearly attained
+USUAL = 0.9  # of the largest tightness: where the median has more, any problem is as good a witness
 DECIDED = ("HOLDS", "VIOLATED")
 SMALLEST_DRAWN = 1e-12  # tightness that is drawn; smaller ones stand there
 
@@ -39,6 +42,12 @@ class Claim:
     def best(self) -> tuple[float, str]:
         """The tightest, and its problem; NaN where nothing was measured."""
         return self.tightness[0] if self.tightness else (math.nan, "")
+
+    @property
+    def has_witness(self) -> bool:
+        """Whether its bound is nearly attained on some problem, and not as nearly on most."""
+        usual = self.tightness[len(self.tightness) // 2][0] if self.tightness else math.nan
+        return self.best[0] >= NEARLY and usual < USUAL * self.best[0]
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
@@ -77,6 +86,27 @@ def _findings(done: Done, found: Sequence[Claim]) -> list[str]:
     ]
 
 
+def witnesses(found: Sequence[Claim], sources: Sequence[Source]) -> str:
+    """The problem that nearly attains each bound, where few do: ``witnesses.toml`` of the zoo.
+
+    >>> witnesses([Claim("lem:a", ((0.25, "generated:general-0"),), {"HOLDS": 1})], [])
+    ''
+    """
+    attained: dict[str, dict[str, float]] = defaultdict(dict)
+    for claim in sorted((claim for claim in found if claim.has_witness), key=lambda claim: claim.label):
+        tightness, problem = claim.best
+        attained[problem][claim.label] = float(f"{tightness:.4g}")
+    made = (source for source in sources if source.name in attained)
+    return "\n".join(_witness(source, attained[source.name]) for source in made)
+
+
+def _witness(source: Source, attained: Mapping[str, float]) -> str:
+    of_claims = ", ".join(f"{json.dumps(label)} = {tightness!r}" for label, tightness in attained.items())
+    problem = source.problem()
+    text = ("" if problem.name else 'name = "tight"\n') + problem.to_toml()
+    return f"[[witness]]\nsource = \"{source.name}\"\nclaims = {{ {of_claims} }}\nproblem = '''\n{text}'''\n"
+
+
 def draw(found: Sequence[Claim], done: Done) -> Figure:
     """A row for each statement, a dot for each problem; the tightest statement above."""
     shown = [claim for claim in found if claim.tightness and claim.best[0] > 0]
@@ -106,7 +136,8 @@ def _provenance(done: Done) -> reporting.Provenance:
 
 
 def report(out: Path, *, progress: bool = False, large: bool = False, plan: Campaign | None = None) -> Iterator[str]:
-    """Run, draw and write tightness.png, tightness.csv and tightness.json; yields what is to be told."""
+    """Run, draw and write tightness.png, .csv and .json, and witnesses.toml; yields what is to be told."""
+    plan = plan or Campaign.load(plan_path("tightness", large))
     done = carry_out("tightness", out, large=large, progress=progress, plan=plan)
     found = claims(done.rows)
     told = _findings(done, found)
@@ -122,3 +153,4 @@ def report(out: Path, *, progress: bool = False, large: bool = False, plan: Camp
         out, {"tightness": draw(found, done)}, header, rows, settings=done.settings, provenance=_provenance(done),
         findings=told, verdicts=verdicts,
     )  # fmt: skip
+    yield from reporting.place(out, {"witnesses.toml": witnesses(found, plan.sources)})
