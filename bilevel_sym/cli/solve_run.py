@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
 from bilevel_sym.arithmetic.ties import first_smallest
 from bilevel_sym.errors import BilevelError, InvalidArgument
@@ -107,9 +106,9 @@ class SolveRun:
         yield from advice.lines(solution, here)
 
 
-def _by_name(symbols: Sequence[sp.Symbol], values: Floats) -> Iterator[str]:
+def _by_name(symbols: Sequence[object], values: Floats) -> Iterator[str]:
     shown = zip(symbols[:MOST_SHOWN], values.tolist(), strict=False)
-    yield from (f"  {s.name} = {value:.10g}" for s, value in shown)
+    yield from (f"  {symbol} = {value:.10g}" for symbol, value in shown)
     if (more := len(values) - MOST_SHOWN) > 0:
         yield f"  and {more} more: --format json has them all"
 
