@@ -250,13 +250,13 @@ def test_runs_that_leave_the_box_count_as_failures_where_it_is_to_hold(monkeypat
 
 def test_costly_runs_are_made_where_exact_descent_comes_near(monkeypatch: pytest.MonkeyPatch) -> None:
     study = studied("saddle")  # D = 1902
-    monkeypatch.setattr(visiting, "NEAR", -1.0)  # which no gradient is
+    monkeypatch.setattr(visiting, "NEAR_ENOUGH", -1.0)  # which no gradient is
     with monkeypatch.context() as without_runs:
         without_runs.delattr(visiting, "_run")
         result = visiting.descends("thm:aid", study)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "exact descent does not get there" in result.message
-    monkeypatch.setattr(visiting, "NEAR", 1.25)
+    monkeypatch.setattr(visiting, "NEAR_ENOUGH", 1.25)
     assert visiting.descends("thm:aid", study).verdict is Verdict.HOLDS
 
 

@@ -28,7 +28,7 @@ STEPS = 1500
 LEAST_ITERATIONS = 5  # iterations below which a run is no test
 WORK = 1_000_000  # lower-level steps that a run may take, at default effort and below
 COSTLY = 1000  # lower-level steps an iteration, from which exact descent is asked first whether it would get there
-NEAR = 1.25  # times eps: where exact descent gets so far, a run may get there
+NEAR_ENOUGH = 1.25  # times eps: where exact descent gets so far, a run may get there
 SADDLE, STEEP = "a saddle point", "steep places"
 FLAT = 2.0**-10  # a positive rho, as a part of ell, where the true one is zero
 Schedule = schedules.PerturbedAIDSchedule | schedules.PerturbedGDmaxSchedule
@@ -159,7 +159,7 @@ def _tried(label: str, study: Study, c: Constants, smooth: Smoothness, start: _S
 def _is_near(study: Study, schedule: Schedule, start: _Start, y0: Floats, steps: int) -> bool:
     """Whether exact descent comes to a gradient that is about as small as asked: a step of it costs little beside D."""
     run = solve(study.exact, Descent(Exact(), schedule.eta), start.x, y0=y0, steps=steps)
-    return bool(np.nanmin(np.linalg.norm(run.trajectory.grad_phi_hat, axis=-1)) <= NEAR * schedule.eps)
+    return bool(np.nanmin(np.linalg.norm(run.trajectory.grad_phi_hat, axis=-1)) <= NEAR_ENOUGH * schedule.eps)
 
 
 def _schedule(study: Study, c: Constants, smooth: Smoothness, start: _Start, y0: Floats) -> Schedule:
