@@ -26,6 +26,7 @@ from verify.reporting.drawing import figure_of
 from verify.reporting.markup import Markup, element, table, tag
 from verify.reporting.mathml import DEEPEST, formula
 from verify.reporting.page import SECTIONS
+from verify.reporting.sections.runs import hypergradient
 from verify.reporting.sections.verdicts import _row
 from verify.reporting.subject import Subject, why_not
 from verify.verdict import judged
@@ -231,6 +232,15 @@ def test_a_problem_without_a_box_says_so_and_has_the_rest() -> None:
     assert sum("no box" in sentence or "has none" in sentence for sentence in absent) >= 4
     assert "<math" in page.html
     assert "reached an eps-local minimum (checked)" in page.html
+
+
+@pytest.mark.parametrize("g", ["(1 + 8*x**2)*y**2/2 - x*y", "softplus(4*y) + y**2/2 - x*y"])
+def test_errors_of_the_hypergradient_fall_where_curvature_is_not_that_of_the_centre(g: str) -> None:
+    subject = Subject(BilevelProblem("y**2 + x", g, "x", "y", box={"x": (-3, 3), "y": (-2, 2)}), 0, 1.0, None, "")
+    rows = re.findall(r"<tr>(.*?)</tr>", hypergradient(subject))[1:]
+    largest = [[float(cell) for cell in re.findall(r"<td>([^<]*)</td>", row)][1::2] for row in rows]
+    assert max(largest[-1]) < 0.1
+    assert max(largest[-1]) < max(largest[3]) < 10
 
 
 def test_runs_of_a_problem_with_kinks_are_one_sentence() -> None:

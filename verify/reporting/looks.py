@@ -26,11 +26,13 @@ nav ul{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;padding:0;list-style:none}
 table{border-collapse:collapse;font-size:.92rem}
 caption{text-align:left;font-weight:600;padding:.3rem 0}
 thead th{border-bottom:2px solid var(--line);text-align:left;white-space:nowrap}
-th,td{padding:.3rem .7rem .3rem 0;vertical-align:top;text-align:left}
+th,td{padding:.3rem .9rem .3rem 0;vertical-align:top;text-align:left;overflow-wrap:break-word}
 tbody tr{border-bottom:1px solid var(--line)}
-tbody th{font-weight:500;overflow-wrap:anywhere}
-td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
-#verdict-table td:last-child{min-width:14rem}
+tbody th{font-weight:500}
+td{font-variant-numeric:tabular-nums}
+#verdict-table{width:100%}#verdict-table td{white-space:nowrap}
+#verdict-table th:first-child{width:100%;min-width:min(20rem,60vw);overflow-wrap:anywhere}
+#verdict-table details{margin:0}#verdict-table details>:not(summary){font-weight:400;margin:.3rem 0 .3rem 1rem}
 .verdict{font-weight:700}.holds{color:var(--good)}.violated{color:var(--bad)}.inconclusive{color:var(--open)}
 .absent{color:var(--soft);font-style:italic}
 pre{background:var(--tint);padding:.7rem .9rem;overflow-x:auto;font-size:.88rem;border-radius:4px}
@@ -54,7 +56,10 @@ tr[hidden]{display:none}
 --good:#000;--bad:#000;--open:#000}
 body{max-width:none;padding:0;font-size:10pt}nav,.skip,#verdict-tools{display:none}
 h2,h3,caption{break-after:avoid}tr,figure{break-inside:avoid}thead{display:table-header-group}
-.wide,pre{overflow:visible}pre{white-space:pre-wrap;overflow-wrap:anywhere}math{font-size:.8em}table{font-size:8pt}
+.wide,pre{overflow:visible}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8pt;padding:.3em .6em}
+h2{margin-top:1.2em}math{font-size:.8em}table{font-size:8pt}th,td{padding:.15em .6em .15em 0;overflow-wrap:anywhere}
+thead th{white-space:normal}dl{font-size:8pt}dt{float:left;margin-right:.5em}dd{margin:0 0 .2em}
+figure svg{max-width:12cm}details{margin:.15em 0}summary{list-style:none}
 @page{margin:1.6cm}}
 """
 
@@ -108,9 +113,22 @@ SCRIPT = """
       }).forEach(function (row) { body.appendChild(row); });
     });
   });
-  window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("section details").forEach(function (each) { each.open = true; });
+  var every = make("button", tools, "Open all");
+  every.type = "button";
+  every.addEventListener("click", function () {
+    var open = every.textContent === "Open all";
+    rows.forEach(function (row) { row.querySelector("details").open = open; });
+    every.textContent = open ? "Close all" : "Open all";
   });
+  var opened = [];  // on paper: all but the rows that hold, which print as they stand
+  window.addEventListener("beforeprint", function () {
+    opened = Array.prototype.filter.call(document.querySelectorAll("section details:not([open])"), function (each) {
+      var row = each.closest("#verdict-table tr");
+      return !row || cell(row, 1) !== "HOLDS";
+    });
+    opened.forEach(function (each) { each.open = true; });
+  });
+  window.addEventListener("afterprint", function () { opened.forEach(function (each) { each.open = false; }); });
   filter();
 }());
 """

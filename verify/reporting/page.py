@@ -133,5 +133,6 @@ def _summary(subject: Subject) -> str:
     problem = subject.problem
     about = f"A {problem.kind} problem with {problem.d} variable{'s' * (problem.d != 1)} in x and {problem.n} in y."
     found = subject.__dict__.get("verdicts")
-    judged = "No verdicts: see there why." if found is None else f"Verdicts: {verdicts.counted(found)}."
+    counted = None if found is None else verdicts.counted(verdicts.spoken(found))
+    judged = "No verdicts: see there why." if counted is None else f"Verdicts: {counted}."
     return f"{about} {judged} Seed {subject.seed}, effort {subject.effort_name}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,12 +90,13 @@ class Subject:
 
         return run(self.problem, rng=self.seed, effort=self.effort, theory=self.theory)
 
-    @property
-    def curvature(self) -> float:
-        """The largest eigenvalue of g_yy where runs start: 1/it is a step for the lower level."""
-        kernels, x = self.problem.mean.kernels, start_of(self.problem)
-        found = kernels.g_yy(x, kernels.y_star(x))
-        largest = float(np.linalg.eigvalsh(found)[-1]) if np.isfinite(found).all() else math.nan
+    def curvature(self, x: Floats) -> float:
+        """The largest eigenvalue of g_yy from y = 0 to y*(x), of all these x: steps of 1/it do not diverge there."""
+        kernels = self.problem.mean.kernels
+        last = kernels.y_star(x)
+        found = np.concatenate([kernels.g_yy(x, share * last) for share in (0.0, 0.5, 1.0)])
+        eigenvalues = np.linalg.eigvalsh(found[np.isfinite(found).all(axis=(1, 2))])
+        largest = float(eigenvalues.max(initial=0.0))
         return largest if largest > 0 else 1.0
 
 

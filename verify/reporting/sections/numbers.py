@@ -64,7 +64,7 @@ def _smoothness(subject: Subject) -> Markup:
 
 
 def _times(ratio: float | None) -> str:
-    return "" if ratio is None else "beyond all bounds" if math.isinf(ratio) else f"{ratio:.3g} times"
+    return "" if not ratio else "beyond all bounds" if math.isinf(ratio) else f"{ratio:.3g} times"
 
 
 def _formulas_alone(subject: Subject) -> Iterator[Markup]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -51,13 +52,19 @@ def runs(subject: Subject) -> Markup:
         if problem.box is not None
         else "zero, the others near it"
     )
-    said = paragraph(f"Run 0 starts at {start}. At most {STEPS} steps, eps = {ACCURACY:g}, by {algorithm}.")
+    how = f"At most {STEPS} steps, eps = {ACCURACY:g}, by {_short(str(algorithm))}."
+    said = paragraph(f"Run 0 starts at {start}. {how}")
     shown = [said, table("A few runs", heads, rows)]
     try:
         shown.append(_picture(solution))
     except BilevelError as error:
         shown.append(why_not(error))
     return together(shown)
+
+
+def _short(text: str) -> str:
+    """With five digits of each number: the others follow from the seed."""
+    return re.sub(r"\d+\.\d{5,}(e-?\d+)?", lambda found: f"{float(found[0]):.5g}", text)
 
 
 def _require_smooth(subject: Subject) -> None:
@@ -88,7 +95,7 @@ def hypergradient(subject: Subject) -> Markup:
         raise InvalidArgument(f"y has {subject.problem.n} variables, and g_yy of that size is not looked at")
     x = subject.points(AT_POINTS, 2)
     exact = subject.problem.mean.kernels.grad_phi(x)
-    tau = 1.0 / subject.curvature
+    tau = 1.0 / subject.curvature(x)
     errors = {name: _errors(subject, made, x, exact) for name, made in _estimators(subject, tau).items()}
     heads = ("inner steps", *(f"{name}, {what}" for name in errors for what in ("median", "largest")))
     rows = [
@@ -136,4 +143,5 @@ def _error_picture(errors: Mapping[str, Floats]) -> Markup:
     ax.set_ylabel("relative error, median")
     ax.legend(frameon=False)
     ends = ", ".join(f"{name} reaches {np.median(found[-1]):.2g}" for name, found in errors.items())
-    return figure_of(figure, "errors", f"Error against inner steps: {ends}.", "The error falls with the inner steps.")
+    meant = "The median of the relative errors; what is below 1e-16 is drawn there."
+    return figure_of(figure, "errors", f"Error against inner steps: {ends}.", meant)

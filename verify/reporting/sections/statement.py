@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from bilevel_sym import BilevelProblem, derive
@@ -13,7 +13,7 @@ from verify.reporting.subject import Subject, why_not
 
 __all__ = ["formulas", "problem"]
 
-READABLE_LETTERS = 900  # of LaTeX in one line: more does not fit on paper
+READABLE_LETTERS = 450  # of LaTeX in one line: more does not fit on paper
 SHORT_FILE = 20_000  # letters of a problem file that is shown
 _HEAD, _LINE, _FOOT = "\\begin{aligned}\n", " \\\\\n", "\n\\end{aligned}"
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -92,14 +92,21 @@ def _shown(latex: str, label: str, derivation: object = None) -> Markup:
     lines = latex.removeprefix(_HEAD).removesuffix(_FOOT).split(_LINE)
     short = [line for line in lines if len(line) <= READABLE_LETTERS]
     shown = [scrolled(formula(f"{_HEAD}{_LINE.join(short)}{_FOOT}"), label)] if short else []
-    for line in lines:
-        if len(line) > READABLE_LETTERS:
-            name = tag("math", formula_inside(line.partition(" &=")[0]), display="inline")
-            shown.append(paragraph(name, f" is not shown: written out it has {len(line):,} letters of LaTeX."))
+    long = [line for line in lines if len(line) > READABLE_LETTERS]
+    if long:
+        shown.append(paragraph("Too long to read, and not shown (letters of LaTeX): ", *_left_out(long), "."))
     if len(short) < len(lines) and derivation is not None:
         blocks = getattr(derivation, "latex")("blocks")  # noqa: B009 - scalars and arrays, which share no class
         shown += [paragraph("In matrices, at y = y*(x):"), _shown(blocks, "The formulas in matrices")]
     return together(shown)
+
+
+def _left_out(lines: list[str]) -> Iterator[str]:
+    """The names of formulas, each with its letters of LaTeX."""
+    for k, line in enumerate(lines):
+        name = tag("math", formula_inside(line.partition(" &=")[0]), display="inline")
+        yield from ([", "] if k else [])
+        yield from (name, f" ({len(line):,})")
 
 
 def formula_inside(latex: str) -> Markup:

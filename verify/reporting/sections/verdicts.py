@@ -13,9 +13,9 @@ from verify.reporting.subject import Subject
 from verify.theory import cite, theory_of, title
 from verify.verdict import CheckResult, Verdict
 
-__all__ = ["errata", "reproduction", "verdicts"]
+__all__ = ["errata", "reproduction", "spoken", "verdicts"]
 
-HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence", "more")
+HEADS = ("statement", "verdict", "measured", "bound", "tightness", "evidence")
 PARTS = ("numpy", "scipy", "sympy", "python-flint", "mpmath", "numba", "matplotlib")
 MANY_VARIABLES = 20  # of a witness that is written out
 
@@ -31,14 +31,23 @@ def verdicts(subject: Subject) -> Markup:
     try: [box] in the problem file, or BilevelProblem(..., box={"x": (-1, 1), "y": (-1, 1)})
     """
     report = subject.verdicts
-    spoken = [result for result in report if result.verdict is not Verdict.NOT_APPLICABLE]
+    about = spoken(report)
     silent = [result for result in report if result.verdict is Verdict.NOT_APPLICABLE]
     theory = theory_of(subject.theory)
     cut = ["Interrupted: what was not reached is INCONCLUSIVE."] if report.interrupted else []
-    said = " ".join([f"{counted(spoken)}, of “{theory.title}” ({theory.reference}), {report.variant} formulas.", *cut])
-    rows = (_row(result) for result in spoken)
-    shown = table("Verdicts", HEADS, rows, id="verdict-table") if spoken else Markup()
+    said = " ".join([f"{counted(about)}, of “{theory.title}” ({theory.reference}), {report.variant} formulas.", *cut])
+    rows = (_row(result) for result in about)
+    shown = table("Verdicts", HEADS, rows, id="verdict-table") if about else Markup()
     return together([paragraph(said), tag("div", id="verdict-tools"), shown, *_silent(silent)])
+
+
+def spoken(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """Those that say something of this problem.
+
+    >>> spoken([])
+    []
+    """
+    return [result for result in results if result.verdict is not Verdict.NOT_APPLICABLE]
 
 
 def counted(results: Iterable[CheckResult]) -> str:
@@ -54,18 +63,17 @@ def counted(results: Iterable[CheckResult]) -> str:
 
 def _row(result: CheckResult) -> tuple[str, ...]:
     return (
-        f"{cite(result.label)} {result.part}".strip(),
+        _opened(result),
         tag("span", str(result.verdict), class_=f"verdict {str(result.verdict).lower()}"),
         number(result.measured),
         number(result.bound),
         number(result.tightness, 3),
         result.evidence or "",
-        _more(result),
     )
 
 
-def _more(result: CheckResult) -> Markup:
-    """What stands behind a verdict, opened by keyboard or mouse, without a script."""
+def _opened(result: CheckResult) -> Markup:
+    """A statement, which opens by keyboard or mouse for what stands behind its verdict, without a script."""
     lines = [paragraph(tag("strong", title(result.label)))] if title(result.label) else []
     lines += [paragraph(line) for line in result.message.splitlines() if line.strip()]
     facts = [
@@ -74,13 +82,13 @@ def _more(result: CheckResult) -> Markup:
         ("noise", number(result.noise or None)),
     ]
     facts += [("confidence", number(result.confidence)), ("seed", "" if result.seed is None else str(result.seed))]
-    lines += [listed(f"{name}: {value}" for name, value in facts if value)] if any(value for _, value in facts) else []
+    said = "; ".join(f"{name}: {value}" for name, value in facts if value)
+    lines += [paragraph(said)] if said else []
     if result.worst_point:
         witness = [f"{name} = {value!r}" for name, value in [*result.worst_point.items()][:MANY_VARIABLES]]
         more = ["…"] if len(result.worst_point) > MANY_VARIABLES else []
         lines += [paragraph("Witness, where the bound is tightest:"), code("\n".join([*witness, *more]))]
-    label = f"{result.label} {result.part}".strip()
-    return tag("details", tag("summary", "open", aria_label=f"more on {label}"), *lines)
+    return tag("details", tag("summary", f"{cite(result.label)} {result.part}".strip()), *lines)
 
 
 def _silent(results: list[CheckResult]) -> list[Markup]:
@@ -105,7 +113,7 @@ def errata(subject: Subject) -> Markup:
     theory = theory_of(subject.theory)
     if not theory.errata:
         return paragraph("No erratum of this theory is known.")
-    judged = {result.label for result in subject.verdicts if result.verdict is not Verdict.NOT_APPLICABLE}
+    judged = {result.label for result in spoken(subject.verdicts)}
     found = [item for item in theory.errata if judged & set(item.labels)]
     if not found:
         return paragraph("No erratum concerns a statement that speaks of this problem.")
