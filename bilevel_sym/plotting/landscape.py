@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bilevel_sym.solvers.solution import Solution
 
-__all__ = ["KINDS", "mark_of", "plot_landscape", "plot_trajectories"]
+__all__ = ["KINDS", "mark_of", "plot_landscape", "plot_trajectories", "require_few"]
 
 CURVE, SURFACE = 401, 97  # points each way, in one and in two variables
 HEIGHT_LEVELS = 14
@@ -101,13 +101,16 @@ def plot_landscape(
 
 
 def _window(problem: BilevelProblem, box: Region) -> _Window:
-    _require_few(problem.d)
+    require_few(problem.d)
     names = tuple(s.name for s in problem.x)
     return _Window(names, *box_ends(problem, box, names))
 
 
-def _require_few(d: int) -> None:
-    """Refuse more variables than a landscape can show."""
+def require_few(d: int) -> None:
+    """Refuse more variables than a landscape can show.
+
+    >>> require_few(2)
+    """
     if d > 2:
         raise InvalidArgument(
             f"a landscape has one or two variables, but x has {d}",
@@ -265,7 +268,7 @@ def plot_trajectories(
 
 def _paths(solution: Solution) -> _Paths:
     path, d = recorded(solution), solution.x.shape[-1]
-    _require_few(d)
+    require_few(d)
     x = one_by_one(path.x)
     at = x.copy() if d == 2 else np.stack([x[..., 0], np.atleast_2d(path.phi)], axis=-1)
     at[~np.isfinite(at).all(axis=-1)] = np.nan
