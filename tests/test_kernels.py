@@ -262,6 +262,15 @@ def test_third_derivatives_against_differences_of_certified_hessians() -> None:
         assert_close(third[:, :, k], slopes, 1e-12)
 
 
+def test_third_derivatives_are_symmetric_to_the_last_bit() -> None:
+    problem = BilevelProblem(
+        "exp(x1*y/3) + sin(x2*x3 + y)", "cosh(y)/2 + y**2 + y*(x1 + x2**2/3 + x3/7)", "x1 x2 x3", "y"
+    )
+    third = problem.kernels.third_phi(np.random.default_rng(0).normal(size=(20, 3)))
+    for axes in ((0, 2, 1, 3), (0, 3, 2, 1), (0, 1, 3, 2)):
+        assert (third == third.transpose(axes)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("backend", BACKENDS)

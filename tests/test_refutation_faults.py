@@ -16,7 +16,7 @@ import pytest
 
 import verify
 from bilevel_sym import zoo
-from bilevel_sym.estimators import hypergradient, linear_system
+from bilevel_sym.estimators import batches, hypergradient, linear_system
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.solvers import ineon, noise, perturbed, stocbio
 from bilevel_sym.solvers.algorithm import Move
@@ -163,6 +163,20 @@ def minimum_without_curvature(patch: Patch) -> None:
     patch.setattr(LocalMinimum, "holds", holds)
 
 
+def end_told_the_other_way(patch: Patch) -> None:
+    true = LocalMinimum.holds
+    patch.setattr(LocalMinimum, "holds", lambda *args, **options: not true(*args, **options))
+
+
+def rows_drawn_at_once_in_another_order(patch: Patch) -> None:
+    true = batches.Data.in_turn
+
+    def in_turn(self: Any, streams: Any, asked: Any, *, replacement: bool = True) -> Any:
+        return true(self, streams[::-1], asked, replacement=replacement)
+
+    patch.setattr(batches.Data, "in_turn", in_turn)
+
+
 FAULTS: dict[str, tuple[Plant, str, str]] = {
     "AID's implicit term halved on the NumPy path": (implicit_term_halved, "saddle", "eq:aid-step2"),
     "the Neumann series two terms short": (series_two_terms_short, "saddle", "est-vq"),
@@ -182,6 +196,8 @@ FAULTS: dict[str, tuple[Plant, str, str]] = {
     "ITD without the curvature of g": (unrolled_without_curvature, "scalar", "own:itd"),
     "iNEON stops late": (search_stops_late, "saddle", "alg:iNEON"),
     "an escape twice as far": (escape_too_far, "stochastic_noise", "alg:INEONstocbio"),
+    "the end of a search told the other way": (end_told_the_other_way, "stochastic_noise", "alg:INEONstocbio"),
+    "rows of arrays drawn in another order": (rows_drawn_at_once_in_another_order, "stochastic_noise", "estG"),
     "a minimum by its gradient alone": (minimum_without_curvature, "saddle", "def:local-min"),
 }
 

@@ -378,6 +378,12 @@ def test_data_of_two_thousand_rows_are_taken_whole(rows: int, batch: str) -> Non
     assert chosen.batch_f == {"all": 10_000, "few": 64}[batch]
 
 
+def test_a_batch_has_at_most_a_billion_rows() -> None:
+    """(10/eps)^2 of them would be more; they are drawn as counts of the few rows there are."""
+    p = StochasticProblem("a*y", "(y - x)**2/2 + z*y", "x", "y", "a", "z", [[1.0]] * 3, [[0.0]])
+    assert StocBiO.auto(p, eps=1e-5, x0=[0.0], points=2).batch_f == 1_000_000_000
+
+
 def test_what_a_printed_step_leaves_behind_is_told_and_recalled() -> None:
     """Of each trajectory its own: the check at the next point has these batches, this y and this v."""
     p, known = stochastic_saddle(), INeon(AID(5, 2, 0.2), 0.1, 0.5, 0.5, 60, 1e-3, rho_phi=2.0)

@@ -312,7 +312,7 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     """The shipped Algorithm 3 calls iNEON where the estimate is small, and moves by its step along what that finds.
 
     On the mean as one row, where nothing but iNEON's noise is left to chance: no call where |grad_phi_hat| > 4/5 eps;
-    otherwise x moves by sqrt(eta T F)/8 along u or -u, or the run ends
+    otherwise x moves by sqrt(eta T F)/8 along u or -u, or the run ends, and says truly whether it is at a local minimum
 
     Paper: Algorithm 3 [alg:INEONstocbio]
     Deviation: the printed variant is replayed with ``as_printed=True``: it looks at x_1 first, with the batches of the
@@ -323,6 +323,7 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
     alone = StochasticProblem(mean.f, mean.g, mean.x, mean.y, (), (), (), (), box=study.box)
     calm: list[Agreement] = []
     looked: list[Agreement] = []
+    ended: list[Agreement] = []
     bent = 0
     for row in range(len(setting.x)):
         deepest = min(step.fall for step in _search(study, setting, row)[1 : SEARCH + 1])
@@ -333,10 +334,29 @@ def algorithm_3(study: Study) -> Iterator[CheckResult]:
         neon = INeon(setting.estimator, setting.eta, 1.0, _radius(study, setting), SEARCH, -1e-3 * deepest)
         calm += _one_step(study, alone, setting, neon, row, small=False)
         looked += _one_step(study, alone, setting, neon, row, small=True)
+        ended += _end(study, alone, setting, replace(neon, F_escape=1 - 1e3 * deepest), row)
     if not bent:
         raise NotApplicable("phi_hat bends upwards everywhere at the points tried, so that nothing can be found")
     yield agreed(label, study, calm, what="steps of descent where nothing is small", part="descent")
     yield agreed(label, study, looked, what="steps along what iNEON found", part="escape")
+    yield agreed(label, study, ended, what="what is said of the end where iNEON finds nothing", part="end")
+
+
+def _end(study: Study, alone: StochasticProblem, setting: _Setting, neon: INeon, row: int) -> Iterator[Agreement]:
+    """A run whose search finds nothing ends, and is told a local minimum if it has come to one for its eps and rho."""
+    x = setting.x[row]
+    eps = 4 * float(np.linalg.norm(study.kernels.grad_phi(x))) + 1
+    lowest = float(np.linalg.eigvalsh(study.kernels.hess_phi(x))[0])
+    for share in (2.0, 0.5):
+        allowed = share * max(abs(lowest), 1e-3)
+        escape = replace(neon, rho_phi=allowed**2 / eps)
+        algorithm = StocBiO(
+            2, 3, 1, setting.tau, 1e-9, setting.tau, 2, 3, escape=escape, eps=eps,
+            as_printed=study.variant == "printed",
+        )  # fmt: skip
+        run = solve(alone, algorithm, x, y0=setting.y[row], steps=2, rng=row)
+        wanted = Status.LOCAL_MINIMUM if lowest >= -allowed else Status.NO_CURVATURE
+        yield Agreement(f"the end at point {row}", float(run.status is not wanted), 0.5, study.named(x))
 
 
 def _rows(setting: _Setting, algorithm: StocBiO, run: Solution, row: int, looks: int) -> Agreement:

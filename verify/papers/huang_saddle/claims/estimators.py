@@ -43,6 +43,12 @@ DRAWS = 4000  # of the stochastic hypergradient
 MANY_POINTS = 600  # points, which are more than the estimators take in one go
 WIDE = 6.0  # standard errors within which a mean must be found
 
+ON_ROWS = 1e-10  # relative: sums over rows are taken in another order
+TABLES = (
+    np.array([[1.0, -2.0, 1.0], [0.0, 1.0, 2.0], [3.0, 1.0, -1.0], [-1.0, 2.0, 0.5]]),
+    np.array([[2.0, 1.0, 0.0], [-1.0, 1.0, 3.0], [1.0, 0.0, -2.0], [0.5, -2.0, 1.0]]),
+)
+
 Setting = tuple[Estimator, Callable[[Plain, Vector, Vector, Vector], PlainEstimate], Mapping[str, int]]
 """An estimator with its parameters, the same in many digits, and how often its formula asks each oracle."""
 
@@ -194,12 +200,16 @@ def stochastic_estimate(study: Study) -> Iterator[CheckResult]:
     """The shipped stocBiO computes the stochastic hypergradient, with batches that are drawn anew for each product.
 
     Where the data are one row, h = f_x - g_xy v_Q at y^D without chance. With the data as they are, the mean of h and
-    of |h - grad Phi|^2 over many draws are those that exact sums over the rows give.
+    of |h - grad Phi|^2 over many draws are those that exact sums over the rows give. Problems in arrays draw their rows
+    by code of their own: there a run is, draw by draw, the run on the same problem entry by entry.
 
     Paper: Equation 4.8 [estG]
     """
     yield _without_chance(study)
     yield from _with_chance(study)
+    yield agreed(
+        "estG", study, list(_on_rows()), what="StocBiO on rows of arrays against scalars", part="rows of arrays"
+    )
 
 
 def _without_chance(study: Study) -> CheckResult:
@@ -252,6 +262,34 @@ def _with_chance(study: Study) -> Iterator[CheckResult]:
     spread = float(away.var(axis=0).sum()) / DRAWS
     noise = WIDE * (2 * math.sqrt(max(bias, 0.0) * spread) + spread) + 1e-12 * (1 + bias)
     yield _within(study, "mean of h", float(mean @ mean), bias, noise, solved.x)
+
+
+def _on_rows() -> Iterator[Agreement]:
+    """Two problems of four rows on each level: batches of different sizes, and batches that are all alike."""
+    in_arrays, in_scalars = _in_arrays(), _in_scalars()
+    for sizes in ((3, 2, 1), (2, 2, 2)):
+        algorithm = StocBiO(3, 3, sizes[0], 0.05, 0.05, 0.05, sizes[1], sizes[2])
+        x0 = np.linspace(-0.5, 0.5, 6).reshape(3, 2)
+        one, two = (solve(p, algorithm, x0, steps=4, rng=0, record="all") for p in (in_arrays, in_scalars))
+        for name in ("x", "y", "v", "grad_phi_hat", "phi_hat"):
+            ours, theirs = (getattr(run.trajectory, name) for run in (one, two))
+            size = 1 + float(np.abs(theirs).max())
+            apart = float(np.abs(ours - theirs).max()) if ours.shape == theirs.shape else math.inf
+            yield Agreement(f"{name}, batches of {sizes}", apart, ON_ROWS * size, {})
+
+
+def _in_arrays() -> StochasticProblem:
+    upper, lower = "(a @ y - b)**2/2 + x @ y", "(e @ y - d)**2/2 + exp(x) @ y**2/2"
+    xi, zeta = (
+        {name: table[:, :2], other: table[:, 2]} for (name, other), table in zip(("ab", "ed"), TABLES, strict=True)
+    )
+    return StochasticProblem(upper, lower, "x[n]", "y[n]", "a[n] b", "e[n] d", xi, zeta)
+
+
+def _in_scalars() -> StochasticProblem:
+    upper = "(a1*y1 + a2*y2 - b)**2/2 + x1*y1 + x2*y2"
+    lower = "(e1*y1 + e2*y2 - d)**2/2 + exp(x1)*y1**2/2 + exp(x2)*y2**2/2"
+    return StochasticProblem(upper, lower, "x1 x2", "y1 y2", "a1 a2 b", "e1 e2 d", *TABLES)
 
 
 def _within(study: Study, part: str, found: float, wanted: float, noise: float, x: Floats) -> CheckResult:
