@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exploration", "explore"]
 
-EPS, SEED, STEPS = 1e-2, 0, 500
+EPS, STEPS = 1e-2, 500
 EPS_POWERS = (-5, 0)  # of ten: the ends of the slider
 SEEDS = 100  # the slider's, unless a larger one is given
 SLIDER_STEPS = 100  # from one end of the box to the other
@@ -179,7 +179,7 @@ def explore(
     *,
     x0: ArrayLike | None = None,
     eps: float = EPS,
-    seed: int = SEED,
+    seed: int = 0,
     box: Region = None,
     points: Iterable[Any] | None = (),
     steps: int = STEPS,
