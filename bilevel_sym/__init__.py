@@ -10,7 +10,7 @@ from typing import Any as _Any
 
 import lazy_loader as _lazy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # imported when first asked for, as __init__.pyi lists them: the command line says what it is for, or that a word is
 # mistyped, before SymPy is loaded

@@ -134,7 +134,7 @@ def test_the_zoo_lists_and_describes() -> None:
 BAD = {
     "no command": (
         "",
-        "derive, solve, verify, check, certify, recheck, campaign, zoo, errata, report, reproduce, compile",
+        "derive, solve, verify, check, certify, recheck, campaign, zoo, errata, report, reproduce, compile, docs",
     ),
     "mistyped command": ("derv zoo:scalar", "did you mean derive?"),
     "no such command": ("nosuch", "bilevel-sym --help"),

@@ -57,6 +57,7 @@ COMMANDS = {
     "report": ("verify.reporting.page", "zoo:scalar", "--out", "report.html"),
     "reproduce": ("bilevel_sym.theories.huang_saddle.experiments", "figure1"),
     "compile": ("bilevel_sym.kernels.compilation",),
+    "docs": ("bilevel_sym.cli.site", "kernels"),
 }
 
 

@@ -75,6 +75,17 @@ def test_notebooks_can_be_run_elsewhere_and_keep_their_outputs(laid_out: dict[st
         assert [c.get("outputs") for c in shown["cells"]] == [c.get("outputs") for c in stored["cells"]]
 
 
+def test_the_command_knows_every_page() -> None:
+    """`bilevel-sym docs` has a topic for each page of the guide, and no other address than the site's."""
+    from bilevel_sym.cli.site import PAGES, SITE
+
+    assert SITE == pages.SITE
+    addresses = {str(Path(place).with_suffix(".html")) for place, _ in pages.texts()}
+    told = {path for path, _ in PAGES.values()}
+    assert told <= addresses
+    assert {address for address in addresses if address.startswith("guide/")} - told == {"guide/index.html"}
+
+
 @pytest.mark.parametrize(
     ("planted", "said"),
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import ziamath  # noqa: E402, for the font that it brings along
 from pages import HOME, ROOT, SITE  # noqa: E402
 
 project = "bilevel-sym"
@@ -41,7 +42,8 @@ copybutton_line_continuation_character = "\\"
 html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
 html_baseurl = SITE
-html_static_path = [str(HERE / "static")]
+html_static_path = [str(HERE / "static"), str(Path(ziamath.__file__).parent / "fonts")]
+html_favicon = str(HERE / "static" / "favicon.svg")
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

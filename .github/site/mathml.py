@@ -5,6 +5,7 @@ A renderer of mathematics for Sphinx. A formula that cannot be converted is a wa
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -16,7 +17,7 @@ from sphinx.util import logging
 
 __all__ = ["setup"]
 
-OPERATOR = re.compile(r"\\arg(?![a-zA-Z])")  # one that the converter does not know
+KNOWN_AS = {r"\\arg(?![a-zA-Z])": r"\\operatorname{arg}", r"\{aligned\}": "{align*}"}  # to the converter
 REFUSALS = tuple(kind for kind in vars(exceptions).values() if isinstance(kind, type))
 LOG = logging.getLogger(__name__)
 
@@ -24,8 +25,9 @@ LOG = logging.getLogger(__name__)
 def mathml(node: nodes.Element, display: str) -> str:
     """The formula of a node."""
     text = node.astext()
+    known = functools.reduce(lambda latex, pair: re.sub(*pair, latex), KNOWN_AS.items(), text)
     try:
-        made = convert(OPERATOR.sub(r"\\operatorname{arg}", text), display=display)
+        made = convert(known, display=display)
     except REFUSALS as error:
         LOG.warning("the formula %r has no MathML: %s", text, type(error).__name__, location=node)
         return ""

@@ -18,6 +18,7 @@ from bilevel_sym.cli.checking import CHECK
 from bilevel_sym.cli.command import Command
 from bilevel_sym.cli.judging import ERRATA, RECHECK, VERIFY
 from bilevel_sym.cli.making import COMPILE, REPRODUCE
+from bilevel_sym.cli.reading import DOCS
 from bilevel_sym.cli.reporting import REPORT
 from bilevel_sym.cli.screen import INTERRUPTED, Interrupts, Screen, tell, tell_interrupted
 from bilevel_sym.cli.showing import CERTIFY, DERIVE, ZOO
@@ -29,6 +30,7 @@ __all__ = ["COMMANDS", "parse", "run"]
 
 COMMANDS: tuple[Command, ...] = (
     DERIVE, SOLVE, VERIFY, CHECK, CERTIFY, RECHECK, CAMPAIGN, ZOO, ERRATA, REPORT, REPRODUCE, COMPILE,
+    DOCS,
 )  # fmt: skip
 
 OVERVIEW = f"""\
