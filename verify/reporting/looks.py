@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 
-__all__ = ["SCRIPT", "STYLE", "policy"]
+__all__ = ["SCRIPT", "STILL", "STYLE", "policy"]
+
+STILL = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # of a page without a script
 
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b1b1f;--soft:#4d4d57;--line:#b9b9c4;--tint:#f2f3f7;--link:#0b57a4;

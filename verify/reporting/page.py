@@ -18,7 +18,7 @@ from verify.reporting.subject import Section, Subject
 from verify.study import seed_of
 from verify.theory import theory_of
 
-__all__ = ["ReportPage", "report"]
+__all__ = ["ReportPage", "document", "report"]
 
 SECTIONS = (
     Section("problem", "The problem", statement.problem),
@@ -108,14 +108,6 @@ def report(
 
 def _document(subject: Subject, title: str, parts: list[Markup]) -> str:
     heading = f"Report on {title}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy()),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", heading),
-        Markup(f"<style>{STYLE}</style>"),
-    )
     links = (tag("li", tag("a", section.title, href=f"#{section.name}")) for section in SECTIONS)
     top = tag(
         "header",
@@ -124,8 +116,28 @@ def _document(subject: Subject, title: str, parts: list[Markup]) -> str:
         paragraph(_summary(subject)),
         tag("nav", tag("ul", *links), aria_label="Sections"),
     )
-    body = tag("body", top, tag("main", *parts, id="content"), Markup(f"<script>{SCRIPT}</script>"))
-    return f"<!DOCTYPE html>\n{tag('html', together([head, body]), lang='en')}\n"
+    return document(heading, [top, tag("main", *parts, id="content"), Markup(f"<script>{SCRIPT}</script>")], policy())
+
+
+def document(heading: str, parts: list[Markup], allowed: str) -> str:
+    """A file of HTML.
+
+    - ``heading``: its title.
+    - ``parts``: what stands in it.
+    - ``allowed``: its Content-Security-Policy.
+
+    >>> document("toy", [], "default-src 'none'").splitlines()[0]
+    '<!DOCTYPE html>'
+    """
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=allowed),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", heading),
+        Markup(f"<style>{STYLE}</style>"),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', together([head, tag('body', *parts)]), lang='en')}\n"
 
 
 def _summary(subject: Subject) -> str:

@@ -11,7 +11,7 @@ from verify.reporting.markup import Markup, code, paragraph, scrolled, table, ta
 from verify.reporting.mathml import formula
 from verify.reporting.subject import Subject, why_not
 
-__all__ = ["formulas", "problem"]
+__all__ = ["formulas", "levels", "problem"]
 
 READABLE_LETTERS = 450  # of LaTeX in one line: more does not fit on paper
 SHORT_FILE = 20_000  # letters of a problem file that is shown
@@ -44,7 +44,7 @@ def problem(subject: Subject) -> Markup:
         rows.append(("data", "; ".join(shapes)))
     box = "none" if given.box is None else ", ".join(f"{name} in [{a}, {b}]" for name, (a, b) in given.box.items())
     rows.append(("box", box))
-    shown = [_levels(given), table("Kind, variables and box", ("what", "value"), rows)]
+    shown = [levels(given), table("Kind, variables and box", ("what", "value"), rows)]
     return together([*shown, *_file(given)])
 
 
@@ -53,7 +53,13 @@ def _names(symbols: tuple[object, ...]) -> str:
     return ", ".join(names if len(names) <= 12 else [*names[:10], "…", names[-1]])
 
 
-def _levels(given: BilevelProblem) -> Markup:
+def levels(given: BilevelProblem) -> Markup:
+    """f and g as they were given.
+
+    >>> from bilevel_sym import zoo
+    >>> "<math" in levels(zoo.get("scalar").problem)
+    True
+    """
     try:
         return _shown(derive(given.mean).latex("problem"), "f and g")
     except BilevelError as error:
