@@ -28,7 +28,7 @@ def diagonal(n: int, *, closed: bool = True) -> BilevelProblem:
 
 
 def written(derivation: Derivation, form: str) -> str:
-    return derivation.source("numpy") if form == "source" else derivation.latex()
+    return derivation.source("numpy") if form == "source" else derivation.latex("entries")
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_a_hundred_variables_are_written(form: str) -> None:
 def test_more_entries_than_anybody_prints_are_refused_at_once() -> None:
     derivation = derive(diagonal(174))
     with pytest.raises(TooLarge, match=r"(?s)hess_phi .* about 30,276 .*form='blocks'"):
-        derivation.latex()
+        derivation.latex("entries")
     assert "\\nabla" in derivation.latex("blocks")
 
 
@@ -121,7 +121,9 @@ def test_long_sums_are_printed_as_they_stand() -> None:
     def work(count: int) -> int:
         f = "+".join(f"1/(x + y + {k})" for k in range(1, count))
         clear_cache()
-        return calls_of(lambda: derive(BilevelProblem(f, "y**2/2 - sin(x)*y", "x", "y"), closed_form=False).latex())
+        return calls_of(
+            lambda: derive(BilevelProblem(f, "y**2/2 - sin(x)*y", "x", "y"), closed_form=False).latex("entries")
+        )
 
     assert work(160) < 2.8 * work(80)
 

@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "box of a number": (lambda: Box(cast(Any, 1), cast(Any, 2)), "must be sequences"),
     "not an expression": (lambda: BilevelProblem([x], G, [x], [y]), "f must be a SymPy expression, text or a number, but is a list"),
     "not an expression, None": (lambda: BilevelProblem(None, G, [x], [y]), "f must be"),
-    "a matrix": (lambda: BilevelProblem(sp.Matrix([x]), G, [x], [y]), "f must be"),
+    "a matrix": (lambda: BilevelProblem(sp.Matrix([x, x]), G, [x], [y]), "f must be"),
     "a relation": (lambda: BilevelProblem(x < y, G, [x], [y]), "f must be"),
     "unsupported function": (lambda: BilevelProblem(sp.gamma(x), G, [x], [y]), "the function gamma, which is not supported"),
     "undefined function": (lambda: BilevelProblem(sp.Function("h")(x), G, [x], [y]), "the function h"),

@@ -12,6 +12,9 @@ import pytest
 import sympy as sp
 
 from bilevel_sym import BilevelProblem, derive, zoo
+from bilevel_sym.arrays.algebra import apply
+from bilevel_sym.arrays.normal import scaled
+from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.graph.operations import IN_TEXT, OPERATIONS
 from bilevel_sym.graph.operations.record import LANGUAGES
@@ -105,6 +108,26 @@ def test_what_is_written_out_does_not_overflow(at: float, closed: Any, library: 
         assert float(module["phi"](x)) == pytest.approx(3001.0 if at > 0 else 0.0, abs=1e-300)
         assert np.asarray(module["grad_phi"](x)).tolist() == [1000.0 if at > 0 else 0.0]
         assert np.asarray(module["hess_phi"](x)).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize(("form", "sign"), [("log(sigmoid(1000*y))", -1), ("log(1 - sigmoid(1000*y))", 1)])
+@pytest.mark.parametrize("at", [-3.0, 3.0])
+def test_the_logarithm_of_a_sigmoid_is_no_infinity(form: str, sign: int, at: float, library: Runs) -> None:
+    # DEFECT: log(0) far out, where kernels have -softplus
+    module = library.module(BilevelProblem(form, "y**2/2 - x*y", "x", "y"))
+    x = library.array([at])
+    assert float(module["phi"](x)) == pytest.approx(-max(0.0, sign * 1000 * at), abs=1e-300)
+    assert np.asarray(module["grad_phi"](x)).tolist() == [-sign * 1000.0 if sign * at > 0 else 0.0]
+
+
+def test_of_arrays_too() -> None:
+    z = Tensor.leaf(Leaf("z", ("n",), "y"))
+    assert apply("log", apply("sigmoid", z)) == scaled(apply("softplus", scaled(z, -1)), -1)
+    problem = BilevelProblem("sum(log(sigmoid(1000*y)))", "sum((y - x)**2)/2", "x", "y[2]")
+    module: dict[str, Any] = {}
+    exec(derive(problem).source("numpy"), module)
+    assert float(module["phi"](-3.0)) == pytest.approx(-6000.0)
+    assert problem.kernels.grad_phi([-3.0]) == pytest.approx([2000.0])
 
 
 def test_the_slope_of_a_sigmoid_keeps_its_digits_far_out(library: Runs) -> None:

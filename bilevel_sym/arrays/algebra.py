@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import count, product
 from math import gcd, lcm
+from typing import TypeGuard
 
 from bilevel_sym.arrays.normal import (
     MAX_FACTORS,
@@ -24,7 +25,7 @@ from bilevel_sym.arrays.normal import (
     single,
     tensor,
 )
-from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Factor, LogSumExp, Tensor, Term
+from bilevel_sym.arrays.tensor import GROUP, Apply, Delta, Factor, Head, LogSumExp, Tensor, Term
 from bilevel_sym.graph.operations import OPERATIONS
 
 __all__ = [
@@ -213,12 +214,23 @@ def _folded(op: str, body: Tensor) -> Tensor | None:
 
 
 def _recognised(op: str, body: Tensor) -> Tensor | None:
-    """Logarithms of sums of exponentials, which must not overflow; the logarithm of an exponential."""
+    """Logarithms of sums of exponentials and of sigmoids, which must not overflow; the logarithm of an exponential."""
     if op == "log":
+        if (z := _inside("sigmoid", body)) is not None:
+            return scaled(apply("softplus", scaled(z, -1)), -1)
         exponents = _exponents(body)
         if exponents is not None:
             return _softplus_or_logsumexp(exponents, body)
     return None
+
+
+def _inside(op: str, body: Tensor) -> Tensor | None:
+    """The argument of a function of which there is nothing else, over all indices in their order."""
+    term = body.terms[0]
+    head = term.factors[0].head if _is_plain(term) and len(body.terms) == 1 and not term.dummies else None
+    if not isinstance(head, Apply) or head.op != op or term.factors[0].indices != tuple(range(body.rank)):
+        return None
+    return head.bodies[0]
 
 
 Exponent = tuple[Tensor, int]  # its dimensions are those of the sum, then those that are summed over
@@ -314,6 +326,8 @@ def power(base: Tensor, p: int, q: int = 1) -> Tensor:
         raise ZeroDivisionError
     if (value := _number_power(base, exponent)) is not None:
         return value
+    if _is_even(exponent) and _has_modulus(base):
+        return _term_power(base, exponent)
     if exponent.denominator == 1 and exponent > 0:
         factors = sum(len(t.factors) for t in base.terms) if len(base.terms) == 1 else 1
         if factors * exponent <= MAX_FACTORS:
@@ -330,6 +344,21 @@ def _number_power(base: Tensor, exponent: Fraction) -> Tensor | None:
     if exponent.denominator == 1:
         return ones(base.dims, number**exponent.numerator) if number else ones(base.dims, 0)
     return ones(base.dims, number) if number in (0, 1) else None
+
+
+def _is_even(exponent: Fraction) -> bool:
+    return exponent.denominator == 1 and exponent.numerator % 2 == 0
+
+
+def _has_modulus(base: Tensor) -> bool:
+    """Whether it is a product without sums of which a factor is a modulus."""
+    return (
+        len(base.terms) == 1 and not base.terms[0].dummies and any(_is_modulus(f.head) for f in base.terms[0].factors)
+    )
+
+
+def _is_modulus(head: Head) -> TypeGuard[Apply]:
+    return isinstance(head, Apply) and head.op == "abs"
 
 
 def _is_plain(term: Term) -> bool:
@@ -354,6 +383,8 @@ def _factor_power(factor: Factor, exponent: Fraction) -> Tensor:
         return own
     if isinstance(head, Apply) and head.op == "exp":
         return apply("exp", scaled(head.bodies[0], exponent))
+    if _is_modulus(head) and _is_even(exponent):  # all is real, so that this has no kink
+        return power(head.bodies[0], int(exponent))
     if isinstance(head, Apply) and head.op in ("ipow", "rpow"):
         if exponent.denominator == 1 or head.op == "rpow" or head.parameter[0] % 2:
             return power(head.bodies[0], *(Fraction(*head.parameter) * exponent).as_integer_ratio())

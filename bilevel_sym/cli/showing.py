@@ -21,7 +21,7 @@ def _derive_arguments(parser: argparse.ArgumentParser) -> None:
 def _derive(options: argparse.Namespace, screen: Screen) -> int:
     with screen.meter("deriving"):
         from bilevel_sym.symbolic.derivation import derive
-        from bilevel_sym.symbolic.display import latex_summary, text_lines
+        from bilevel_sym.symbolic.display import text_lines
 
         problem = load_problem(options.problem)
         derivation = derive(problem)
@@ -34,7 +34,7 @@ def _derive(options: argparse.Namespace, screen: Screen) -> int:
         elif options.format == "json":
             screen.show_json(derivation_record(derivation))
         else:
-            screen.show(latex_summary(derivation), plain=True)
+            screen.show(derivation.latex(), plain=True)
     return 0
 
 

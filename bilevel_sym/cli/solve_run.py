@@ -22,7 +22,7 @@ from bilevel_sym.solvers.advice import Advice
 from bilevel_sym.solvers.local_minimum import Curvature, LocalMinimum, curvature_at
 from bilevel_sym.solvers.named import start_of, suitable_algorithm
 from bilevel_sym.solvers.solution import COUNTERS, Solution
-from bilevel_sym.solvers.solving import EPS, SEED, choose
+from bilevel_sym.solvers.solving import EPS, choose
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.system.writing import check_target, write
 from bilevel_sym.typing import Floats
@@ -43,7 +43,7 @@ class SolveRun:
     problem: BilevelProblem
     algorithm: str | None = None
     start: Mapping[str, str] | None = None
-    seed: int = SEED
+    seed: int = 0
     seeds: int = 1
     steps: int = 1000
     eps: float = EPS

@@ -194,6 +194,8 @@ class Draft(Graph):
         exponent *= p
         if exponent == 1:
             return self.form(inner).scaled(scale**p)
+        if self.op[inner] == "abs" and exponent.q == 1 and exponent.p % 2 == 0:
+            return self.power(self.form(self.args[inner][0]), int(exponent.p)).scaled(scale**p)
         parameter = (int(exponent.p),) if exponent.q == 1 else (int(exponent.p), int(exponent.q))
         return LinearForm(ZERO, {self._node("ipow" if exponent.q == 1 else "rpow", (inner,), parameter): scale**p})
 

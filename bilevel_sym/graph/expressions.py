@@ -7,6 +7,7 @@ shared node once, children first, so that SymPy's cached hashes fill up from bel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import log10
 from types import MappingProxyType
 
 import sympy as sp
@@ -20,7 +21,7 @@ from bilevel_sym.graph.operations import IN_TEXT
 
 __all__ = [
     "MAX_POWER", "SUPPORTED_FUNCTIONS", "check_structure", "floats_in", "postorder", "rewritten", "substitute",
-    "symbols_in", "tree_size",
+    "symbols_in", "tree_size", "without_moduli", "written_size",
 ]  # fmt: skip
 
 SWITCHES = (sp.Abs, sp.sign, sp.Min, sp.Max, sp.Piecewise)
@@ -78,6 +79,28 @@ def tree_size(expression: sp.Basic) -> int:
     return size[id(expression)]
 
 
+def written_size(expression: sp.Basic) -> int:
+    """What a printer writes: as ``tree_size``, but numbers count all of their digits.
+
+    >>> x = sp.Symbol("x")
+    >>> tree_size(x + 2), written_size(x + 2), written_size(x + sp.Rational(12345, 67))
+    (3, 3, 10)
+    """
+    size: dict[int, int] = {}
+    for node in postorder(expression):
+        own = _digits(node) if isinstance(node, sp.Number) else 1
+        size[id(node)] = own + sum(size[id(child)] for child in node.args)
+    return size[id(expression)]
+
+
+def _digits(number: sp.Number) -> int:
+    """How many a number has, to within one; without writing it, for it may have millions."""
+    if isinstance(number, sp.Rational):
+        wholes = [number.p] if number.q == 1 else [number.p, number.q]
+        return sum(int(abs(whole).bit_length() * log10(2)) + 1 for whole in wholes)
+    return int(number._prec * log10(2)) if isinstance(number, sp.Float) else 1
+
+
 def symbols_in(expression: sp.Basic) -> set[sp.Symbol]:
     """The symbols that occur; like ``free_symbols``, for expressions of any depth.
 
@@ -129,6 +152,22 @@ def _rebuilt(node: sp.Basic, args: Sequence[sp.Basic], depth: int) -> sp.Basic:
     if depth > MAX_EVALUATED_DEPTH and isinstance(node, (sp.Function, sp.Add, sp.Mul, sp.Pow)):
         return node.func(*args, evaluate=False)
     return node.func(*args)
+
+
+def without_moduli(expression: sp.Expr) -> sp.Expr:
+    """Even powers of moduli as powers: all is real here, and ``Abs(u)**2``, as norms are written, has no kink.
+
+    >>> x, y = sp.symbols("x y")
+    >>> without_moduli(sp.Matrix([x - 1, y]).norm()**2)
+    y**2 + (x - 1)**2
+    """
+    if not any(isinstance(node, sp.Abs) for node in postorder(expression)):
+        return expression
+    return rewritten(expression, lambda node: node.base.args[0] ** node.exp if _is_even_modulus(node) else node)
+
+
+def _is_even_modulus(node: sp.Basic) -> bool:
+    return isinstance(node, sp.Pow) and isinstance(node.base, sp.Abs) and bool(node.exp.is_Integer and node.exp.is_even)
 
 
 def check_structure(expression: sp.Expr, field: str) -> sp.Expr:

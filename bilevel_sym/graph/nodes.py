@@ -243,7 +243,7 @@ class Graph:
         if p < 0 and (z := self._softplus_argument(base)) is not None:
             return self.power(self.apply("sigmoid", -z), -p)
         scale, node = self._factor(base)
-        return self._single(self._power(node, p)).scaled(scale**p)
+        return self._whole_power(node, p).scaled(scale**p)
 
     def mul(self, a: LinearForm, b: LinearForm, *, guarded: bool = False) -> LinearForm:
         """The product, with constant factors outside and powers of one base together.
@@ -284,11 +284,17 @@ class Graph:
                 return stable
         (base_i, p), (base_j, q) = self._as_power(i), self._as_power(j)
         if base_i == base_j and p * q > 0:  # of opposite signs they stay apart: x/x is not defined at 0
-            return self._single(self._power(base_i, p + q))
+            return self._whole_power(base_i, p + q)
         return self._single(self._node("mul", (min(i, j), max(i, j))))
 
     def _single(self, node: int) -> LinearForm:
         return LinearForm(ZERO, {node: ONE})
+
+    def _whole_power(self, node: int, p: int) -> LinearForm:
+        """An even power of a modulus has no kink: everything here is real."""
+        if self.op[node] == "abs" and p % 2 == 0:
+            return self.power(self.form(self.args[node][0]), p)
+        return self._single(self._power(node, p))
 
     def _power(self, node: int, p: int) -> int:
         if self.op[node] in ("lt", "le") and p > 0:

@@ -130,7 +130,8 @@ class Model:
     @cached_property
     def has_kinks(self) -> bool:
         """Whether f or g is built from pieces that may meet in a kink or a jump."""
-        return not KINKS.isdisjoint(self._pristine.op)
+        graph = self._pristine
+        return any(graph.op[node] in KINKS for node in graph.reachable({*self.f.terms, *self.g.terms}))
 
     @cached_property
     def patterns(self) -> Patterns | None:

@@ -21,6 +21,7 @@ from bilevel_sym.plugins.hypothesis_plugin import register
 from bilevel_sym.problem.box import Box
 from bilevel_sym.problem.constraints import refuse_constraints
 from bilevel_sym.problem.file import ProblemFile, parse_problem, problem_files, problem_toml, read_problem
+from bilevel_sym.problem.numbers_given import as_scalar, in_decimals
 from bilevel_sym.problem.scalar_statement import MAX_PRINTED, Rows, ScalarStatement, as_code, state_scalars
 from bilevel_sym.problem.scope import Formula, Parameters, Variables, is_array_input
 from bilevel_sym.system.plain_text import check_title
@@ -57,6 +58,8 @@ class BilevelProblem:
     - ``box``: a Box or {name: (low, high)}, where constants, stationary points and verdicts are looked for; formulas,
       kernels and solvers do without. It is no constraint: y* may lie outside.
     - ``name``: of the problem.
+    - ``decimals``: whether floats in formulas, parameters, box and rows are read as the decimals that print them, 0.1
+      as 1/10; else a float is its exact binary value. ``data`` are float64 as they are.
     - ``unsupported``: nothing; constraints are refused with what to write in their place.
 
     Paper: Equation 1.1 [eq:objective]
@@ -100,10 +103,11 @@ class BilevelProblem:
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        decimals: bool = False,
         **unsupported: Never,
     ) -> None:
         refuse_constraints(type(self).__name__, unsupported)
-        self._state({"x": x, "y": y}, {"f": f, "g": g}, data, parameters, box, name)
+        self._state({"x": x, "y": y}, {"f": f, "g": g}, data, parameters, box, name, decimals=decimals)
 
     def _state(
         self,
@@ -114,8 +118,14 @@ class BilevelProblem:
         box: BoxLike | None,
         name: str | None,
         samples: Mapping[str, Data] | None = None,
+        *,
+        decimals: bool = False,
     ) -> None:
-        named = (rows for rows in (samples or {}).values() if isinstance(rows, Mapping))
+        formulas = {name: as_scalar(formula) for name, formula in formulas.items()}
+        named = [rows for rows in (samples or {}).values() if isinstance(rows, Mapping)]
+        if decimals:
+            formulas, parameters, box = map(in_decimals, (formulas, parameters, box))
+            samples = samples if named else in_decimals(samples)
         if is_array_input(groups.values(), formulas.values(), data, *named):
             from bilevel_sym.problem.array_statement import state_arrays
 
@@ -433,10 +443,11 @@ class MinimaxProblem(BilevelProblem):
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        decimals: bool = False,
         **unsupported: Never,
     ) -> None:
         refuse_constraints(type(self).__name__, unsupported)
-        self._state({"x": x, "y": y}, {"f": f}, data, parameters, box, name)
+        self._state({"x": x, "y": y}, {"f": f}, data, parameters, box, name, decimals=decimals)
 
 
 class StochasticProblem(BilevelProblem):
@@ -482,11 +493,12 @@ class StochasticProblem(BilevelProblem):
         parameters: Parameters | None = None,
         box: BoxLike | None = None,
         name: str | None = None,
+        decimals: bool = False,
         **unsupported: Never,
     ) -> None:
         refuse_constraints(type(self).__name__, unsupported)
         groups, samples = {"x": x, "y": y, "xi": xi, "zeta": zeta}, {"xi": xi_data, "zeta": zeta_data}
-        self._state(groups, {"f": F, "g": G}, data, parameters, box, name, samples)
+        self._state(groups, {"f": F, "g": G}, data, parameters, box, name, samples, decimals=decimals)
 
     def _freeze(self, statement: Statement, box: BoxLike | None, name: str | None) -> None:
         super()._freeze(statement, box, name)

@@ -10,7 +10,7 @@ from flint import fmpq
 
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.graph.draft import Draft, Drafted, drafted, known_on, settle, substituted
-from bilevel_sym.graph.expressions import check_structure, floats_in, substitute
+from bilevel_sym.graph.expressions import check_structure, floats_in, substitute, without_moduli
 from bilevel_sym.graph.nodes import total
 from bilevel_sym.problem.parsing import draft_expression, parse_expression, sympy_expression
 
@@ -38,7 +38,7 @@ class Stated:
     @cached_property
     def expression(self) -> sp.Expr:
         """The formula in SymPy, with exact numbers."""
-        return self._build()
+        return without_moduli(self._build())
 
     @property
     def argument(self) -> str | sp.Expr:

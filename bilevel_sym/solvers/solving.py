@@ -25,9 +25,9 @@ from bilevel_sym.solvers.starts import refuse_kinked_starts
 from bilevel_sym.solvers.stocbio import StocBiO
 from bilevel_sym.typing import Floats
 
-__all__ = ["EPS", "SEED", "Choice", "arrival", "choose", "solve"]
+__all__ = ["EPS", "Choice", "arrival", "choose", "solve"]
 
-EPS, SEED = 1e-3, 0  # where an algorithm is chosen and nobody says otherwise
+EPS = 1e-3  # where an algorithm is chosen and nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def solve(
     choice = choose(problem, algorithm, x0=rows, eps=EPS if eps is None else eps)
     if stop is not None:
         options["stop"] = stop
-    return choice.run(problem, rows if shape else rows[0], rng=SEED if rng is None else rng, **options)
+    return choice.run(problem, rows if shape else rows[0], rng=0 if rng is None else rng, **options)
 
 
 def _check_algorithm(algorithm: object, eps: float | None) -> None:

@@ -27,7 +27,7 @@ from bilevel_sym.symbolic.array_formulas import ArrayFormulas
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
 from bilevel_sym.symbolic.display import matrix_formulas
 
-Form = Literal["entries", "terms", "blocks", "problem"]
+Form = Literal["auto", "entries", "terms", "blocks", "problem"]
 
 
 class ArrayBlocks(Mapping[str, Any]):
@@ -361,7 +361,7 @@ class ArrayDerivation:
         """A page that a person reads: the lower level, Phi, its gradient and its Hessian, each with its terms."""
         return "\n".join(array_text_lines(self))
 
-    def latex(self, form: Form = "entries") -> str:
+    def latex(self, form: Form = "auto") -> str:
         """LaTeX (amsmath): the formulas, the same with the named terms under braces, or those of every problem.
 
         "problem" is f and g themselves.
@@ -370,9 +370,16 @@ class ArrayDerivation:
             from bilevel_sym.symbolic.display import latex_blocks
 
             return latex_blocks(self)  # type: ignore[arg-type]
-        forms = {"entries": array_latex, "terms": array_latex_terms, "problem": array_latex_problem}
+        forms = {
+            "auto": array_latex,
+            "entries": array_latex,
+            "terms": array_latex_terms,
+            "problem": array_latex_problem,
+        }
         if form not in forms:
-            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms', 'blocks' or 'problem'")
+            raise InvalidArgument(
+                f"no LaTeX of form={form!r}", hint="form: 'auto', 'entries', 'terms', 'blocks' or 'problem'"
+            )
         return "\\begin{aligned}\n" + " \\\\\n".join(forms[form](self)) + "\n\\end{aligned}"
 
     def source(self, language: str = "numpy") -> str:

@@ -295,17 +295,19 @@ class Derivation:
         """The formulas as text, term by term."""
         return "\n".join(display.text_lines(self))
 
-    def latex(self, form: Literal["entries", "terms", "blocks", "problem"] = "entries") -> str:
+    def latex(self, form: Literal["auto", "entries", "terms", "blocks", "problem"] = "auto") -> str:
         """LaTeX (amsmath): written out entry by entry, with the named terms under braces, or in matrix notation.
 
-        "problem" is f and g themselves.
+        "auto" is "entries" where a person can read them, else "blocks"; "problem" is f and g themselves.
         """
         forms = {
-            "entries": display.latex_entries, "terms": display.latex_terms, "blocks": display.latex_blocks,
-            "problem": display.latex_problem,
+            "auto": display.latex_summary, "entries": display.latex_entries, "terms": display.latex_terms,
+            "blocks": display.latex_blocks, "problem": display.latex_problem,
         }  # fmt: skip
         if form not in forms:
-            raise InvalidArgument(f"no LaTeX of form={form!r}", hint="form: 'entries', 'terms', 'blocks' or 'problem'")
+            raise InvalidArgument(
+                f"no LaTeX of form={form!r}", hint="form: 'auto', 'entries', 'terms', 'blocks' or 'problem'"
+            )
         return forms[form](self)
 
     def source(self, language: str = "numpy") -> str:
@@ -313,7 +315,7 @@ class Derivation:
         return scalar_source(self, language)
 
     def _repr_latex_(self) -> str:
-        return f"$$\n{display.latex_summary(self)}\n$$"
+        return f"$$\n{self.latex()}\n$$"
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f"{self.name}, "

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
 from bilevel_sym.errors import NoClosedForm, TooLarge
-from bilevel_sym.graph.expressions import postorder, symbols_in, tree_size
+from bilevel_sym.graph.expressions import postorder, symbols_in, tree_size, written_size
 from bilevel_sym.implicit.second_order import gradient_of, hessian_of
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, SYMBOLIC
+from bilevel_sym.symbolic.legible import IN_FULL, check_legible, is_legible, size_in_words
 
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
@@ -25,13 +26,12 @@ _ESCAPES = {
     "\\": r"\backslash{}", "^": r"\wedge{}", "~": r"\sim{}", " ": r"\ ",
     **{c: "\\" + c for c in "#$%&_{}"},
 }  # fmt: skip
-_READABLE = 2_000  # nodes of Phi and its derivatives, beyond which a notebook shows the matrix notation
+_READABLE = 2_000  # nodes, and digits, of Phi and its derivatives, beyond which a notebook shows the matrix notation
 _PRINTABLE = 30_000  # nodes of one formula: a page has a thousand
 _FACTORED = 3  # times as long is the formula, at least, as the derivatives of which there are many
 _INSIDE = {"grad_phi": ("f_x", "f_y"), "hess_phi": ("f_xx", "f_xy", "f_yy")}
 _SHORTER = "form='blocks', or .blocks and .auxiliaries, which keep the linear solve by name; kernels for numbers"
 _SORTED = 60  # terms of a sum that are put in order
-_LEGIBLE = 400  # nodes of one entry in plain text: a dozen lines of a terminal
 _SHOWN_N = 12  # and of so many variables are blocks still shown
 
 
@@ -153,18 +153,21 @@ def latex_problem(derivation: Derivation) -> str:
 
 
 def latex_summary(derivation: Derivation) -> str:
-    """What a notebook and the command line show: the entries where a person can read them, else the matrix notation.
+    """The entries where a person can read them, else the matrix notation, with a comment that says why.
 
     >>> from bilevel_sym import BilevelProblem, derive
     >>> latex_summary(derive(BilevelProblem("y", "y**2/2 - x*y", "x", "y"))).count("&=")
     4
     """
     try:
+        check_legible("y*", derivation.y_star or ())
         for name in ("phi", "grad_phi", "hess_phi"):
-            written_out(derivation, name, _READABLE)
+            _check_readable(name, written_out(derivation, name, _READABLE))
         return latex_entries(derivation)
-    except NoClosedForm:
-        return latex_blocks(derivation)
+    except NoClosedForm as refusal:
+        return (
+            f'% in matrices: {refusal.message}; form="entries" writes what can be printed\n{latex_blocks(derivation)}'
+        )
 
 
 def written_out(derivation: Derivation, name: str, limit: int = _PRINTABLE) -> sp.Expr | sp.MatrixBase:
@@ -180,6 +183,13 @@ def written_out(derivation: Derivation, name: str, limit: int = _PRINTABLE) -> s
     if size > limit:
         raise TooLarge(f"{name} written out has {size:,} symbols and operations", hint=_SHORTER)
     return value
+
+
+def _check_readable(name: str, value: sp.Expr | sp.MatrixBase) -> None:
+    """TooLarge where digits fill the page, too."""
+    size = sum(map(written_size, value if isinstance(value, sp.MatrixBase) else [value]))
+    if size > _READABLE:
+        raise TooLarge(f"{name} written out has {size_in_words(size)}", hint=_SHORTER)
 
 
 def _refuse_long(derivation: Derivation, name: str, limit: int) -> None:
@@ -221,8 +231,8 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
     yield f"lower level: {derivation.method}"
     if derivation.y_star is None:
         yield "y*(x) solves"
-        yield from (f"  0 = {entry}" for entry in derivation.blocks["g_y"])
-    else:
+        yield from (f"  0 = {_entry(entry)}" for entry in derivation.blocks["g_y"])
+    elif is_legible(derivation.y_star):
         yield "y*(x)"
         named = zip(derivation.y, derivation.y_star, strict=True)
         yield from (f"  {symbol} = {entry}" for symbol, entry in named)
@@ -233,7 +243,12 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
         yield from (f"  {name} = {formula}" for name, formula in derivation.auxiliaries.items())
         yield from _block_lines(derivation)
         yield refusal.message
-        yield "try: --format python, functions that compute it; --format json, for the longer formulas written out"
+        yield f"try: --format python, functions that compute it; --format json, or {IN_FULL}, to have it in full"
+
+
+def _entry(expression: sp.Expr) -> str:
+    """An entry, or its size where that would fill a screen."""
+    return str(expression) if is_legible([expression]) else f"... ({size_in_words(written_size(expression))})"
 
 
 def _block_lines(derivation: Derivation) -> Iterator[str]:
@@ -249,13 +264,13 @@ def _block_lines(derivation: Derivation) -> Iterator[str]:
             repeated = name == "g_yy" and place[0] > place[1]
             if entry != 0 and not repeated:
                 where = ", ".join(str(group[k]) for group, k in zip(symbols, place, strict=True))
-                yield f"  {name}[{where}] = {entry}"
+                yield f"  {name}[{where}] = {_entry(entry)}"
 
 
 def _formula_lines(derivation: Derivation) -> Iterator[str]:
     where = "" if derivation.is_closed_form else ", at y = y*(x)"
     x = derivation.x
-    yield f"Phi(x) = {written_out(derivation, 'phi')}{where}"
+    yield f"Phi(x) = {_legible(derivation, 'phi')}{where}"
     gradient = _legible(derivation, "grad_phi")
     yield f"grad Phi(x){where}"
     for i, symbol in enumerate(x):
@@ -269,13 +284,12 @@ def _formula_lines(derivation: Derivation) -> Iterator[str]:
             yield from _term_lines({name: term[i, j] for name, term in derivation.terms["hess_phi"].items()})
 
 
-def _legible(derivation: Derivation, name: str) -> sp.MatrixBase:
-    """grad_phi or hess_phi, or TooLarge where an entry of it would fill a screen."""
-    matrix = written_out(derivation, name)
-    largest = max(map(tree_size, matrix))
-    if largest > _LEGIBLE:
-        raise TooLarge(f"{name} is not written out: an entry has {largest:,} symbols and operations")
-    return matrix
+def _legible(derivation: Derivation, name: str) -> Any:
+    """phi, grad_phi or hess_phi, or TooLarge where an entry of it would fill a screen."""
+    check_legible("y*", derivation.y_star or ())
+    value = written_out(derivation, name)
+    check_legible(name, value if isinstance(value, sp.MatrixBase) else [value])
+    return value
 
 
 def _term_lines(terms: dict[str, sp.Expr]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from bilevel_sym.graph.expressions import symbols_in, tree_size
 from bilevel_sym.graph.operations.record import LANGUAGES
 from bilevel_sym.implicit.model import Model
 from bilevel_sym.symbolic.blocks import BLOCK_NAMES
+from bilevel_sym.symbolic.legible import is_legible
 from bilevel_sym.symbolic.source_parts import templates
 from bilevel_sym.symbolic.source_parts.printer import ExpressionPrinter, is_plain, may_overflow
 
@@ -82,8 +83,6 @@ def _refuse_unknowns(derivation: Derivation) -> None:
 def _refuse_long(derivation: Derivation) -> None:
     """Before anything is differentiated: what is long to write takes long to find, too."""
     size = tree_size(derivation.f) + tree_size(derivation.g) + derivation.blocks.size(*_EMITTED)
-    if size <= MAX_WRITTEN:
-        size += sum(map(tree_size, derivation.y_star or ()))
     if size > MAX_WRITTEN:
         raise TooLarge(
             f"the source would have about {size:,} symbols and operations, and {MAX_WRITTEN:,} are written",
@@ -138,18 +137,18 @@ class _Emitter:
     def _sparse(self, name: str, roles: str, shape: tuple[int, ...], entries: Mapping[Place, str]) -> str:
         head = [f"def {name}({', '.join(roles)}):", *self._unpack(roles)]
         if self.language == "numpy" or not entries:
-            more = (
-                "" if self.language == "numpy" else f", dtype={'float' if self.language == 'jax' else 'torch.float64'}"
-            )
-            head.append(f"    {name} = {self.library}.zeros({shape}{more})")
+            head.append(f"    {name} = {self.zeros(shape)}")
             places = [f"    {name}{list(place)} = {entry}" for place, entry in entries.items()]
             return "\n".join([*head, *places, f"    return {name}"])
         columns = ", ".join(self._indices([place[k] for place in entries]) for k in range(len(shape)))
         values = self._array(list(entries.values()))
         if self.language == "jax":
-            return "\n".join([*head, f"    return jnp.zeros({shape}).at[{columns}].set({values})"])
-        zeros = f"torch.zeros({shape}, dtype=torch.float64)"
-        return "\n".join([*head, f"    return {zeros}.index_put(({columns},), {values})"])
+            return "\n".join([*head, f"    return {self.zeros(shape)}.at[{columns}].set({values})"])
+        return "\n".join([*head, f"    return {self.zeros(shape)}.index_put(({columns},), {values})"])
+
+    def zeros(self, shape: tuple[int, ...]) -> str:
+        more = {"numpy": "", "jax": ", dtype=float", "torch": ", dtype=torch.float64"}[self.language]
+        return f"{self.library}.zeros({shape}{more})"
 
     def _indices(self, places: Sequence[int]) -> str:
         return f"{'jnp.array' if self.language == 'jax' else 'torch.tensor'}({list(places)})"
@@ -178,11 +177,12 @@ def _bracket(items: Sequence[str]) -> str:
 def _lower_level(derivation: Derivation, emit: _Emitter, curvatures: Mapping[Place, sp.Expr]) -> str:
     """The formula alone where it is exact in floats too; else Newton's method, started at the formula.
 
-    A root of radicals is exact, but not in floats: Cardano's loses every digit for large negative x.
+    A root of radicals is exact, but not in floats: Cardano's loses every digit for large negative x. A formula that
+    nobody reads, as of a regression on rows of decimals, is left out: floats may not even hold its constants.
     """
-    y_star = derivation.y_star
-    if y_star is not None and symbols_in(sp.Tuple(*curvatures.values())).isdisjoint(derivation.y):
-        return emit.vector("y_star", "x", y_star)
+    y_star = derivation.y_star if is_legible(derivation.y_star or ()) else None
+    if derivation.y_star is not None and symbols_in(sp.Tuple(*curvatures.values())).isdisjoint(derivation.y):
+        return _one_step(derivation, emit) if y_star is None else emit.vector("y_star", "x", y_star)
     formula = "" if y_star is None else emit.vector("closed_form", "x", y_star) + "\n\n\n"
     (x_low, x_high), (y_low, y_high) = (_ends(derivation, group) for group in (derivation.x, derivation.y))
     middle = [_middle(low, high) for low, high in zip(y_low, y_high, strict=True)]
@@ -196,6 +196,13 @@ def _lower_level(derivation: Derivation, emit: _Emitter, curvatures: Mapping[Pla
     known = templates.filled(templates.TRACED[emit.language], {**texts, "FIRST": ", closed_form(x)" if formula else ""})
     return formula + templates.filled(
         templates.NEWTON[emit.language], {**_TRACED_CALLS, "SOLVED": _solve(emit.library), "SIZES": known}
+    )
+
+
+def _one_step(derivation: Derivation, emit: _Emitter) -> str:
+    zero = emit.zeros((len(derivation.y),))
+    return templates.filled(
+        templates.ONE_STEP, {**_TRACED_CALLS, "ZERO": zero, "SOLVED": _solve(emit.library), "VALUE": "", "SIZES": ""}
     )
 
 

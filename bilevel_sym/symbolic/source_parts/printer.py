@@ -157,11 +157,11 @@ def _nearest(number: sp.Rational) -> float:
 
 
 def may_overflow(expression: sp.Expr) -> bool:
-    """Whether log(1 + exp(z)) or 1/(1 + exp(z)) is written out in it, which overflow though the function does not.
+    """Whether log(1 + exp(z)), 1/(1 + exp(z)) or log(sigmoid(z)) is written out in it, which are infinite too soon.
 
     >>> z = sp.Symbol("z")
-    >>> may_overflow(sp.log(1 + sp.exp(z))), may_overflow(sp.exp(z))
-    (True, False)
+    >>> may_overflow(sp.log(1 + sp.exp(z))), may_overflow(sp.log(sigmoid(z))), may_overflow(sp.exp(z))
+    (True, True, False)
     """
     return any(map(_overflows, postorder(expression)))
 
@@ -169,6 +169,8 @@ def may_overflow(expression: sp.Expr) -> bool:
 def _overflows(node: sp.Basic) -> bool:
     if isinstance(node, sp.log):
         inner = node.args[0]
+        if any(isinstance(part, sigmoid) for part in postorder(inner)):
+            return True
     elif isinstance(node, sp.Pow) and node.exp.is_negative:
         inner = node.base
     else:

@@ -87,7 +87,7 @@ def formulas(subject: Subject) -> Markup:
     derivation = derive(subject.problem.mean)
     method = paragraph(f"Lower level: {derivation.method}.")
     try:
-        return together([method, _shown(derivation.latex(), "y*, Phi, its gradient and Hessian", derivation)])
+        return together([method, _shown(derivation.latex("entries"), "y*, Phi, its gradient and Hessian", derivation)])
     except BilevelError as error:
         said = paragraph(f"In matrices, as the formulas written out are too long: {error.message}.")
         return together([method, said, _shown(derivation.latex("blocks"), "The formulas of every problem")])
