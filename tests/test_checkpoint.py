@@ -45,6 +45,7 @@ from bilevel_sym.errors import CannotWrite, CheckpointFailure, InvalidArgument
 from bilevel_sym.kernels import Counts
 from bilevel_sym.solvers import EstimatedRun, Move
 from bilevel_sym.solvers.checkpoint_file import FORMAT, Saved, read_checkpoint, write_checkpoint
+from bilevel_sym.solvers.noise import Streams
 from bilevel_sym.solvers.solution import Best, Trajectory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -258,6 +259,31 @@ def test_fresh_seeds_are_those_of_the_checkpoint(tmp_path: Path) -> None:
 def test_no_trajectory_needs_no_file(tmp_path: Path) -> None:
     solve(SADDLE, Descent(Exact(), 0.1), np.zeros((0, 2)), checkpoint=tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("halves", [0, 1])
+def test_a_stream_goes_on_where_it_stood(halves: int) -> None:
+    """Also between the two halves of a number, of which the second waits for the next that is asked for."""
+    before, after = Streams([3, 4, 5]), Streams([3, 4, 5])
+    for k in (0, 2):
+        before[k].normal(size=7)
+        before[k].integers(10, size=halves, dtype=np.uint32)
+    after.recall(before.memory())
+    for k in range(3):
+        assert after[k].integers(2**32, size=5, dtype=np.uint32).tolist() == (
+            before[k].integers(2**32, size=5, dtype=np.uint32).tolist()
+        )
+        assert after[k].normal(size=9).tolist() == before[k].normal(size=9).tolist()
+
+
+@pytest.mark.parametrize(("word", "value"), [(2, 1), (4, 2), (5, 2**32)])
+def test_where_no_stream_of_that_seed_can_stand(word: int, value: int) -> None:
+    streams = Streams([3])
+    streams[0].normal()
+    told = streams.memory()
+    told["states"][0, word] = value
+    with pytest.raises(ValueError, match="can stand"):
+        Streams([3]).recall(told)
 
 
 # ---- refusals ---------------------------------------------------------------------------------------------
