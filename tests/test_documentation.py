@@ -47,6 +47,7 @@ SHELL = (
     ".ci/load",
     ".ci/lowest",
     ".ci/site",
+    ".ci/browser",
     "bilevel-sym report zoo:saddle --out report.html",
     "bilevel-sym check mine_jaxopt:with_jaxopt --problem zoo:ridge --generated 20 --digits 8",
 )  # fmt: skip

@@ -172,7 +172,13 @@ def test_metadata_says_one_thing_everywhere() -> None:
     assert re.search(rf"^version: {re.escape(version)}$", citation, re.M)
     assert re.search(rf"^title: {name}$", citation, re.M)
     assert re.search(rf"^license: {PROJECT['license']}$", citation, re.M)
-    assert version in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
+    (date,) = re.findall(r'^date-released: "([\d-]+)"$', citation, re.M)
+    changes = (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)", changes, re.M)[:2] == ["Unreleased", f"{version}, {date}"]
+    assert f"version = {{{version}}}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    urls = PROJECT["urls"]
+    assert re.search(rf"^url: {urls['Documentation']}$", citation, re.M)
+    assert re.search(rf"^repository-code: {urls['Repository']}$", citation, re.M)
 
 
 def test_pythons_are_the_same_everywhere() -> None:

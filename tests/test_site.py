@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import documentation
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +59,20 @@ def test_links_lead_to_where_pages_then_stand(link: str, source: str, there: str
 def test_a_link_that_leads_nowhere_ends_the_build(link: str) -> None:
     with pytest.raises(SystemExit, match="nothing"):
         pages.translated(f"see [this]({link})", "README.md")
+
+
+def test_the_readme_reads_well_as_a_page_of_the_package_index() -> None:
+    """Its links are addresses, or places on the page itself, and each leads somewhere."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = pages.LINK.findall(documentation.prose(text))
+    assert len(links) > 30
+    for _, link, _ in links:
+        address, _, anchor = link.partition("#")
+        file = pages.meant(address, "README.md") if address else "README.md"
+        if file is not None:
+            assert re.match("https://|#", link), link
+            assert (ROOT / file).is_file(), link
+            assert not anchor or anchor in documentation.anchors((ROOT / file).read_text(encoding="utf-8")), link
 
 
 def test_code_keeps_what_looks_like_a_link() -> None:
