@@ -34,7 +34,7 @@ __all__ = ["Outcome", "main", "reaching"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("bilevel_sym", "verify", "tests", "benchmarks")
-COUNT, SEED = 240, 0
+COUNT, SEED = 200, 0
 ENDLESS = 900  # seconds of a processor, for a probe that takes some twenty, and for tests, all of which take 300
 ASLEEP = 20  # times that by the clock, for what waits without working
 TARGET_VERIFY, TARGET_TESTS = 0.90, 0.97
