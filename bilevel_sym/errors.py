@@ -237,9 +237,15 @@ class CertificateFailure(BilevelError):
     Cause: a kink at the point, a lower level that is not strongly convex there or nearly so, a function outside its
     domain. Cure: move the point off the kink, mend g, or ask for fewer digits; the message says what failed.
 
+    - ``kink``: where g has no derivative, if the minimiser lies there.
+
     >>> issubclass(CertificateFailure, BilevelError)
     True
     """
+
+    def __init__(self, message: str, *, hint: str | None = None, kink: str = "") -> None:
+        self.kink = kink
+        super().__init__(message, hint=hint)
 
 
 class ForeignPackage(BilevelError, ImportError):

@@ -25,6 +25,7 @@ from bilevel_sym.plotting import (
     require_matplotlib,
     spread,
 )
+from bilevel_sym.plotting.solution import held
 
 PROBLEM = BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")  # Phi = x^2
 DESCENT = Descent(AID(D=1, N=1, tau=1.0), eta=0.25)
@@ -89,10 +90,10 @@ def test_perturbations_are_marked_where_they_happen() -> None:
 
 def test_several_trajectories_are_their_median_and_quartiles() -> None:
     ax = axes()
-    solution = perturbed(np.zeros((5, 2)))
+    solution = perturbed(np.zeros((9, 2)))
     plot_solution(solution, ax)
     median, low, high = spread(solution.trajectory.phi)
-    np.testing.assert_array_equal(lines(ax)["median of 5, and quartiles"].get_ydata(), median)
+    np.testing.assert_array_equal(lines(ax)["median of 9, and quartiles"].get_ydata(), median)
     band = ax.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == low.min()
     assert band[:, 1].max() == high.max()
@@ -100,12 +101,33 @@ def test_several_trajectories_are_their_median_and_quartiles() -> None:
     assert len(lines(ax)[f"perturbations ({total} in all)"].get_xdata()) == total
 
 
+def test_few_trajectories_are_drawn_themselves_with_their_median() -> None:
+    """Quartiles of three runs are no band that says anything."""
+    ax = axes()
+    solution = solve(PROBLEM, DESCENT, [[1.0], [2.0], [4.0]], steps=5)
+    plot_solution(solution, ax, against="calls")
+    runs = [line for line in ax.get_lines() if line.get_label().startswith("_")]
+    np.testing.assert_array_equal([line.get_ydata() for line in runs], solution.trajectory.phi)
+    np.testing.assert_array_equal([line.get_xdata() for line in runs], solution.trajectory.calls)
+    assert not ax.collections
+    assert "median of 3, thin lines are the runs" in lines(ax)
+
+
+def test_a_run_that_ends_makes_no_dip() -> None:
+    """Three rows that rise; the highest ends early, by a failure too: the median goes on as if it stood there."""
+    rows = np.array([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0], [3.0, np.nan, np.nan]])
+    np.testing.assert_array_equal(spread(held(rows)).median, [2.0, 3.0, 3.0])
+    np.testing.assert_array_equal(held(rows)[2], 3.0)
+    assert spread(rows).median[1] == 2.5  # which is what a median without it makes of it
+    np.testing.assert_array_equal(held(np.array([[np.nan, 1.0, np.nan]])), [[np.nan, 1.0, 1.0]])
+
+
 def test_trajectories_that_ended_stay_where_they_ended() -> None:
     ax = axes()
     solution = solve(PROBLEM, DESCENT, [[1e-5], [1e-5], [4.0]], steps=30, stop=LocalMinimum(eps=1e-3))
     assert len(set(np.asarray(solution.steps).tolist())) == 2
     plot_solution(solution, ax, against="calls")
-    line = lines(ax)["median of 3, and quartiles"]
+    line = lines(ax)["median of 3, thin lines are the runs"]
     # without the two that ended at once, the median would be the third one's
     assert line.get_ydata() == pytest.approx(1e-10)
     assert np.all(np.diff(line.get_xdata()) == 0)

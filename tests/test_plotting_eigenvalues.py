@@ -71,6 +71,7 @@ def test_an_ensemble_shows_the_smallest_of_each_run_and_their_median() -> None:
     np.testing.assert_allclose(drawn[:5], smallest, atol=1e-10)
     np.testing.assert_allclose(drawn[5], np.median(smallest, axis=0), atol=1e-10)
     assert "5 runs" in lines(ax)
+    assert "median; what has ended counts as it ended" in lines(ax)
     assert ax.get_ylabel().startswith("smallest")
 
 

@@ -84,6 +84,9 @@ def test_two_variables_have_axes_with_names_and_a_colour_bar() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("x1", "x2", "saddle")
     bar = ax.get_figure().axes[1]
     assert bar.get_ylabel() == r"$\Phi$(x1, x2)"
+    texts = [label.get_text() for label in bar.get_yticklabels() if label.get_text()]
+    assert len(texts) > 4
+    assert all(len(text.strip("-0.").replace(".", "").rstrip("0")) <= 2 for text in texts), texts
     assert ax.get_xlim() == ax.get_ylim() == (-4, 4)
 
 

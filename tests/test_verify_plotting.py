@@ -97,7 +97,7 @@ def test_several_runs_are_their_median_and_quartiles() -> None:
     run = solve(SQUARE, Descent(AID(D=3, N=1, tau=0.5), eta=0.1), [[1.0], [2.0], [-4.0]], steps=4)
     ax: Any = plot_error(run, SQUARE, axes())
     errors = np.abs(run.trajectory.grad_phi_hat - 2 * run.trajectory.x)[..., 0]
-    drawn = lines(ax)[f"{ERROR}, median and quartiles"].get_ydata()
+    drawn = lines(ax)[f"{ERROR}, median, thin lines are the runs"].get_ydata()
     np.testing.assert_allclose(drawn, np.median(errors, axis=0), rtol=1e-9)
 
 
@@ -195,6 +195,25 @@ def test_several_reports_share_the_rows_in_their_order() -> None:
     assert ax.get_title("right") == "in each row, from the top: toy (corrected), other (corrected)"
     many: Any = plot_tightness(*[other] * 6, ax=axes())
     assert many.get_title("right") == "in each row, from the top: 6 reports in their order"
+
+
+def test_many_parts_share_the_rows_of_their_statements() -> None:
+    """A name for each of 60 parts would be too small to read."""
+    names = ("lem:descent", "eq:gdrate", "thm:aid")
+    parts = [
+        judged(label, 1.0, 2.0 + k, evidence="sampled", message="", part=f"part {k}")
+        for label in names
+        for k in range(20)
+    ]
+    ax: Any = plot_tightness(report(*parts))
+    shown = [label for label in ax.get_yticklabels() if label.get_text()]
+    assert len(shown) == 3
+    assert len(marks(ax)) == 60
+    assert all(label.get_fontsize() >= 8 for label in shown)
+    height = ax.get_figure().get_size_inches()[1]
+    assert height < 8
+    few: Any = plot_tightness(report(*parts[:40]))
+    assert len([label for label in few.get_yticklabels() if label.get_text()]) == 40
 
 
 def overlaps(ax: Any) -> int:

@@ -264,7 +264,10 @@ def study_of(
             chosen = large.completed_box(exact, chosen) if exact.is_array else with_y_star(exact, chosen)
     chosen = large.by_entry(exact, chosen) if exact.is_array else chosen
     _ = exact.kernels  # compiled, where they are not yet, before the clock starts
-    return Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds), room)
+    study = Study(problem, chosen, seed, scale_of(effort), variant, deadline_of(seconds), room)
+    low, high = study.x_ends
+    exact.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
+    return study
 
 
 def seed_of(rng: np.random.Generator | int | None) -> int:

@@ -33,7 +33,7 @@ from bilevel_sym.graph.assumptions import check_point
 from bilevel_sym.graph.exact import rational, rational_vector
 from bilevel_sym.implicit.engine import EXPANSION
 from bilevel_sym.implicit.lower_level import solve_lower_level
-from bilevel_sym.kernels.kinked import explained
+from bilevel_sym.kernels.kinked import explained, kink_at
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.frames import check_labels
 
@@ -261,6 +261,10 @@ def evaluate(
         bits = 2 * bits
     if problem.is_array and fits_scalars(problem):  # they decide kinks and bad conditioning more finely
         return evaluate(problem.lowered(), point, digits=digits, y0=start, hessian=hessian)
+    if kinked := kink_at(problem.kernels, np.array([float(value) for value in point])):
+        raise CertificateFailure(
+            f"no certificate at x = {', '.join(map(str, point))}: {kinked.what}", hint=kinked.hint, kink=kinked.kink
+        )
     raise CertificateFailure(
         f"no certificate at x = {', '.join(map(str, point))}: {reason} (working with {bits} bits)",
         hint=starts.hint

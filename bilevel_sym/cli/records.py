@@ -34,6 +34,7 @@ def derivation_record(derivation: Derivation) -> Record:
         "y": [s.name for s in derivation.y],
         "closed_form": derivation.is_closed_form,
         "method": derivation.method,
+        "kinks": [kink.record() for kink in derivation.kinks],
         "y_star": None if derivation.y_star is None else [str(e) for e in derivation.y_star],
         "auxiliaries": {str(name): str(value) for name, value in derivation.auxiliaries.items()},
     }

@@ -21,7 +21,7 @@ from bilevel_sym.kernels.array_engine import ArrayEngine
 from bilevel_sym.kernels.array_kinks import ArrayKinks
 from bilevel_sym.kernels.choice import Backend, choose_batch_invariant_engine, choose_engine
 from bilevel_sym.kernels.counting import Counts, count, counting
-from bilevel_sym.kernels.kinked import explained
+from bilevel_sym.kernels.kinked import explained, refuse_kinked
 from bilevel_sym.problem.problem import BilevelProblem, SameProgram
 from bilevel_sym.typing import Bools, Floats
 
@@ -339,6 +339,16 @@ class Kernels:
         if not self.problem.has_kinks:
             return None
         return ArrayKinks(self.problem.mean) if self.problem.is_array else Kinks(self.problem.tape)
+
+    def refuse_kinked(self, x: Floats) -> None:
+        """LowerLevelFailure where the minimiser of g lies on a kink of g for all rows of x: no derivative is there.
+
+        For use before anything is computed for many x. Problems without kinks pay nothing.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> BilevelProblem("x*y", "(y - x)**2/2 + abs(y)", "x", "y").kernels.refuse_kinked(np.array([[0.5], [3.0]]))
+        """
+        refuse_kinked(self, x)
 
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False

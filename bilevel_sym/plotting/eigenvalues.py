@@ -14,7 +14,7 @@ import numpy as np
 from bilevel_sym.certify.certificate import evaluate
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.plotting.arguments import exact_problem, numbers, one_by_one, recorded, where_defined
-from bilevel_sym.plotting.solution import plot_spread, spread
+from bilevel_sym.plotting.solution import held, plot_spread, spread
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, count_iterations, legend_below
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.solvers.solution import Solution
@@ -129,7 +129,8 @@ def _draw_smallest(ax: Axes, smallest: Floats) -> None:
     k = np.arange(smallest.shape[1])
     for s, run in enumerate(smallest):
         ax.plot(k, run, color=COLOURS[5], linewidth=0.7, alpha=0.6, label=f"{len(smallest)} runs" if s == 0 else "_")
-    ax.plot(k, spread(smallest).median, color=COLOURS[0], linewidth=1.8, label="median of the runs that go on")
+    median = spread(held(smallest)).median
+    ax.plot(k, median, color=COLOURS[0], linewidth=1.8, label="median; what has ended counts as it ended")
 
 
 STYLES = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"), ("v", "-"), ("x", "--"), (".", "-."))

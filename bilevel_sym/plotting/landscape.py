@@ -185,7 +185,22 @@ def _levels(heights: Floats) -> Floats:
     low, high = _ends(heights)
     share = (float(np.nanmedian(heights)) - low) / (high - low)
     power = np.clip(np.log(np.clip(share, 0.01, 0.99)) / np.log(0.5), *SPACING_POWERS)  # the median comes to the middle
-    return np.asarray(low + (high - low) * np.linspace(0, 1, HEIGHT_LEVELS + 1) ** power)
+    return _rounded(low + (high - low) * np.linspace(0, 1, HEIGHT_LEVELS + 1) ** power)
+
+
+def _rounded(levels: Floats) -> Floats:
+    """Round numbers next to these levels, each of as many digits as its distance from the next wants.
+
+    >>> _rounded(np.array([0.013, 0.262, 1.071, 4.333])).tolist()
+    [0.0, 0.3, 1.0, 5.0]
+    """
+    gaps = np.diff(levels)
+    room = 0.5 * np.minimum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))
+    tens = 10.0 ** np.floor(np.log10(room))
+    step = tens * np.select([room >= 5 * tens, room >= 2 * tens], [5.0, 2.0], 1.0)
+    whole = np.round(levels / step)
+    whole[0], whole[-1] = np.floor(levels[0] / step[0]), np.ceil(levels[-1] / step[-1])
+    return np.array([float(f"{value:.12g}") for value in whole * step]) + 0.0  # no negative zero
 
 
 def _number(value: float) -> str:

@@ -59,7 +59,7 @@ def plot_response(problem: BilevelProblem, ax: Axes | None = None, *, at: ArrayL
     answers = _answers(exact.kernels, touched[:, None])
     entries = where_defined(exact.kernels.y_star, x, (exact.n,)).T
     ax = axes_or_new(ax)
-    for k, (symbol, values) in enumerate(zip(exact.y, entries, strict=True)):
+    for k, (symbol, values) in enumerate(zip(exact.y_entries, entries, strict=True)):
         style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
         ax.plot(x[:, 0], values, linewidth=2, label=f"{symbol.name}*", **style)
     _mark_left(ax, exact, entries)

@@ -16,8 +16,9 @@ from bilevel_sym.typing import FLOAT64_EPS, Axes, Bools, Floats
 if TYPE_CHECKING:
     from bilevel_sym.solvers.solution import Solution
 
-__all__ = ["Spread", "plot_solution", "plot_spread", "spread"]
+__all__ = ["Spread", "held", "plot_ensemble", "plot_solution", "plot_spread", "spread"]
 
+FEW_RUNS = 8  # so many runs of an ensemble are drawn themselves
 RUG_HEIGHT = 0.015  # how high above the lower edge, as a part of the axes, perturbations of an ensemble are marked
 
 
@@ -40,8 +41,8 @@ def plot_solution(
 ) -> Axes:
     """Phi along the trajectories of a solution, or its gap to a known minimum. Returns the axes.
 
-    One trajectory is a line with its perturbations marked. Several are their median and quartiles, with all
-    perturbations marked along the lower edge; one that has ended counts with its last value.
+    One trajectory is a line with its perturbations marked. Several are their median and quartiles, few their median
+    and themselves, with all perturbations marked along the lower edge; one that has ended counts with its last value.
 
     - ``solution``: what ``solve`` returns.
     - ``ax``: the axes; by default new ones.
@@ -81,7 +82,7 @@ def _curves(solution: Solution, against: str, phi_min: float | None) -> _Curves:
     height = np.take_along_axis(phi, stay, axis=1)
     at = np.broadcast_to(k, phi.shape) if against == "iteration" else np.take_along_axis(calls, stay, axis=1)
     height = height if phi_min is None else _gap(height, phi_min)
-    return _Curves(at.astype(np.float64), height, perturbed, _left(solution))
+    return _Curves(at.astype(np.float64), held(height), perturbed, _left(solution))
 
 
 def _left(solution: Solution) -> int:
@@ -109,16 +110,26 @@ def _draw_one(ax: Axes, curves: _Curves) -> None:
 
 
 def _draw_many(ax: Axes, curves: _Curves) -> None:
-    at = np.median(curves.at, axis=0)
     size = len(curves.height)
     left = f"; {curves.left} end outside of the box" if curves.left else ""
-    plot_spread(ax, at, spread(curves.height), colour=COLOURS[0], label=f"median of {size}, and quartiles{left}")
+    plot_ensemble(ax, curves.at, curves.height, colour=COLOURS[0], label=f"median of {size}", end=left)
     times = np.nonzero(curves.perturbed)[1]
     if len(times):
         mark: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 7, "color": COLOURS[1]}
-        edge = np.full(len(times), RUG_HEIGHT)
+        at, edge = np.median(curves.at, axis=0), np.full(len(times), RUG_HEIGHT)
         across = ax.get_xaxis_transform()  # x in data, y as a part of the axes
         ax.plot(at[times], edge, transform=across, label=f"perturbations ({len(times)} in all)", **mark)
+
+
+def held(values: Floats) -> Floats:
+    """Rows that keep their last number to the end: a run that has ended changes no median of those that go on.
+
+    >>> held(np.array([[1.0, 2.0, np.nan], [np.nan, np.nan, np.nan]])).tolist()
+    [[1.0, 2.0, 2.0], [nan, nan, nan]]
+    """
+    count = values.shape[1]
+    last = count - 1 - np.argmax(np.isfinite(values)[:, ::-1], axis=1)
+    return np.take_along_axis(values, np.minimum(np.arange(count), last[:, None]), axis=1)
 
 
 class Spread(NamedTuple):
@@ -144,6 +155,32 @@ def spread(values: Floats) -> Spread:
     result = np.full((3, *values.shape[1:]), np.nan)
     result[:, known] = np.nanquantile(values[:, known], (0.5, 0.25, 0.75), axis=0)
     return Spread(*result)
+
+
+def plot_ensemble(ax: Axes, at: Floats, rows: Floats, *, colour: str, label: str, end: str = "") -> None:
+    """Median and quartiles of many rows; of few the rows themselves under their median, for quartiles say little.
+
+    - ``ax``: the axes.
+    - ``at``: the abscissas, (K,), or (S, K) where each run has its own; the median stands at theirs.
+    - ``rows``: a row for each run.
+    - ``colour``: of all lines.
+    - ``label``: the name of the median; what else is drawn is added to it.
+    - ``end``: what the name ends with.
+
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_ensemble(ax, np.arange(2.0), np.array([[1.0, 4.0], [3.0, 4.0]]), colour="#0072B2", label="median of 2")
+    >>> len(ax.get_lines()), ax.get_lines()[-1].get_label()
+    (3, 'median of 2, thin lines are the runs')
+    """
+    own = np.broadcast_to(at, rows.shape)
+    middle, values = np.median(own, axis=0), spread(rows)
+    if len(rows) > FEW_RUNS:
+        plot_spread(ax, middle, values, colour=colour, label=f"{label}, and quartiles{end}")
+        return
+    for where, row in zip(own, rows, strict=True):
+        ax.plot(where, row, color=colour, linewidth=0.8, alpha=0.6, label="_")
+    ax.plot(middle, values.median, color=colour, linewidth=2, label=f"{label}, thin lines are the runs{end}")
 
 
 def plot_spread(ax: Axes, at: Floats, values: Spread, *, colour: str, label: str) -> None:

@@ -28,7 +28,7 @@ from bilevel_sym.solvers.noise import Seeds, Streams, seeds_for
 from bilevel_sym.solvers.perturbed import STATIONARY_SHARE, norms
 from bilevel_sym.solvers.recording import Recorder
 from bilevel_sym.solvers.solution import Solution, Stats, exact_gradients
-from bilevel_sym.solvers.starts import refuse_kinked_starts, where_defined
+from bilevel_sym.solvers.starts import where_defined
 from bilevel_sym.system.budget import Stopwatch
 from bilevel_sym.system.progress import ProgressBar
 from bilevel_sym.typing import Floats
@@ -95,7 +95,7 @@ def run_algorithm(
         for row in x:
             check_point(problem.x_entries, row.tolist(), "x0")
     y, v = (_starts(name, given, problem.y_entries, size) for name, given in (("y0", y0), ("v0", v0)))
-    refuse_kinked_starts(problem, x)
+    problem.kernels.refuse_kinked(x)
     keeper = Keeper(checkpoint, checkpoint_every)
     seeds = (saved_seeds(keeper.saved, size) if rng is None else None) or seeds_for(rng, size)
     watch = Stopwatch()

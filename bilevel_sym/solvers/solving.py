@@ -21,7 +21,6 @@ from bilevel_sym.solvers.named import ALGORITHMS, algorithm_for, start_of
 from bilevel_sym.solvers.noise import Seeds
 from bilevel_sym.solvers.perturbed import Perturbed
 from bilevel_sym.solvers.solution import Solution
-from bilevel_sym.solvers.starts import refuse_kinked_starts
 from bilevel_sym.solvers.stocbio import StocBiO
 from bilevel_sym.typing import Floats
 
@@ -87,7 +86,7 @@ def choose(
     ('Perturbed', LocalMinimum(eps=0.001, rho_phi=None, by=None), Exact())
     """
     rows = x0.reshape(-1, problem.d)
-    refuse_kinked_starts(problem, rows)
+    problem.kernels.refuse_kinked(rows)
     middle = rows[0] if len(rows) else np.zeros(problem.d)
     algorithm = algorithm_for(problem, name, eps=eps, x0=middle, estimator=estimator, eta=eta)
     # AID was not asked for, and its tau may not fit where the run goes: Newton's method needs none

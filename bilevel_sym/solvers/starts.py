@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.arrays.tensor import Apply, LogSumExp, Tensor, known_sizes
-from bilevel_sym.errors import BilevelError, KernelError, LowerLevelFailure
+from bilevel_sym.errors import BilevelError
 from bilevel_sym.graph.operations import OPERATIONS
 from bilevel_sym.implicit.array_program import Values, Workshop
-from bilevel_sym.kernels.arguments import LOWER
-from bilevel_sym.kernels.kinked import MOST_VARIABLES, on_a_kink
 from bilevel_sym.kernels.tape_engine import TapeEngine
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from bilevel_sym.problem.problem import BilevelProblem
     from bilevel_sym.typing import Bools, Floats
 
-__all__ = ["refuse_kinked_starts", "where_defined"]
+__all__ = ["where_defined"]
 
 
 def where_defined(kernels: Kernels, x: Floats, y: Floats) -> Floats:
@@ -87,46 +85,3 @@ def _has_ends(op: str, parameter: Sequence[Any]) -> bool:
     if op == "ipow":
         return bool(parameter[0] < 0)
     return op in OPERATIONS and OPERATIONS[op].is_partial
-
-
-def refuse_kinked_starts(problem: BilevelProblem, x: Floats) -> None:
-    """LowerLevelFailure where the minimiser of g lies on a kink of g for all of these x: nothing there is a derivative.
-
-    Of an ensemble that has other starts too, each trajectory gets its own status. Problems without kinks pay nothing.
-
-    >>> from bilevel_sym import BilevelProblem
-    >>> refuse_kinked_starts(BilevelProblem("x*y", "(y - x)**2/2 + abs(y)", "x", "y"), np.array([[0.5], [3.0]]))
-    """
-    if not problem.has_kinks:
-        return
-    first: LowerLevelFailure | None = None
-    for row in x:
-        failure = _kink_at(problem.kernels, row)
-        if failure is None:
-            return
-        first = first or failure
-    if first is not None:
-        raise first.renamed((0,) if len(x) > 1 else ())
-
-
-def _kink_at(kernels: Kernels, x: Floats) -> LowerLevelFailure | None:
-    """What is wrong where the minimiser lies on a kink."""
-    try:
-        kernels.y_star(x)
-    except LowerLevelFailure as error:
-        return error if error.kink else None
-    except KernelError:
-        return _on_the_kink(kernels, x)
-    return None
-
-
-def _on_the_kink(kernels: Kernels, x: Floats) -> LowerLevelFailure | None:
-    """The same where Newton's method happens to end on the kink itself, as it does from y = 0 on that of abs(y)."""
-    y = kernels.one_sided.y_star(x)
-    assert kernels.kinks is not None
-    met = kernels.kinks.met(LOWER, np.concatenate([x, y])[None], solved=True).values()
-    edge = next(iter(met), None)
-    if edge is None:
-        return None
-    curvature = float(np.linalg.eigvalsh(kernels.one_sided.g_yy(x, y))[0]) if len(y) <= MOST_VARIABLES else np.nan
-    return on_a_kink(edge.removesuffix(" = 0"), (), x.tolist(), y.tolist(), curvature)

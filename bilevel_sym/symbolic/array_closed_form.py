@@ -13,6 +13,7 @@ from typing import Literal
 
 from bilevel_sym.arrays.algebra import contract, multiplied, power
 from bilevel_sym.arrays.calculus import substituted
+from bilevel_sym.arrays.edges import switches_of
 from bilevel_sym.arrays.normal import raw_terms, scaled, tensor
 from bilevel_sym.arrays.tensor import Delta, Leaf, Tensor
 from bilevel_sym.implicit.array_model import ArrayModel
@@ -140,6 +141,8 @@ def solve_quadratic(model: ArrayModel) -> ArrayClosedForm:
     'quadratic in y, with a diagonal Hessian: divided entry by entry'
     """
     blocks = model.block("g_yy")
+    if switches := switches_of(model.g, set(model.y)):
+        return ArrayClosedForm(f"g is not smooth in y: it contains {switches[0].op}")
     if any(value.leaves & set(model.y) for value in blocks.values()):
         return ArrayClosedForm("g is not quadratic in y: its Hessian depends on y")
     if any(blocks[leaf, leaf].is_zero for leaf in model.y):

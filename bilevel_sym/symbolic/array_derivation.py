@@ -15,6 +15,7 @@ from bilevel_sym.arrays.normal import rearranged, scaled
 from bilevel_sym.arrays.tensor import Leaf, Tensor
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.implicit.array_model import ArrayModel
+from bilevel_sym.problem.kinks import Kink, array_kinks
 from bilevel_sym.symbolic.array_closed_form import ArrayClosedForm, Curvature, Solve, curvatures, solve_quadratic
 from bilevel_sym.symbolic.array_display import (
     array_latex,
@@ -125,6 +126,11 @@ class ArrayDerivation:
     def method(self) -> str:
         """How the lower level was solved, or why it was not."""
         return self.closed.method
+
+    @cached_property
+    def kinks(self) -> tuple[Kink, ...]:
+        """Where g may have no derivative in y."""
+        return array_kinks(self.model.g, self.model.y)
 
     @cached_property
     def y_star(self) -> Any:
@@ -401,6 +407,7 @@ class ArrayDerivation:
             "y": [leaf.name for leaf in self.model.y],
             "closed_form": self.is_closed_form,
             "method": self.method,
+            "kinks": [kink.record() for kink in self.kinks],
             "y_star": None if solves is None else [solve_text(s, self.matrix_name(y)) for y, s in solves.items()],
             "auxiliaries": self.auxiliary_texts,
             "phi": to_text(self.model.f),

@@ -10,6 +10,7 @@ from bilevel_sym.arrays.display import entry_latex, entry_text, has_matrix_form,
 from bilevel_sym.arrays.matrix_form import matrix_form
 from bilevel_sym.arrays.notation.nodes import MatMul, Name
 from bilevel_sym.arrays.tensor import Leaf, Tensor
+from bilevel_sym.problem.kinks import told
 from bilevel_sym.symbolic.array_closed_form import Solve
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class _Page:
     def lower_level(self) -> Iterator[str]:
         derivation = self.derivation
         yield f"lower level: {derivation.method}"
+        yield from told(derivation.kinks)
         closed = derivation.closed
         if closed.solves is None:
             yield "y*(x) solves"

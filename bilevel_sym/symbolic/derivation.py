@@ -16,6 +16,7 @@ import sympy as sp
 from bilevel_sym.errors import AssumptionViolated, InvalidArgument, InvalidProblem, NoClosedForm, TooLarge
 from bilevel_sym.graph.expressions import substitute, symbols_in
 from bilevel_sym.problem.box import Box
+from bilevel_sym.problem.kinks import Kink, scalar_kinks
 from bilevel_sym.problem.problem import BilevelProblem, MinimaxProblem
 from bilevel_sym.symbolic import display, formulas
 from bilevel_sym.symbolic.blocks import Blocks, derivative
@@ -98,6 +99,11 @@ class Derivation:
     def method(self) -> str:
         """How the lower level was solved, or why it was not."""
         return self._closed.method
+
+    @cached_property
+    def kinks(self) -> tuple[Kink, ...]:
+        """Where g has no derivative in y: of no use where the minimiser lies there, and no harm elsewhere."""
+        return scalar_kinks(self.g, self.x, self.y)
 
     @property
     def y_star(self) -> tuple[sp.Expr, ...] | None:

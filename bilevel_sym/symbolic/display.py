@@ -12,6 +12,7 @@ import sympy as sp
 from bilevel_sym.errors import NoClosedForm, TooLarge
 from bilevel_sym.graph.expressions import postorder, symbols_in, tree_size, written_size
 from bilevel_sym.implicit.second_order import gradient_of, hessian_of
+from bilevel_sym.problem.kinks import told
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, SYMBOLIC
 from bilevel_sym.symbolic.legible import IN_FULL, check_legible, is_legible, size_in_words
 
@@ -229,6 +230,7 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
         cross_transposed  1
     """
     yield f"lower level: {derivation.method}"
+    yield from told(derivation.kinks)
     if derivation.y_star is None:
         yield "y*(x) solves"
         yield from (f"  0 = {_entry(entry)}" for entry in derivation.blocks["g_y"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -27,8 +27,9 @@ MARKS: Mapping[Verdict, tuple[str, str]] = MappingProxyType(
 FILLS: Mapping[str, str] = MappingProxyType(
     {"proved": "full", "certified": "right", "statistical": "bottom", "sampled": "none"}
 )
-WIDTH, HEAD, ROW, MEMBER = 7.0, 1.6, 0.17, 0.06  # inches: across, all but rows, a row, each further report in it
-LETTER_POINTS = (5.0, 7.5)  # the sizes of letters, in points, between which the names of the rows are
+WIDTH, HEAD, ROW, MEMBER = 7.0, 1.6, 0.2, 0.06  # inches: across, all but rows, a row, each further report in it
+MOST_ROWS = 40  # beyond which the parts of a statement share its row
+LETTER_POINTS = (6.0, 9.0)  # the sizes of letters, in points, between which the names of the rows are
 TITLE_LETTERS = 70  # of a title
 NAMED_REPORTS = 5  # so many reports are named
 
@@ -63,10 +64,11 @@ class _Scale:
 def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
     """measured/bound of every claim that applies, on a log axis: 1 where a bound is attained, more if it is violated.
 
-    A row is a statement or a part of one; colour and shape tell the verdict, filling the evidence. What has no number,
-    or measured zero, stands in a strip on the left, and what exceeds a bound of zero in one on the right. Several
-    reports share the rows, one under the other in their order. Returns the axes; new ones are as high as need be, and
-    on axes given that are too low for all names, only every second or third row is named.
+    A row is a statement or a part of one, or where these are too many to be read a statement with all of its parts;
+    colour and shape tell the verdict, filling the evidence. What has no number, or measured zero, stands in a strip on
+    the left, and what exceeds a bound of zero in one on the right. Several reports share the rows, one under the other
+    in their order. Returns the axes; new ones are as high as need be, and on axes given that are too low for all names,
+    only every second or third row is named.
 
     >>> from verify.verdict import judged
     >>> result = judged("lem:descent", 0.5, 2.0, evidence="certified", message="one step")
@@ -92,14 +94,23 @@ def plot_tightness(*reports: Report, ax: Axes | None = None) -> Axes:
 def _rows(reports: Sequence[Report]) -> list[_Row]:
     if not reports or not all(isinstance(report, Report) for report in reports):
         raise InvalidArgument("plot_tightness draws reports", hint="plot_tightness(verify.run(problem), ax=ax)")
-    rows: dict[str, _Row] = {}
-    for k, report in enumerate(reports):
-        for result in report.results:
-            if result.verdict is not Verdict.NOT_APPLICABLE and result.evidence != "by definition":
-                name = f"{cite(result.label)} {result.part}".strip()
-                rows.setdefault(name, _Row(name, [])).members.append((k, result))
-    if not rows:
+    found = [
+        (k, result)
+        for k, report in enumerate(reports)
+        for result in report.results
+        if result.verdict is not Verdict.NOT_APPLICABLE and result.evidence != "by definition"
+    ]
+    if not found:
         raise InvalidArgument("no claim applies, so there is nothing to draw", hint="verify.run(problem)")
+    by_part = _grouped(found, lambda result: f"{cite(result.label)} {result.part}".strip())
+    return by_part if len(by_part) <= MOST_ROWS else _grouped(found, lambda result: cite(result.label))
+
+
+def _grouped(found: Sequence[tuple[int, CheckResult]], name_of: Callable[[CheckResult], str]) -> list[_Row]:
+    rows: dict[str, _Row] = {}
+    for k, result in found:
+        name = name_of(result)
+        rows.setdefault(name, _Row(name, [])).members.append((k, result))
     return list(rows.values())
 
 

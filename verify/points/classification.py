@@ -112,6 +112,7 @@ def classify(
     exact = problem.mean
     given = _point(exact, x)
     reach = _positive(radius, "radius")
+    exact.kernels.refuse_kinked(np.array([[float(value) for value in given]]))
     y_given = None if y is None else _vector(y, exact.n, "y")
     minimum = _is_eps_local_minimum(exact, given, _optional(eps, "eps"), _optional(rho_phi, "rho_phi"))
     point, kind, message = _nearby(exact, given, reach)

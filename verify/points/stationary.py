@@ -164,6 +164,8 @@ def search(
     room = bytes_of(memory)
     PhiMemory.of(exact).require(room, scale * WORK, WORK, third=False)
     _ = exact.kernels  # compiled, where they are not yet, before the clock starts
+    corners = [inside.midpoint, inside.lower, inside.upper]
+    exact.kernels.refuse_kinked(np.array([[float(end) for end in row] for row in corners]))
     return _Search(exact, inside, Budget(scale * WORK, deadline_of(seconds)), room, progress).run()
 
 

@@ -16,6 +16,7 @@ from typing import get_args
 import numpy as np
 
 from bilevel_sym import BilevelProblem, Box, Constants, StochasticProblem
+from bilevel_sym.arithmetic.pieces.patterns import needed_by
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument
 from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
@@ -256,6 +257,8 @@ def constants(
     require_size(there, problem.d, problem.n, bytes_of(memory))
     watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
+    low, high = (end[: problem.d] for end in region.inside)
+    problem.mean.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
     search = _Search(rows, region, reading, budget, rtol, progress)
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
         proofs = tuple(search.run())
@@ -358,9 +361,9 @@ class _Search:
                 share = 1 if math.isinf(task.found.bracket.upper) else len(waiting) - k
                 self._improve(task, tasks, self.left / share, share)
                 self._judge_curvature(task)
-                _require_finite(task, self.region.box)
+                _require_finite(task, self.region.box, self.problems[task.row])
         for task in tasks:
-            _require_finite(task, self.region.box)
+            _require_finite(task, self.region.box, self.problems[task.row])
         _require_convexity(tasks)
         return (Proof(t.constant, t.block, t.row, t.found.bracket, t.found.point, t.found.cover) for t in tasks)
 
@@ -443,15 +446,30 @@ def _named(box: Box, point: Floats) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, point, strict=True)}
 
 
-def _require_finite(task: _Task, box: Box) -> None:
-    if task.found.place is not None:
-        ends = zip(box.names or (), *task.found.place, strict=True)
-        where = ", ".join(f"{name} in [{low:.9g}, {high:.9g}]" for name, low, high in ends)
-        raise CertificateFailure(
-            f"{task.block} has no bound that can be proved where {where}",
-            hint="if a kink, a jump, a pole or the end of a domain lies there, choose a box without it; "
-            "if not, give more effort",
-        )
+def _require_finite(task: _Task, box: Box, problem: BilevelProblem) -> None:
+    if task.found.place is None:
+        return
+    lower, upper = task.found.place
+    ends = zip(box.names or (), lower, upper, strict=True)
+    where = ", ".join(f"{name} in [{low:.9g}, {high:.9g}]" for name, low, high in ends)
+    edge = _edge_in(problem, task.block, lower, upper)
+    instead = next((kink.instead for kink in problem.derivation.kinks if kink.edge == edge), "a smooth function there")
+    raise CertificateFailure(
+        f"{task.block} has no bound that can be proved where {where}"
+        + (f": {task.block[0]} has a kink there, {edge} = 0" if edge else ""),
+        hint=f"a box without it; or {instead}"
+        if edge
+        else "if a jump, a pole or the end of a domain lies there, choose a box without it; if not, give more effort",
+    )
+
+
+def _edge_in(problem: BilevelProblem, block: str, lower: Floats, upper: Floats) -> str:
+    """What vanishes on a kink of f or g that runs through a box in (x, y), where a block does not exist on it."""
+    patterns = problem.tape.patterns
+    if patterns is None:
+        return ""
+    places = np.flatnonzero(patterns.touched(lower[None], upper[None], needed_by((block,)))[0])
+    return str(problem.tape.edge_expression(int(places[0]))) if len(places) else ""
 
 
 def _require_convexity(tasks: Sequence[_Task]) -> None:

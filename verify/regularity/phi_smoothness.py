@@ -153,6 +153,8 @@ def smoothness(
     watch, budget, room = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds)), bytes_of(memory)
     PhiMemory.of(exact).require(room, budget.work, DEFAULT_WORK, third=True)
     boxes = PhiBoxes(exact, room)
+    low, high = region.inside
+    exact.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}
     for name, norm, share in EFFORT_SHARES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -196,6 +196,7 @@ def references(
     """
     kept, certificates, skipped = [], [], []
     rows = [np.asarray(point, dtype=np.float64) for point in points]
+    problem.mean.kernels.refuse_kinked(np.array(rows))
     with ProgressBar("certifying the truth", len(rows), shown=progress) as meter:
         for k, x in enumerate(rows):
             (deadline or Deadline()).check()
@@ -203,14 +204,19 @@ def references(
                 certificates.append(evaluate(problem, x.tolist(), digits=CERTIFIED_DIGITS))
                 kept.append(x)
             except BilevelError as error:
-                skipped.append(error.message)
+                skipped.append(error)
             meter.at(k + 1)
     if not kept:
         raise CertificateFailure(
-            f"nothing can be compared: {skipped[0] if skipped else 'there are no points'}",
-            hint="points= where f and g are smooth and g is strongly convex in y",
+            f"nothing can be compared: {skipped[0].message if skipped else 'there are no points'}",
+            hint=_way_round(skipped) or "points= where f and g are smooth and g is strongly convex in y",
         )
-    return References(problem, np.array(kept), tuple(certificates), tuple(skipped))
+    return References(problem, np.array(kept), tuple(certificates), tuple(error.message for error in skipped))
+
+
+def _way_round(errors: Sequence[BilevelError]) -> str | None:
+    """What to write in the place of a kink, if the minimiser of g lies on one wherever was looked."""
+    return errors[0].hint if errors and all(getattr(error, "kink", "") for error in errors) else None
 
 
 # ---------------------------------------------------------------------- what a candidate answered there

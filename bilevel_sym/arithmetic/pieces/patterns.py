@@ -17,7 +17,7 @@ from flint import arb
 
 from bilevel_sym.arithmetic import balls, intervals
 from bilevel_sym.arithmetic.boxes import IntervalProgram
-from bilevel_sym.arithmetic.pieces.seams import Seams
+from bilevel_sym.arithmetic.pieces.seams import SWITCHES, Seams, find_seams
 from bilevel_sym.arithmetic.scalars import OPEN_BALLS, ScalarProgram
 from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.program import Program, build
@@ -26,7 +26,17 @@ from bilevel_sym.typing import Bools, Floats, Indices
 if TYPE_CHECKING:
     from bilevel_sym.implicit.model import Model
 
-__all__ = ["PARTS", "Need", "PatternProgram", "Patterns", "Split", "needed_by", "order_needed", "parts_of"]
+__all__ = [
+    "PARTS",
+    "Need",
+    "PatternProgram",
+    "Patterns",
+    "SharpEdges",
+    "Split",
+    "needed_by",
+    "order_needed",
+    "parts_of",
+]
 
 MOST_BOTH = 5  # edges of one box that are taken both ways; of more, the hull of both values is taken node by node
 
@@ -270,6 +280,45 @@ def _ends(states: Indices, allowed: Bools) -> tuple[Floats, Floats]:
     low = np.where(states > 0, 0.0, np.where(states < 0, 1.0, unknown))
     high = np.where(states > 0, 0.0, np.where(states < 0, 1.0, 1.0 + unknown))
     return np.repeat(low, 2, axis=1), np.repeat(high, 2, axis=1)
+
+
+class SharpEdges:
+    """The edges of one function, and where they are too sharp for bounds of its derivatives.
+
+    A derivative is meant as a bound of how fast those change that have one order less, and these must be continuous
+    there: abs has a second derivative of zero on either side of its kink, and no second derivative.
+
+    - ``graph``: of the function.
+    - ``form``: the function.
+    - ``inputs``: the variables of the graph, in the order of the boxes.
+
+    >>> graph = Graph(1)
+    >>> edges = SharpEdges(graph, graph.apply("abs", graph.variables[0]), [0])
+    >>> lanes = np.array([[-1.0, 1.0]]), np.array([[1.0, 2.0]])
+    >>> edges.met(2, *lanes).tolist(), edges.met(1, *lanes).tolist()
+    ([True, False], [False, False])
+    """
+
+    def __init__(self, graph: Graph, form: LinearForm, inputs: Sequence[int]) -> None:
+        self._seams = None if SWITCHES.isdisjoint(graph.op) else find_seams(graph, [form])
+        if self._seams is not None:
+            edges = self._seams.edges
+            program = build(graph, [inputs], {"edges": ((len(edges),), edges)})
+            self._signs = IntervalProgram(program, intervals.PROVED)
+
+    def met(self, order: int, lower: Floats, upper: Floats) -> Bools:
+        """Over which boxes, (inputs, lanes) each end, an edge may run that is too sharp for this order."""
+        none = np.zeros(lower.shape[1], dtype=np.bool_)
+        if self._seams is None:
+            return none
+        sharp = np.array(self._seams.orders[0]) < order - 1
+        if not sharp.any():
+            return none
+        session = self._signs.session(lower.shape[1])
+        with np.errstate(all="ignore"):
+            session.put(0, lower.T, upper.T)
+            low, high = session.take("edges")
+        return np.asarray((~((low > 0) | (high < 0)) & sharp).any(axis=1))
 
 
 class PatternProgram(ScalarProgram):

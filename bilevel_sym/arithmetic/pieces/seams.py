@@ -25,7 +25,7 @@ from bilevel_sym.arithmetic.pieces.polynomials import is_number
 from bilevel_sym.graph.nodes import ONE_FORM, ZERO_FORM, Graph, LinearForm, constant
 from bilevel_sym.graph.rewriting import rewritten
 
-__all__ = ["Seams", "find_seams"]
+__all__ = ["SWITCHES", "Seams", "find_seams"]
 
 MAX_SEAM_WORK = 2_000_000  # edges times nodes: beyond it nothing is proved of any edge
 SWITCHES = frozenset(("abs", "sign", "min", "max", "lt", "le"))

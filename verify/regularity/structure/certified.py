@@ -224,6 +224,9 @@ def array_constants(
     """
     chosen = _by_array(problem, box)
     watch = Stopwatch()
+    if (ends := problem.mean.ends("x")) is not None:
+        low, high = np.array(ends, dtype=np.float64).T
+        problem.mean.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
     try:
         structure = structure_of(problem)
         if chosen is not None and set(chosen.names or ()) <= structure.names["x"]:
@@ -305,6 +308,10 @@ def _require_convexity(proofs: Sequence[Proof], structure: Structure, free: Sequ
             hint="shrink the box, or mend g",
         )
     least = -max(proof.bracket.upper for proof in own)
+    if not least > 0 and (kinks := structure.problem.mean.derivation.kinks):
+        raise CertificateFailure(
+            f"g_yy has no bound that can be proved over the box: g has a kink there, {kinks[0]}", hint=kinks[0].instead
+        )
     if not least > 0:
         where = f"for all {' and '.join(free)}" if free else "over the box"
         raise CertificateFailure(

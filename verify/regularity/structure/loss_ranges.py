@@ -16,6 +16,7 @@ import numpy as np
 
 from bilevel_sym.arithmetic.boxes import IntervalProgram
 from bilevel_sym.arithmetic.intervals import PROVED, SMOOTH, Pair
+from bilevel_sym.arithmetic.pieces.patterns import SharpEdges
 from bilevel_sym.graph.autodiff import gradient
 from bilevel_sym.graph.nodes import Graph, LinearForm
 from bilevel_sym.graph.program import Program, build
@@ -107,8 +108,22 @@ class LossFunction:
         with np.errstate(all="ignore"):
             session.put(0, lower.T, upper.T)
         low, high = session.take("h")
-        unknown = np.isnan(low) | np.isnan(high)
+        unknown = np.isnan(low) | np.isnan(high) | self.rough(orders, lower, upper)
         return np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
+
+    def rough(self, orders: tuple[int, ...], lower: Floats, upper: Floats) -> Bools:
+        """Over which boxes (variables and data, lanes) an edge may run that is too sharp for this derivative.
+
+        >>> graph = Graph(1)
+        >>> loss = LossFunction(graph, graph.apply("abs", graph.variables[0]), [0], [])
+        >>> loss.rough((2,), np.array([[-1.0, 1.0]]), np.array([[1.0, 2.0]])).tolist()
+        [True, False]
+        """
+        return self._edges.met(sum(orders), lower, upper)
+
+    @cached_property
+    def _edges(self) -> SharpEdges:
+        return SharpEdges(self.graph, self.form, (*self.variables, *self.data))
 
     def ranges(self, orders: tuple[int, ...], box: Pair, data: Pair | None = None) -> Pair:
         """The derivative over each lane of a box, (variables, lanes) each end, with the data of that lane.
@@ -204,6 +219,8 @@ class Cells:
             edges = np.insert(edges, places + 1, 0.5 * edges[places] + 0.5 * edges[places + 1])
         low, high = function.over(orders, edges[None, :-1], edges[None, 1:])
         for place, side in ((0, -1), (-1, 1)):
+            if function.rough(orders, edges[None, :-1][:, [place]], edges[None, 1:][:, [place]])[0]:
+                continue
             one, two = tail_ranges(function.program(orders), TAILS_BEGIN, side)
             low[place], high[place] = max(low[place], one), min(high[place], two)
         return Cells(edges, low, high)

@@ -45,7 +45,12 @@ def problem(subject: Subject) -> Markup:
     box = "none" if given.box is None else ", ".join(f"{name} in [{a}, {b}]" for name, (a, b) in given.box.items())
     rows.append(("box", box))
     shown = [levels(given), table("Kind, variables and box", ("what", "value"), rows)]
-    return together([*shown, *_file(given)])
+    return together([*shown, *_kinks(given), *_file(given)])
+
+
+def _kinks(given: BilevelProblem) -> list[Markup]:
+    words = "g has a kink where {}: no formula holds where the minimiser lies on it. Smooth is {}."
+    return [paragraph(words.format(kink, kink.instead)) for kink in derive(given.mean).kinks]
 
 
 def _names(symbols: tuple[object, ...]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import BilevelError, InvalidArgument
-from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, legend_below, plot_spread, spread
+from bilevel_sym.plotting import COLOURS, axes_or_new, count_iterations, held, legend_below, plot_ensemble
 from bilevel_sym.typing import FLOAT64_EPS, Axes, Floats, Indices
 from verify.papers.huang_saddle.trajectory.bounds import ErrorBounds, error_bounds
 from verify.papers.huang_saddle.trajectory.record import record_of
@@ -83,15 +83,10 @@ def _draw_bounds(ax: Axes, found: ErrorBounds) -> None:
 
 
 def _draw(ax: Axes, k: Indices, values: Floats, colour: str, label: str, style: str = "-") -> None:
-    """One run is a line through the iterates that are known, several are their median and quartiles."""
+    """One run is a line through the iterates that are known, several are as ``plot_ensemble`` draws them."""
     seen = np.isfinite(values).any(axis=0)
     if len(values) > 1:
-        plot_spread(
-            ax,
-            k[seen].astype(np.float64),
-            spread(values[:, seen]),
-            colour=colour,
-            label=f"{label}, median and quartiles",
-        )
+        at = k[seen].astype(np.float64)
+        plot_ensemble(ax, at, held(values[:, seen]), colour=colour, label=f"{label}, median")
         return
     ax.plot(k[seen], values[0, seen], color=colour, linestyle=style, label=label, marker="." if seen.sum() < 40 else "")
