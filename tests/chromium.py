@@ -22,6 +22,7 @@ FLAGS = (
     "--force-color-profile=srgb", "--remote-debugging-pipe",
 )  # fmt: skip
 KEYS: Mapping[str, tuple[int, str]] = {"Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " "), "ArrowDown": (40, "")}
+DOMAINS = ("Page", "Runtime", "Network", "Log")
 LONGEST_WAIT = 30  # seconds, after which the pipe is closed and a test fails
 
 
@@ -98,14 +99,22 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", media="", features=[])
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
 
+    def listen(self, session: str) -> None:
+        """Hear what happens in a frame of the page, which may be a process of its own, before anything happens there."""
+        for domain in DOMAINS:
+            self._send(f"{domain}.enable", {}, session)
+        self._send("Runtime.runIfWaitingForDebugger", {}, session)
+
     def told(self, *methods: str) -> list[dict[str, Any]]:
         """What the browser told by these methods."""
         return [event["params"] for event in self.events if event["method"] in methods]
 
-    def _send(self, method: str, parameters: Mapping[str, object]) -> int:
+    def _send(self, method: str, parameters: Mapping[str, object], session: str = "") -> int:
         self.count += 1
-        message = {"id": self.count, "method": method, "params": parameters}
-        self.sent.write(json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
+        message: dict[str, object] = {"id": self.count, "method": method, "params": parameters}
+        if session := session or self.session:
+            message["sessionId"] = session
+        self.sent.write(json.dumps(message).encode() + b"\0")
         self.sent.flush()
         return self.count
 
@@ -122,7 +131,9 @@ class Tab:
             return
         self.events.append(message)
         if message["method"] == "Page.javascriptDialogOpening":
-            self._send("Page.handleJavaScriptDialog", {"accept": True})
+            self._send("Page.handleJavaScriptDialog", {"accept": True}, message.get("sessionId", ""))
+        elif message["method"] == "Target.attachedToTarget":
+            self.listen(message["params"]["sessionId"])
 
 
 @contextmanager
@@ -141,7 +152,8 @@ def browser(profile: Path, flags: Sequence[str] = FLAGS) -> Iterator[Tab]:
         tab = Tab(sent, heard)
         target = tab.call("Target.createTarget", url="about:blank")["targetId"]
         tab.session = tab.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
+        tab.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True)
+        for domain in (*DOMAINS, "Accessibility"):
             tab.call(f"{domain}.enable")
         try:
             yield tab

@@ -5,6 +5,7 @@ Skipped where no Chromium is installed; `.ci/browser` installs one, runs these t
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +29,7 @@ HOSTILE = (
 )
 PHONE, SCREEN = 390, 1200  # pixels of CSS
 PAGES = 18  # of paper, for a small problem
+WAIT = "new Promise(done => setTimeout(done, 500))"  # for frames, which are processes of their own
 # of every text that is shown: its contrast with what is behind it, and what it is
 CONTRASTS = """
 (() => {
@@ -73,7 +75,7 @@ def hostile() -> ReportPage:
         "lem:descent", 1.0, 2.0, evidence="sampled", message=HOSTILE, worst_point={HOSTILE: 1.0}, region=HOSTILE
     )
     subject = Subject(problem, 0, 0.02, None, HOSTILE)
-    subject.__dict__["verdicts"] = Report(HOSTILE, HOSTILE, "corrected", 0, 0.0, (said,))
+    subject.__dict__["verdicts"] = Report(HOSTILE, {HOSTILE: (0, 1)}, "corrected", 0, 0.0, (said,))
     return ReportPage(HOSTILE, _document(subject, HOSTILE, [section.markup(subject) for section in SECTIONS]))
 
 
@@ -85,14 +87,26 @@ def shown(tab: Tab, html: str, folder: Path) -> None:
 
 
 def attempts(tab: Tab) -> list[str]:
-    """Dialogs and requests of a page, but for the file itself and pictures that are part of it."""
+    """Dialogs and requests of a page and its frames, but for files and pictures that are part of it, and what the browser forbade."""
     asked = [event["request"]["url"] for event in tab.told("Network.requestWillBeSent")]
-    return [event["message"] for event in tab.told("Page.javascriptDialogOpening")] + [
-        address for address in asked if not address.startswith(("file:", "data:", "about:srcdoc"))
+    forbidden = [event["entry"] for event in tab.told("Log.entryAdded")]
+    return [
+        *(event["message"] for event in tab.told("Page.javascriptDialogOpening")),
+        *(address for address in asked if not address.startswith(("file:", "data:", "about:srcdoc"))),
+        *(f"{entry['text']} {entry.get('url', '')}" for entry in forbidden),
     ]
 
 
 # ---- text from outside ----------------------------------------------------------------------------------------------
+
+
+def test_who_listens_hears_what_is_not_escaped_in_a_frame_too(tab: Tab, tmp_path: Path) -> None:
+    framed = f"<iframe sandbox=allow-scripts srcdoc='{html.escape(HOSTILE)}'></iframe>"
+    shown(tab, f"<!DOCTYPE html><title>x</title>{framed}", tmp_path)
+    tab.run(WAIT)
+    heard = attempts(tab)
+    assert any("h.invalid/a" in each for each in heard)
+    assert any("alert" in each for each in heard)
 
 
 def test_who_listens_hears_what_is_not_escaped(tab: Tab, tmp_path: Path) -> None:
@@ -121,7 +135,7 @@ def test_hostile_text_opens_no_dialog_and_asks_for_nothing(tab: Tab, tmp_path: P
         assert tab.run("document.getElementById('verdict-table').textContent").count(HOSTILE) == 3
     else:
         assert tab.run("document.querySelectorAll('iframe').length + document.scripts.length") == 1
-    tab.settle()
+    tab.run(WAIT)
     assert attempts(tab) == []
     tab.call("Page.setBypassCSP", enabled=False)
 
