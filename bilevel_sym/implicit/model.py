@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise, permutations, product
@@ -25,7 +25,8 @@ from bilevel_sym.graph.program import Program, build
 
 __all__ = ["Model"]
 
-Block = tuple[tuple[int, ...], list[LinearForm]]  # the shape, and the entries row by row
+Place = tuple[int, ...]
+Block = tuple[Place, list[LinearForm]]  # the shape, and the entries row by row
 KINKS = frozenset(("abs", "sign", "min", "max", "select"))
 CACHED = ("_along_v", "lagrangian", "_lagrangian_hessian", "patterns")  # forms of the graph
 DIRECTION_AXES = {"g_yy_v": "y", "g_xy_v": "x"}
@@ -66,6 +67,7 @@ class Model:
         bounds = [0, d, d + n, d + 2 * n, 2 * d + 3 * n, 3 * d + 4 * n]
         self.x, self.y, self.v, self.u, self.w = (range(low, high) for low, high in pairwise(bounds))
         self.parameters = range(bounds[-1], bounds[-1] + len(parameters))
+        self._chosen: Mapping[str, Sequence[int]] = {}
         self._symbols, self._parameters = (*x, *y), tuple(parameters)
         known = dict(zip(self._symbols, self.graph.variables, strict=False))
         known |= dict(zip(parameters, self.graph.variables[bounds[-1] :], strict=True))
@@ -77,6 +79,7 @@ class Model:
     def _forget(self) -> None:
         self._lock = RLock()  # the graph grows as blocks are asked for, perhaps by several threads
         self._blocks: dict[str, Block] = {}
+        self._places: dict[str, dict[Place, LinearForm]] = {}
         self._programs: dict[tuple[str, ...], Program] = {}
         self._in_balls = lru_cache(8)(self._prepare_balls)
         self._in_intervals = lru_cache(8)(self._prepare_intervals)
@@ -95,6 +98,20 @@ class Model:
         twin = self._twin()
         twin.graph = self._pristine.copy()
         twin._forget()
+        return twin
+
+    def restricted(self, axes: Mapping[str, Sequence[int]]) -> Model:
+        """The same f and g, with blocks of the derivatives by some of x and of y alone; z is still all of them.
+
+        ``axes``: the variables of "x" and of "y" that are chosen; all, where a name is left out.
+
+        >>> x, y = sp.symbols("x"), sp.symbols("y:3")
+        >>> model = Model(x*y[0], sum(v**4 for v in y), [x], y)
+        >>> model.restricted({"y": [model.y[1]]}).expressions("g_yy")
+        [12*y1**2]
+        """
+        twin = self.fresh_copy()
+        twin._chosen = dict(axes)
         return twin
 
     def _twin(self) -> Model:
@@ -237,25 +254,51 @@ class Model:
             return shape, self._second(function, *axes)
         return shape, self._higher_block(name)
 
-    def _higher_block(self, name: str) -> list[LinearForm]:
+    def places(self, name: str) -> dict[Place, LinearForm]:
+        """The entries of a block that do not vanish, by their places; of third and higher derivatives no other is made.
+
+        >>> x, y = sp.symbols("x"), sp.symbols("y:60")
+        >>> len(Model(x*y[0], sum(v**4 for v in y), [x], y).places("g_yyyy"))  # of 12 960 000
+        60
+        """
+        with self._lock:
+            if name not in self._places:
+                self._places[name] = self._higher_places(name) if len(name) > len("g_yy") else self._low_places(name)
+            return self._places[name]
+
+    def _low_places(self, name: str) -> dict[Place, LinearForm]:
+        shape, forms = self.block(name)
+        entries = zip(product(*map(range, shape)), forms, strict=True)
+        return {place: form for place, form in entries if form.terms or form.constant}
+
+    def _higher_places(self, name: str) -> dict[Place, LinearForm]:
         """Third and higher derivatives g_ab...: g_b... moved along a; entries equal by symmetry are one form."""
         function, axes = name[0], name[2:]
-        shape = tuple(len(self._axis(axis)) for axis in axes)
-        rest = self.block(f"{function}_{axes[1:]}")[1]
-        moved = tangents(self.graph, rest, {v: {k: ONE_FORM} for k, v in enumerate(self._axis(axes[0]))})
-        strides = [prod(shape[k + 1 :]) for k in range(len(shape))]
-        found = [ZERO_FORM] * prod(shape)  # most entries of many variables stay that
-        for others, row in zip(product(*map(range, shape[1:])), moved, strict=True):
+        rest = self.places(f"{function}_{axes[1:]}")
+        along = {v: {k: ONE_FORM} for k, v in enumerate(self._axis(axes[0]))}
+        found: dict[Place, LinearForm] = {}
+        for others, row in zip(rest, tangents(self.graph, list(rest.values()), along), strict=True):
             for first, form in row.items():
                 index = first, *others
                 if _in_order(axes, index) == index:
-                    for equal in _orders(axes, index):
-                        found[sum(map(mul, strides, equal))] = form
+                    found |= dict.fromkeys(_orders(axes, index), form)
+        return dict(sorted(found.items()))
+
+    def _higher_block(self, name: str) -> list[LinearForm]:
+        shape = tuple(self.length(axis) for axis in name[2:])
+        strides = [prod(shape[k + 1 :]) for k in range(len(shape))]
+        found = [ZERO_FORM] * prod(shape)  # most entries of many variables stay that
+        for place, form in self.places(name).items():
+            found[sum(map(mul, strides, place))] = form
         return found
 
-    def _axis(self, name: str) -> range:
+    def length(self, axis: str) -> int:
+        """How many variables an axis has."""
+        return len(self._axis(axis))
+
+    def _axis(self, name: str) -> Sequence[int]:
         """The variables of an axis; z is x and y together."""
-        return {"x": self.x, "y": self.y}.get(name) or range(self.d + self.n)
+        return self._chosen.get(name) or {"x": self.x, "y": self.y}.get(name) or range(self.d + self.n)
 
     def _function(self, name: str) -> LinearForm:
         return {"f": self.f, "g": self.g}.get(name) or self.lagrangian
@@ -275,7 +318,7 @@ class Model:
     def _lagrangian_hessian(self) -> list[list[LinearForm]]:
         return hessian(self.graph, self.lagrangian, (*self.x, *self.y))
 
-    def _second(self, function: str, rows: range, columns: range) -> list[LinearForm]:
+    def _second(self, function: str, rows: Sequence[int], columns: Sequence[int]) -> list[LinearForm]:
         """Second derivatives; of each symmetric pair one is built, and both places get it."""
         if function == "L":
             return [self._lagrangian_hessian[max(i, j)][min(i, j)] for i, j in product(rows, columns)]
@@ -298,7 +341,7 @@ class Model:
         return (len(axis),), gradient(self.graph, form, axis)
 
 
-def _in_order(axes: str, index: tuple[int, ...]) -> tuple[int, ...]:
+def _in_order(axes: str, index: Place) -> Place:
     """The index with the entries of each run of equal axes in ascending order.
 
     >>> _in_order("xxy", (2, 1, 0))
@@ -307,7 +350,7 @@ def _in_order(axes: str, index: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(k for run in _runs(axes, index) for k in sorted(run))
 
 
-def _orders(axes: str, index: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _orders(axes: str, index: Place) -> Iterator[Place]:
     """The indices of entries that are equal to this one by symmetry.
 
     >>> sorted(_orders("xxy", (2, 1, 0)))
@@ -317,6 +360,6 @@ def _orders(axes: str, index: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield tuple(k for run in runs for k in run)
 
 
-def _runs(axes: str, index: tuple[int, ...]) -> list[list[int]]:
+def _runs(axes: str, index: Place) -> list[list[int]]:
     """The entries of an index by runs of equal axes."""
     return [[k for _, k in run] for _, run in groupby(zip(axes, index, strict=True), key=itemgetter(0))]

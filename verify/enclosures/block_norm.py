@@ -88,7 +88,7 @@ class Block(ABC):
     def __init__(self, model: Model, name: str, region: ExactBox, *, aim: float = math.inf) -> None:
         self.model, self.name, self.region, self.aim = model, name, region, aim
         vanishing = vanishes(model, name)
-        require_size([] if vanishing else [name], model.d, model.n, sys.maxsize)
+        require_size([] if vanishing else [name], model.length("x"), model.length("y"), sys.maxsize)
         self._ready = lru_cache(2)(self._prepared)
         self.patterns, self._need = model.patterns, needed_by([name])
         # the same model, with its switches as parameters where it has some
@@ -310,8 +310,7 @@ class BlockNorm(Block):
         """(dimension, degree) of the runs of equal axes."""
         axes = self.name.partition("_")[2]
         runs = [(axis, len(list(run))) for axis, run in groupby(axes)]
-        sizes = {"x": self.model.d, "y": self.model.n, "z": self.model.d + self.model.n}
-        return tuple((sizes[axis], degree) for axis, degree in runs)
+        return tuple((self.model.length(axis), degree) for axis, degree in runs)
 
     def _over(self, lower: Floats, upper: Floats, *, proved: bool) -> Floats:
         session = self.session(lower, upper, proved=proved)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from bilevel_sym import BilevelProblem
 from bilevel_sym.errors import TooLarge
@@ -18,7 +20,16 @@ from bilevel_sym.system.memory import FLOAT, largest, require
 from verify.enclosures.branch_and_bound import PROOF_COST
 from verify.enclosures.phi_formulas import LINEAR, PhiFormulas
 
-__all__ = ["BOXES_AT_ONCE", "LIBRARY_BYTES", "TABLE", "PhiMemory", "entries_of", "require_size", "vanishes"]
+__all__ = [
+    "BOXES_AT_ONCE",
+    "LIBRARY_BYTES",
+    "TABLE",
+    "PhiMemory",
+    "entries_of",
+    "is_sparse",
+    "require_size",
+    "vanishes",
+]
 
 TABLE = 2**19  # numbers in a table of intervals
 LIBRARY_BYTES, OPERATION = 3e8, 5000  # of the libraries and of the problem; and of one entry as a formula
@@ -59,13 +70,33 @@ def vanishes(model: Model, name: str) -> bool:
     function, _, axes = name.partition("_")
     for k in reversed(range(len(axes))):
         lower = f"{function}_{axes[k + 1 :]}".rstrip("_")
-        if entries_of(lower, model.d, model.n) > LARGEST:
+        if not is_sparse(model, lower):
             return False
         along = sum(1 << v for v in {"x": model.x, "y": model.y}.get(axes[k], range(model.d + model.n)))
-        nodes = {node for form in model.block(lower)[1] for node in form.terms}
+        nodes = {node for form in model.places(lower).values() for node in form.terms}
         if not any(model.graph.support[node] & along for node in nodes):
             return True
     return False
+
+
+def is_sparse(model: Model, name: str) -> bool:
+    """Whether a block and what it is made from have few entries that may not vanish, counted before one is made.
+
+    >>> import sympy as sp
+    >>> x, y = sp.symbols("x"), sp.symbols("y:60")
+    >>> one, all_of = (Model(x*y[0], g, [x], y) for g in (sum(v**3 for v in y), sum(y)**3))
+    >>> is_sparse(one, "g_yyy"), is_sparse(all_of, "g_yyy")
+    (True, False)
+    """
+    axes = name.partition("_")[2]
+    if len(axes) <= 2:
+        return entries_of(name, model.length("x"), model.length("y")) <= LARGEST
+    lower = f"{name[0]}_{axes[1:]}"
+    if not is_sparse(model, lower):
+        return False
+    along, support = {"x": model.x, "y": model.y}.get(axes[0], range(model.d + model.n)), model.graph.support
+    moving = (reduce(or_, (support[node] for node in form.terms), 0) for form in model.places(lower).values())
+    return sum(sum(bits >> v & 1 for v in along) for bits in moving) <= LARGEST
 
 
 def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:

@@ -19,6 +19,7 @@ from bilevel_sym import BilevelProblem, Box, Constants, StochasticProblem
 from bilevel_sym.arithmetic.pieces.patterns import needed_by
 from bilevel_sym.arithmetic.ties import first_largest
 from bilevel_sym.errors import AssumptionViolated, CertificateFailure, InvalidArgument
+from bilevel_sym.implicit.model import Model
 from bilevel_sym.system.budget import Budget, Deadline, Effort, Stopwatch, deadline_of, scale_of
 from bilevel_sym.system.memory import Memory, bytes_of
 from bilevel_sym.theories import Reading
@@ -27,6 +28,7 @@ from verify.enclosures.block_norm import BlockNorm, Curvature, ExactBox
 from verify.enclosures.branch_and_bound import SECOND, Maximum, maximise
 from verify.enclosures.cover import Cover, requested_box
 from verify.enclosures.memory import require_size, vanishes
+from verify.enclosures.pieces import Piece, pieces_of
 from verify.verdict import Bracket
 
 __all__ = ["BLOCKS", "DEFAULT_WORK", "CertifiedConstants", "Proof", "Reading", "constants", "instances", "objective_of"]
@@ -70,7 +72,7 @@ DEFAULT_WORK = 10 * SECOND  # of a search
 class Proof:
     """One block of one instance: its bracket, where the lower end is attained, and the cover that proves the upper.
 
-    Of mu it is the bracket of -mu.
+    Of mu it is the bracket of -mu. ``piece``: the variables of the part of the block that is meant, where it has parts.
     """
 
     constant: str
@@ -79,6 +81,7 @@ class Proof:
     bracket: Bracket
     point: Floats | None
     cover: Cover
+    piece: Piece | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +188,11 @@ class CertifiedConstants:
 
         Those of an array problem follow from its structure, and not from a cover of a box: no file holds them.
         """
+        if any(proof.piece for proof in self.proofs):
+            raise InvalidArgument(
+                "constants of blocks that are bounded piece by piece cannot be saved",
+                hint="the constants of one part of the variables, with the others as parameters",
+            )
         if self.problem.is_array:
             raise InvalidArgument(
                 "constants that follow from the structure of an array problem cannot be saved",
@@ -253,7 +261,7 @@ def constants(
         return array_constants(problem, box, reading, scale, limits)
     names = {name for blocks in BLOCKS[reading].values() for name in blocks}
     rows = instances(problem)
-    there = [name for name in sorted(names) if not all(vanishes(row.tape, name) for row in rows)]
+    there = [name for name in sorted(names) if not all(_has_no_size(row.tape, name) for row in rows)]
     require_size(there, problem.d, problem.n, bytes_of(memory))
     watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
@@ -287,16 +295,24 @@ def instances(problem: BilevelProblem) -> tuple[BilevelProblem, ...]:
     )
 
 
-def objective_of(problem: BilevelProblem, constant: str, block: str, region: ExactBox) -> BlockNorm | Curvature:
-    """What is maximised for one block.
+def _has_no_size(model: Model, name: str) -> bool:
+    """Whether a block is zero for its structure, or falls into pieces, so that it is never made as a whole."""
+    return vanishes(model, name) or bool(pieces_of(model, name))
+
+
+def objective_of(
+    problem: BilevelProblem, constant: str, block: str, region: ExactBox, piece: Piece | None = None
+) -> BlockNorm | Curvature:
+    """What is maximised for one block, or for a piece of it.
 
     - ``problem``: the problem.
     - ``constant``: mu, ell, rho, nu, M or g_y.
     - ``block``: one of its blocks, such as g_xy.
     - ``region``: the box in (x, y).
+    - ``piece``: the variables along x and y, where not all are meant.
     """
     kind = Curvature if constant == "mu" else BlockNorm
-    return kind(problem.tape, block, region)
+    return kind(problem.tape if piece is None else problem.tape.restricted(piece), block, region)
 
 
 def _check(problem: object, reading: object, rtol: object) -> None:
@@ -324,6 +340,7 @@ class _Task:
     constant: str
     block: str
     row: int
+    piece: Piece | None
     objective: BlockNorm | Curvature
     found: Maximum
 
@@ -365,20 +382,27 @@ class _Search:
         for task in tasks:
             _require_finite(task, self.region.box, self.problems[task.row])
         _require_convexity(tasks)
-        return (Proof(t.constant, t.block, t.row, t.found.bracket, t.found.point, t.found.cover) for t in tasks)
+        return (
+            Proof(t.constant, t.block, t.row, t.found.bracket, t.found.point, t.found.cover, t.piece) for t in tasks
+        )
 
     def _look(self, constant: str, blocks: Sequence[str]) -> list[_Task]:
         """The blocks of one constant, the largest first: the others may be settled by what it is known to reach."""
-        rows = [(row, block) for block in blocks for row in range(len(self.problems))]
-        objectives = [objective_of(self.problems[row], constant, block, self.region) for row, block in rows]
+        rows = [
+            (row, block, piece)
+            for block in blocks
+            for row, problem in enumerate(self.problems)
+            for piece in pieces_of(problem.tape, block) or (None,)
+        ]
+        objectives = [objective_of(self.problems[row], constant, block, self.region, part) for row, block, part in rows]
         bounds = [float(o.over(self.region.lower[None], self.region.upper[None])[0]) for o in objectives]
         tasks, best = [], -math.inf
         for k in sorted(range(len(rows)), key=lambda k: -bounds[k] if not math.isnan(bounds[k]) else -math.inf):
-            objective, (row, block) = objectives[k], rows[k]
+            objective, (row, block, piece) = objectives[k], rows[k]
             if not objective.active:  # one look is all it gets
                 objective.aim = 0.0
             floor = best + self.rtol * abs(best) if math.isfinite(best) else best
-            tasks.append(_Task(constant, block, row, objective, self._maximise(objective, Budget(0), floor)))
+            tasks.append(_Task(constant, block, row, piece, objective, self._maximise(objective, Budget(0), floor)))
             best = max(best, tasks[-1].found.bracket.lower)
         return tasks
 
