@@ -29,9 +29,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import sympy as sp
 
-from bilevel_sym import AID, Descent, INeon, LocalMinimum, Perturbed, schedules, solve, verify, zoo
-from bilevel_sym.plotting import plot_eigenvalues, plot_landscape, plot_solution, plot_trajectories
+from bilevel_sym import AID, BilevelProblem, Descent, INeon, LocalMinimum, Perturbed, schedules, solve, verify, zoo
+from bilevel_sym.plotting import explore, plot_eigenvalues, plot_landscape, plot_solution, plot_trajectories
 from bilevel_sym.theories.huang_saddle.experiments import complexity, coupled, figure1
+from bilevel_sym.zoo.tables import alternate, standard, table
 from verify.plotting import plot_error
 
 # %% [markdown]
@@ -120,6 +121,50 @@ plt.show()
 ax = plot_solution(ensemble, phi_min=-0.25)
 ax.axhline(0.25, color="0.5", linestyle=":", linewidth=1)
 ax.set_title("Gap to the minimum with noise (dotted: the value at the saddle point)")
+plt.show()
+
+# %% [markdown]
+# Where would it go from elsewhere, or with another seed? `explore` asks with sliders for $x_0$, $\varepsilon$ and the seed, where ipywidgets is installed; on a page it is a picture.
+
+# %%
+explore(saddle, x0=[0.0, 1.5], points=points, box={"x1": (-3, 3), "x2": (-2, 2)})
+
+# %% [markdown]
+# ### The same on data
+#
+# Is such a point more than an example? Let each feature of a regression have a *scale* $x_j$, chosen so that rows which were held out are predicted well:
+# $$g = \text{mean}\,\big(A(x \odot y) - b\big)^2/2 + |y|^2/20, \qquad f = \text{the same loss on rows held out.}$$
+# At $x = 0$ no feature is in use, and since nothing changes with the sign of a scale, $\nabla\Phi(0) = 0$. Here are 442 patients and two of their ten features, so that $\Phi$ can be drawn:
+
+# %%
+training, held_out = standard(alternate(table("diabetes"), 442))
+A, B = training.features[:, [2, 8]], held_out.features[:, [2, 8]]
+b, c = ((part.targets - training.targets.mean()) / training.targets.std() for part in (training, held_out))
+scales = BilevelProblem(
+    f="mean((B @ (x*y) - c)**2)/2",
+    g="mean((A @ (x*y) - b)**2)/2 + y @ y/20",
+    x="x[n]",
+    y="y[n]",
+    data={"A": A, "b": b, "B": B, "c": c},
+    box={"x": (-1.5, 1.5), "y": (-3, 3)},
+    name="two scales",
+)
+print("eigenvalues of Hess Phi at 0:", np.linalg.eigvalsh(scales.kernels.hess_phi(np.zeros(2))).round(2))
+noisy = Perturbed.auto(scales)
+still = solve(scales, Descent(noisy.estimator, noisy.eta), np.zeros(2), steps=200)
+twenty = solve(scales, noisy, np.zeros((20, 2)), steps=5000, rng=0, stop="local minimum")
+print("without noise:", still.x, "after", still.steps, "steps")
+print("with noise:   ", twenty, "near |x| =", *np.unique(np.abs(twenty.x).round(1), axis=0))
+print("Phi: from", round(float(scales.kernels.phi(np.zeros(2))), 3), "to", round(float(twenty.phi.max()), 3), "at most")
+
+# %% [markdown]
+# Four minima, mirror images of one regression, around a point from which every direction goes down and where no gradient says so. The valleys are flat: a run ends at an $\varepsilon$-local minimum, $\varepsilon = 10^{-3}$, a little before the lowest place.
+
+# %%
+figure, ax = plt.subplots(figsize=(7, 5.5), layout="constrained")
+plot_landscape(scales, ax)
+plot_trajectories(twenty, ax, label="noise, x = 0")
+ax.set_title("Scales of two features of 442 patients; twenty runs from x = 0")
 plt.show()
 
 # %% [markdown]

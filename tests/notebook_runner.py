@@ -11,6 +11,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 CELL_SECONDS = 120
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class NotebookFailure(Exception):
@@ -52,6 +53,13 @@ def _compile_first() -> None:
         make_ready()
 
 
+def without_widgets(notebook: Any) -> Any:
+    """The same notebook, where sliders and their like are the pictures that stand for them: nothing moves them later."""
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        output.get("data", {}).pop(WIDGET, None)
+    return notebook
+
+
 def rebuild(source: Path) -> Path:
     """Write the .ipynb of a percent script, with outputs; the same source gives the same names to its cells."""
     import jupytext
@@ -59,7 +67,7 @@ def rebuild(source: Path) -> Path:
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells, 1):
         cell["id"] = f"cell-{number:02}"
-    execute(notebook)
+    without_widgets(execute(notebook))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook["metadata"] = {"kernelspec": kernel, "language_info": {"name": "python"}}
     target = source.with_suffix(".ipynb")

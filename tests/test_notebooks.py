@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from notebook_runner import FOLDER, NotebookFailure, execute
+from notebook_runner import FOLDER, WIDGET, NotebookFailure, execute, without_widgets
 
 jupytext = pytest.importorskip("jupytext")
 nbformat = pytest.importorskip("nbformat")
@@ -104,6 +104,18 @@ def test_no_machine_is_in_it(path: Path) -> None:
         text = json.dumps({**output, "data": {**output.get("data", {}), "image/png": ""}})
         assert not re.search(r"/(home|tmp|work|root|usr|Users|opt)/|[A-Z]:\\\\| at 0x", text)
     assert not re.search(r"/(home|tmp|work|root|Users)/", json.dumps(notebook.metadata))
+
+
+@each_notebook
+def test_no_widget_is_stored(path: Path) -> None:
+    assert not [output for output in outputs(load(path)) if WIDGET in output.get("data", {})]
+
+
+def test_a_widget_leaves_its_picture() -> None:
+    data = {"text/plain": "sliders", "image/png": "", WIDGET: {"model_id": "1"}}
+    cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("execute_result", data)])
+    kept = without_widgets(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(), cell]))
+    assert list(outputs(kept)[0].data) == ["text/plain", "image/png"]
 
 
 @each_notebook

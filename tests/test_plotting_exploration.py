@@ -125,6 +125,18 @@ def test_a_start_without_a_value_leaves_the_landscape_and_says_why() -> None:
     assert len(refused.get_lines()) == 1
 
 
+def test_entries_of_an_array_have_names_and_sliders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phi = |x|^4/4 - |x|^2/2: the entries of x are what is drawn, over the interval of the array."""
+    monkeypatch.setitem(sys.modules, "ipywidgets", STAND_IN)
+    f, g = "(y @ y)**2/4 - x @ y/2", "(y - x) @ (y - x)/2"
+    array = BilevelProblem(f, g, "x[2]", "y[2]", box={"x": (-2, 1), "y": (-2, 2)})
+    shown = explore(array, x0=[0.1, 0.0])
+    ax = shown.draw(ax=Figure().subplots())
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("x_1", "x_2", (-2, 1))
+    assert lines(ax)["Algorithm 1"].tolist() == shown.run().trajectory.x.tolist()
+    assert [slider.options["description"] for slider in shown.widget.children[:-1]] == ["x_1", "x_2", "ε", "seed"]
+
+
 def test_names_are_no_formulas() -> None:
     named = BilevelProblem("y**2 + x**2", "(y - x)**2", "x", "y", box={"x": (-1, 1), "y": (-1, 1)}, name="1$ or $2")
     ax = explore(named).draw(ax=Figure().subplots())

@@ -5,8 +5,9 @@ Values at many points, nan where they do not exist: outside of a domain, or wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from bilevel_sym.typing import Floats, Indices
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Region", "box_ends", "exact_problem", "numbers", "on_grid", "one_by_one", "recorded", "where_defined"]
+__all__ = [
+    "Region", "box_ends", "box_of_x", "exact_problem", "numbers", "on_grid", "one_by_one", "recorded", "where_defined",
+]  # fmt: skip
 
 Region: TypeAlias = Box | Mapping[str, Iterable[object]] | None
 
@@ -61,6 +64,28 @@ def box_ends(problem: BilevelProblem, box: Region, names: Sequence[str]) -> tupl
                 f"the box has no width: {name} is {low:g}", hint=f'"{name}": ({low - 1:g}, {low + 1:g})'
             )
     return ends[:, 0], ends[:, 1]
+
+
+def box_of_x(problem: BilevelProblem, box: Region) -> tuple[tuple[str, ...], Floats, Floats]:
+    """A name for each entry of x, and the lower and the upper ends; those of an array are x_1, x_2 and so on.
+
+    >>> problem = BilevelProblem("sum(x*y)", "y @ y - x @ y", "x[2]", "y[2]")
+    >>> names, low, high = box_of_x(problem, {"x": (-1, 3)})
+    >>> names, low, high
+    (('x_1', 'x_2'), array([-1., -1.]), array([3., 3.]))
+    """
+    low, high = box_ends(problem, box, tuple(s.name for s in problem.x))
+    if not problem.is_array:
+        return tuple(s.name for s in problem.x), low, high
+    sizes = [_size(s, problem.dimensions) for s in problem.x]
+    numbered = [(s.name, range(1, size + 1) if size > 1 else ("",)) for s, size in zip(problem.x, sizes, strict=True)]
+    names = tuple(f"{name}_{k}".rstrip("_") for name, places in numbered for k in places)
+    return names, np.repeat(low, sizes), np.repeat(high, sizes)
+
+
+def _size(symbol: Any, dimensions: Mapping[str, int | None]) -> int:
+    """How many entries a variable has."""
+    return math.prod(int(dimensions.get(str(side)) or side) for side in getattr(symbol, "shape", ()))
 
 
 def numbers(what: str, values: ArrayLike, hint: str) -> Floats:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.estimators.checks import count, positive
-from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers
+from bilevel_sym.plotting.arguments import Region, box_of_x, exact_problem, numbers
 from bilevel_sym.plotting.landscape import plot_landscape, plot_trajectories, require_few
 from bilevel_sym.plotting.style import axes_or_new, png, require_matplotlib
 from bilevel_sym.problem.problem import BilevelProblem
@@ -44,7 +45,8 @@ class Exploration:
 
     - ``problem``: the problem, of one or two variables x.
     - ``x0``, ``eps``, ``seed``: of the run that is shown first.
-    - ``low``, ``high``: the ends of the box in x that is drawn.
+    - ``window``: what is drawn, the ends of each entry of x by its name.
+    - ``box``: the box that the window is part of.
     - ``points``: stationary points that are marked.
     - ``steps``: how many a run may take.
 
@@ -57,8 +59,8 @@ class Exploration:
     x0: tuple[float, ...]
     eps: float
     seed: int
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    window: Mapping[str, tuple[float, float]]
+    box: Region
     points: tuple[Any, ...]
     steps: int
 
@@ -97,9 +99,7 @@ class Exploration:
         'ε = 0.01, seed 0: reached an eps-local minimum (checked), 81 steps'
         """
         ax = axes_or_new(ax, INCHES)
-        names = (s.name for s in self.problem.x)
-        window = {name: (low, high) for name, low, high in zip(names, self.low, self.high, strict=True)}
-        plot_landscape(self.problem, ax, box=window, points=self.points)
+        plot_landscape(self.problem, ax, box=self.box, points=self.points)
         try:
             run = self.run(x0, eps=eps, seed=seed)
         except BilevelError as error:
@@ -136,13 +136,12 @@ class Exploration:
         ipywidgets = _ipywidgets()
         if ipywidgets is None:
             raise InvalidArgument("sliders want ipywidgets", hint="pip install ipywidgets; .draw() draws without them")
-        names = tuple(s.name for s in self.problem.x)
         at = [
             ipywidgets.FloatSlider(
                 value=value, min=low, max=high, step=(high - low) / SLIDER_STEPS, description=name,
                 continuous_update=False,
             )
-            for name, value, low, high in zip(names, self.x0, self.low, self.high, strict=True)
+            for value, (name, (low, high)) in zip(self.x0, self.window.items(), strict=True)
         ]  # fmt: skip
         least, most = min(EPS_POWERS[0], math.log10(self.eps)), max(EPS_POWERS[1], math.log10(self.eps))
         eps = ipywidgets.FloatLogSlider(
@@ -203,7 +202,7 @@ def explore(
     """
     exact = exact_problem(problem)
     require_few(exact.d)
-    low, high = box_ends(exact, box, tuple(s.name for s in exact.x))
+    names, low, high = box_of_x(exact, box)
     start = low + (high - low) / 4 if x0 is None else numbers("x0", x0, hint="a number for each entry of x")
     if start.shape != low.shape or not ((low <= start) & (start <= high)).all():
         window = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
@@ -215,8 +214,8 @@ def explore(
         tuple(start.tolist()),
         positive("eps", eps),
         count("seed", seed, least=0),
-        tuple(low.tolist()),
-        tuple(high.tolist()),
+        MappingProxyType(dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))),
+        box,
         tuple(points or ()),
         count("steps", steps),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, on_grid, one_by_one, recorded, where_defined
+from bilevel_sym.plotting.arguments import Region, box_of_x, exact_problem, on_grid, one_by_one, recorded, where_defined
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below, next_colour
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.plain_text import as_title
@@ -102,8 +102,7 @@ def plot_landscape(
 
 def _window(problem: BilevelProblem, box: Region) -> _Window:
     require_few(problem.d)
-    names = tuple(s.name for s in problem.x)
-    return _Window(names, *box_ends(problem, box, names))
+    return _Window(*box_of_x(problem, box))
 
 
 def require_few(d: int) -> None:
