@@ -48,6 +48,7 @@ SHELL = (
     ".ci/lowest",
     ".ci/site",
     ".ci/browser",
+    ".ci/pyodide",
     "bilevel-sym report zoo:saddle --out report.html",
     "bilevel-sym check mine_jaxopt:with_jaxopt --problem zoo:ridge --generated 20 --digits 8",
 )  # fmt: skip

@@ -44,6 +44,7 @@ html_title = f"{project} {release}"
 html_baseurl = SITE
 html_static_path = [str(HERE / "static"), str(Path(ziamath.__file__).parent / "fonts")]
 html_favicon = str(HERE / "static" / "favicon.svg")
+html_extra_path = [str(HERE / "playground")]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -36,6 +36,8 @@ PROJECT = {
     ".github/SECURITY.md": "security.md",
     "benchmarks/RESULTS.md": "measured.md",
 }
+PLAYGROUND = ".github/site/playground/playground.html"  # a page as it is: Sphinx copies it
+COLAB = f'Colab begins with `%pip install "bilevel-sym[notebook] @ git+{HOME}"` in a cell of its own.'
 CONTENTS = "\n```{{toctree}}\n:hidden:\n{options}\n{entries}\n```\n"
 
 
@@ -47,6 +49,7 @@ def places() -> dict[str, str]:
         for path in sorted(folder.glob("*.md")):
             found[path.relative_to(ROOT).as_posix()] = f"{place}/{path.name.replace('README', 'index')}"
     found |= {source: f"project/{name}" for source, name in PROJECT.items()}
+    found[PLAYGROUND] = "playground.html"
     for folder, pattern in ((ROOT / "notebooks", "*.ipynb"), (ROOT / ".github" / "images", "*.png")):
         place = {"notebooks": "notebooks", "images": "_images"}[folder.name]
         found |= {p.relative_to(ROOT).as_posix(): f"{place}/{p.name}" for p in sorted(folder.glob(pattern))}
@@ -86,6 +89,8 @@ def led(target: str, source: str) -> str:
     file = meant(address, source) if address else None
     if file is None:
         return target
+    if file == PLAYGROUND:  # for Sphinx, which does not know the page, it is elsewhere
+        return SITE + places()[file]
     if file in places():
         here = Path(places()[source]).parent
         return os.path.relpath(places()[file], here).replace(os.sep, "/") + sharp + anchor
@@ -185,7 +190,7 @@ def notebook(path: Path, source: str) -> str:
         text = translated("".join(cell["source"]), source)
         if number == 0:
             title, _, rest = text.partition("\n")
-            text = f"{title}\n\n{{.doors}}\n{doors(path.name)}\n{rest}"
+            text = f"{title}\n\n{{.doors}}\n{doors(path.name)}\n\n{COLAB}\n{rest}"
         cell["source"] = text
     return json.dumps(book)
 

@@ -31,6 +31,7 @@ PAGES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "migration": ("guide/migration.html", "upgrade 0.1 0.2 renamed moved removed"),
     "non-smooth": ("guide/non-smooth.html", "abs max min hinge lasso kink nonsmooth"),
     "notebooks": ("notebooks/index.html", "tutorial examples stories quick start"),
+    "playground": ("playground.html", "browser pyodide try online"),
     "plots": ("guide/plots.html", "pictures figures landscape matplotlib"),
     "problem": ("guide/problem.html", "toml file grammar parameters minimax stochastic zoo"),
     "recipes": ("guide/recipes.html", "jaxopt optimistix torch pytorch library cross-validation"),
