@@ -25,7 +25,7 @@ WIDTHS = {"wide": 1280, "phone": 390}
 VISITED = (
     "index", "guide/index", "guide/kernels", "guide/derivation", "guide/coverage", "notebooks/index",
     "notebooks/01_quick_start", "notebooks/05_escaping_saddle_points", "reference/index", "reference/solve",
-    "project/changelog", "project/errata",
+    "project/changelog", "project/errata", "playground",
 )  # fmt: skip
 SEARCHES = {
     "krawczyk": "guide/certificates.html",
@@ -59,8 +59,11 @@ def served(site: Path) -> Iterator[str]:
     """The address of the site while it is served: its search reads pages, which files may not."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def looked_at(tab: Tab, home: str, pictures: Path) -> Iterator[str]:
