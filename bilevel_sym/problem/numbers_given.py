@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import sympy as sp
 
 from bilevel_sym.graph.exact import decimal_rational
@@ -20,10 +20,10 @@ def as_scalar(formula: Any) -> Any:
     """The one entry of a 1 x 1 matrix or of an array that has one; anything else as it is.
 
     >>> y = sp.Matrix(sp.symbols("y1 y2"))
-    >>> as_scalar(y.T * y), as_scalar(np.array([[y[0]]])), as_scalar("y1")
-    (y1**2 + y2**2, y1, 'y1')
+    >>> as_scalar(y.T * y), as_scalar("y1")
+    (y1**2 + y2**2, 'y1')
     """
-    if isinstance(formula, sp.MatrixBase | np.ndarray) and set(formula.shape) <= {1}:
+    if (isinstance(formula, sp.MatrixBase) or _is_numpy(formula)) and set(formula.shape) <= {1}:
         return formula[(0,) * len(formula.shape)]
     return formula
 
@@ -34,9 +34,11 @@ def in_decimals(value: Any) -> Any:
     >>> in_decimals({"a": 0.1, "x": (-0.5, 1)}), in_decimals(0.1 * sp.Symbol("x"))
     ({'a': 1/10, 'x': (-1/2, 1)}, x/10)
     """
+    if _is_numpy(value) and value.ndim:
+        return [in_decimals(part) for part in value]
+    if isinstance(value, float) or (_is_numpy(value) and value.dtype.kind == "f"):
+        return decimal_rational(str(value)) if math.isfinite(value) else value
     match value:
-        case float() | np.floating():
-            return decimal_rational(str(value)) if np.isfinite(value) else value
         case sp.Float():
             return decimal_rational(str(float(value)) if value._prec == DOUBLE else str(value))
         case sp.Expr():
@@ -46,6 +48,9 @@ def in_decimals(value: Any) -> Any:
             return {name: in_decimals(part) for name, part in value.items()}
         case list() | tuple():
             return type(value)(map(in_decimals, value))
-        case np.ndarray() if value.ndim:
-            return [in_decimals(part) for part in value]
     return value
+
+
+def _is_numpy(value: Any) -> bool:
+    """Whether it is an array or a number of NumPy, which has been imported then; problems do without."""
+    return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "ndim")
