@@ -39,7 +39,9 @@ def of_arrays() -> BilevelProblem:
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: of_matrices(sp.Matrix), lambda: of_matrices(sp.ImmutableMatrix), of_arrays], ids=str
+    "build",
+    [lambda: of_matrices(sp.Matrix), lambda: of_matrices(sp.ImmutableMatrix), of_arrays],
+    ids=["matrices", "immutable", "arrays"],
 )
 def test_matrices_and_arrays_of_symbols_state_the_same_problem(build: Any) -> None:
     problem = build()
