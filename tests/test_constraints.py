@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, MinimaxProblem, Solution, StochasticProblem, solve
-from bilevel_sym.cli.solve_run import SolveRun
+from bilevel_sym.cli.solve_run import SolveRun, solution_record
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.kernels.leaving import outside, outside_in_words
 from bilevel_sym.plotting import plot_response
@@ -58,6 +58,22 @@ def test_so_does_a_key_of_a_file(line: str, tmp_path: Path) -> None:
     assert PAGE in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("word", ["cosntraints", "Constraints", "subject to", "constrains"])
+def test_so_does_a_misspelt_key(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text(f'x = "x"\ny = "y"\nf = "x*y"\ng = "(y - x)**2"\n"{word}" = ["y <= 1"]\n')
+    with pytest.raises(InvalidProblem, match=NO):
+        BilevelProblem.load(path)
+
+
+def test_another_unknown_key_is_no_constraint(tmp_path: Path) -> None:
+    path = tmp_path / "toy.toml"
+    path.write_text('x = "x"\ny = "y"\nf = "x*y"\ng = "(y - x)**2"\nboxes = 1\n')
+    with pytest.raises(InvalidProblem, match="unknown key 'boxes'") as caught:
+        BilevelProblem.load(path)
+    assert caught.value.hint == "did you mean box?"
+
+
 def ended(problem: BilevelProblem, x0: Any = (0.0,)) -> Solution:
     return solve(problem, Descent(AID(D=30, N=1, tau=0.5), eta=0.2), x0, steps=100)
 
@@ -81,6 +97,13 @@ def test_a_run_that_stays_says_nothing_of_the_box() -> None:
 def test_the_command_tells_it_too() -> None:
     job = SolveRun(LEAVING, steps=200)
     assert any("y* outside of the box" in line for line in job.report(job.run()))
+
+
+def test_programs_are_told_it_too() -> None:
+    (first, second) = solution_record(ended(LEAVING))["remarks"]
+    assert first.startswith("1 trajectory ran out of steps")
+    assert "y* outside of the box" in second
+    assert len(solution_record(ended(INSIDE))["remarks"]) == 1
 
 
 def test_rounding_at_an_end_of_the_box_is_not_outside() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
+from matplotlib.figure import Figure
 
 from bilevel_sym import BilevelProblem, Box, Descent, Exact, derive, evaluate, solve, verify
 from bilevel_sym.cli import main
 from bilevel_sym.cli.records import derivation_record
 from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.plotting import plot_landscape, plot_response
 from bilevel_sym.problem.kinks import array_kinks, scalar_kinks
 from bilevel_sym.symbolic.display import text_lines
 
@@ -67,6 +69,12 @@ def test_the_command_says_it_in_a_few_lines(tmp_path: Path, capsys: pytest.Captu
         said = capsys.readouterr().err
         assert "the minimiser of g lies on a kink, y = 0" in said
         assert "try: sqrt(y**2 + 1e-4)" in said
+
+
+@pytest.mark.parametrize("draw", [plot_landscape, plot_response])
+def test_no_picture_is_begun(draw: Callable[..., object]) -> None:
+    with pytest.raises(BilevelError, match="the minimiser of g lies on a kink"):
+        draw(LASSO, Figure().subplots())
 
 
 def test_formulas_tell_of_kinks_in_text_and_for_programs() -> None:

@@ -140,7 +140,7 @@ def solution_record(solution: Solution) -> dict[str, Any]:
         "schema": record.pop("schema"), "problem": problem.name, "interrupted": is_interrupted(solution),
         "variables": {"x": [s.name for s in problem.x_entries], "y": [s.name for s in problem.y_entries]},
     }  # fmt: skip
-    return about | record
+    return about | record | {"remarks": solution.endings()}
 
 
 def _save_json(solution: Solution, path: str) -> None:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
-from bilevel_sym.plotting.arguments import Region, box_of_x, exact_problem, on_grid, one_by_one, recorded, where_defined
+from bilevel_sym.plotting.arguments import (
+    Region,
+    box_of_x,
+    exact_problem,
+    on_grid,
+    one_by_one,
+    recorded,
+    refuse_kinked,
+    where_defined,
+)
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below, next_colour
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.system.plain_text import as_title
@@ -91,6 +100,7 @@ def plot_landscape(
     window = _window(exact, box)
     count = _count(resolution, exact.d)
     marks = [mark_of(point, exact.d) for point in points or ()]
+    refuse_kinked(exact, window.low, window.high)
     axes, heights = on_grid(exact.kernels.phi, window.low, window.high, count)
     ax = axes_or_new(ax)
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, window, axes, heights)

@@ -31,6 +31,7 @@ __all__ = ["SYMBOLIC", "parse_problem", "read_problem"]
 MAX_BYTES = 2_000_000
 MAX_PIECES = 100_000
 SYMBOLIC = "symbolic"
+MISSPELT = 0.8  # of a likeness from 0 to 1, from which a key is a word for constraints
 _KEYS = ("name", "kind", "x", "y", "xi", "zeta", "f", "g", "parameters", "box", "data")
 _EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"bilevel": ("xi", "zeta"), "minimax": ("g", "xi", "zeta"), "stochastic": ()}
@@ -194,7 +195,7 @@ class _Reader:
 
     def _kind(self) -> str:
         for key in self._table:
-            if key in CONSTRAINT_WORDS:
+            if key not in _KEYS and difflib.get_close_matches(key[:60], CONSTRAINT_WORDS, n=1, cutoff=MISSPELT):
                 error = unsupported(f"the key {key}")
                 raise self._error(error.message, error.hint)
             if key not in _KEYS:

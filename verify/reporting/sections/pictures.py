@@ -8,6 +8,7 @@ import numpy as np
 
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, plot_landscape
+from bilevel_sym.plotting.arguments import refuse_kinked
 from bilevel_sym.system.plain_text import as_title
 from bilevel_sym.typing import Floats
 from verify.points.stationary import StationaryPoint
@@ -42,6 +43,8 @@ def landscape(subject: Subject) -> Markup:
     problem = subject.problem
     if problem.box is None:
         raise InvalidArgument("a landscape belongs to a box, and the problem has none", hint="[box] in its file")
+    low, high = np.array(problem.ends("x"), dtype=np.float64).T
+    refuse_kinked(problem.mean, low, high)
     return _whole(subject) if problem.d <= 2 and not problem.is_array else _slices(subject)
 
 
