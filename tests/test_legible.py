@@ -11,6 +11,7 @@ import sympy as sp
 
 from bilevel_sym import BilevelProblem, derive, evaluate
 from bilevel_sym.cli import main
+from bilevel_sym.errors import TooLarge
 from bilevel_sym.graph.expressions import tree_size, written_size
 from bilevel_sym.symbolic.legible import LEGIBLE, is_legible
 
@@ -57,6 +58,16 @@ def test_a_regression_on_many_rows_is_shown_by_its_blocks(wide: tuple[BilevelPro
     assert "y* is not written out: an entry has " in text
     assert "derive(problem).y_star" in text
     assert derivation.is_closed_form
+
+
+def test_the_advice_is_what_does_not_refuse(wide: tuple[BilevelProblem, Any]) -> None:
+    # DEFECT: --format python, where the source was refused
+    last = derive(wide[0]).text().splitlines()[-1]
+    assert last.startswith("try: --format python")
+    longer = derive(ridge(120, 8, 3)[0])
+    with pytest.raises(TooLarge):
+        longer.source()
+    assert longer.text().splitlines()[-1].startswith("try: problem.kernels, which compute it; ")
 
 
 def test_latex_says_why_and_how_to_have_the_entries(wide: tuple[BilevelProblem, Any]) -> None:

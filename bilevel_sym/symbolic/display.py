@@ -15,6 +15,7 @@ from bilevel_sym.implicit.second_order import gradient_of, hessian_of
 from bilevel_sym.problem.kinks import told
 from bilevel_sym.symbolic.formulas import MAX_EXPLICIT_N, SYMBOLIC
 from bilevel_sym.symbolic.legible import IN_FULL, check_legible, is_legible, size_in_words
+from bilevel_sym.symbolic.source import check_length
 
 if TYPE_CHECKING:
     from bilevel_sym.symbolic.derivation import Derivation
@@ -245,7 +246,18 @@ def text_lines(derivation: Derivation) -> Iterator[str]:
         yield from (f"  {name} = {formula}" for name, formula in derivation.auxiliaries.items())
         yield from _block_lines(derivation)
         yield refusal.message
-        yield f"try: --format python, functions that compute it; --format json, or {IN_FULL}, to have it in full"
+        yield f"try: {_other_doors(derivation)}"
+
+
+def _other_doors(derivation: Derivation) -> str:
+    """What to try where formulas are not written out: only what does not refuse in its turn."""
+    try:
+        check_length(derivation)
+        numbers = "--format python, functions that compute it"
+    except TooLarge:
+        numbers = "problem.kernels, which compute it"
+    whole = f"--format json, or {IN_FULL}, to have it in full"
+    return f"{numbers}; {whole if derivation.is_closed_form else '--format json, for the longer formulas written out'}"
 
 
 def _entry(expression: sp.Expr) -> str:

@@ -43,7 +43,7 @@ def scalar_source(derivation: Derivation, language: str) -> str:
     """
     templates.check_language(language)
     _refuse_unknowns(derivation)
-    _refuse_long(derivation)
+    check_length(derivation)
     names = _renamed({"x": derivation.x, "y": derivation.y, "v": derivation.v})
     emit = _Emitter(names, language)
     f, g, entries = _stable(derivation)
@@ -80,8 +80,12 @@ def _refuse_unknowns(derivation: Derivation) -> None:
         )
 
 
-def _refuse_long(derivation: Derivation) -> None:
-    """Before anything is differentiated: what is long to write takes long to find, too."""
+def check_length(derivation: Derivation) -> None:
+    """TooLarge where the source would be, before anything is differentiated: what is long to write is long to find.
+
+    >>> from bilevel_sym import BilevelProblem, derive
+    >>> check_length(derive(BilevelProblem("x*y", "y**2/2 - x*y", "x", "y")))
+    """
     size = tree_size(derivation.f) + tree_size(derivation.g) + derivation.blocks.size(*_EMITTED)
     if size > MAX_WRITTEN:
         raise TooLarge(
