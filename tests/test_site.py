@@ -47,6 +47,7 @@ def test_every_page_is_in_the_side_bar_once(laid_out: dict[str, str]) -> None:
         (f"{pages.RAW}.github/images/landscape.png", "README.md", "_images/landscape.png"),
         (f"{pages.FILES}LICENSE", "README.md", f"{pages.FILES}LICENSE"),
         (pages.SITE, "README.md", "index.md"),
+        (f"{pages.SITE}playground.html", "README.md", f"{pages.SITE}playground.html"),
         ("https://example.org/x", "README.md", "https://example.org/x"),
         ("#here", "README.md", "#here"),
     ],

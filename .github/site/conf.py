@@ -39,6 +39,10 @@ copybutton_only_copy_prompt_lines = True
 copybutton_remove_prompts = True
 copybutton_line_continuation_character = "\\"
 
+# our own addresses are compared with files by `pages.py`; a notebook's doors are made of them
+linkcheck_ignore = [*map(re.escape, (HOME, SITE)), r"https://(mybinder\.org|colab\.research\.google\.com|raw\.)"]
+linkcheck_timeout = 20
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
 html_baseurl = SITE
@@ -51,6 +55,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": project},
     "icon_links": [{"name": "GitHub", "url": HOME, "icon": "fa-brands fa-github"}],
+    "external_links": [{"name": "Playground", "url": f"{SITE}playground.html"}],
     "navbar_align": "left",
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],

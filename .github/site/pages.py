@@ -37,7 +37,7 @@ PROJECT = {
     "benchmarks/RESULTS.md": "measured.md",
 }
 PLAYGROUND = ".github/site/playground/playground.html"  # a page as it is: Sphinx copies it
-COLAB = f'Colab begins with `%pip install "bilevel-sym[notebook] @ git+{HOME}"` in a cell of its own.'
+COLAB = f'Colab begins with `%pip install "bilevel-sym[notebook,test] @ git+{HOME}"` in a cell of its own.'
 CONTENTS = "\n```{{toctree}}\n:hidden:\n{options}\n{entries}\n```\n"
 
 
@@ -59,7 +59,8 @@ def places() -> dict[str, str]:
 @functools.cache
 def sources() -> dict[str, str]:
     """The file that each page of the site is made of, by the page's address below the site's."""
-    return {str(Path(place).with_suffix(ENDS_IN.get(Path(place).suffix, ".png"))): s for s, place in places().items()}
+    ends = {place: Path(place).suffix for place in places().values()}
+    return {str(Path(place).with_suffix(ENDS_IN.get(ends[place], ends[place]))): s for s, place in places().items()}
 
 
 def meant(target: str, source: str) -> str | None:
