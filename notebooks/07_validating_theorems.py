@@ -130,7 +130,7 @@ for result in examples:
 #
 # ## The chart
 #
-# Every bound on the first problem that leaves room, in the order of the check, one row each; identities and attained bounds, which would stand on the
+# Every bound on the first problem that leaves room, in the order of the check, one row for each statement; identities and attained bounds, which would stand on the
 # line at 1, are left out. The further to the left a mark lies, the more room the bound leaves. The filling of a mark tells the evidence.
 
 # %%
