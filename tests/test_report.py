@@ -27,6 +27,7 @@ from verify.reporting.markup import Markup, element, table, tag
 from verify.reporting.mathml import DEEPEST, formula
 from verify.reporting.page import SECTIONS
 from verify.reporting.sections.runs import hypergradient
+from verify.reporting.sections.statement import formulas
 from verify.reporting.sections.verdicts import _row
 from verify.reporting.subject import Subject, why_not
 from verify.verdict import judged
@@ -221,6 +222,7 @@ def test_a_minimax_problem_has_one_level_and_its_own_estimator() -> None:
     checked(html)
     assert "minimax: minimise" in html
     assert "GDmax" in html
+    assert "One step is exact here" in html  # -y**2 has one curvature
     assert ">g<" not in html.partition('id="formulas"')[0].partition('id="problem"')[2].partition("<details>")[0]
 
 
@@ -344,6 +346,15 @@ def test_array_formulas_are_understood() -> None:
     derivation = derive(zoo.get("diabetes").problem)
     for form in ("entries", "terms", "blocks", "problem"):
         assert formula(derivation.latex(form)).startswith("<math")
+
+
+def test_of_many_long_formulas_the_first_and_the_last_are_named() -> None:
+    page = Page(formulas(Subject(zoo.get("quadratic", d=10, n=20).problem, 0, 1.0, None, "")))
+    said = "".join(page.texts)
+    assert "Too long to read" in said
+    assert "…" in said
+    assert len(said) < 2000
+    assert len(re.findall(r" \([\d,]{3,}\)", said)) == 6
 
 
 def test_names_that_latex_quotes_are_read_back() -> None:

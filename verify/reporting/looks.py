@@ -60,7 +60,8 @@ body{max-width:none;padding:0;font-size:10pt}nav,.skip,#verdict-tools{display:no
 h2,h3,caption{break-after:avoid}tr,figure{break-inside:avoid}thead{display:table-header-group}
 .wide,pre{overflow:visible}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8pt;padding:.3em .6em}
 h2{margin-top:1.2em}math{font-size:.8em}table{font-size:8pt}th,td{padding:.15em .6em .15em 0;overflow-wrap:anywhere}
-thead th{white-space:normal}dl{font-size:8pt}dt{float:left;margin-right:.5em}dd{margin:0 0 .2em}
+thead th{overflow-wrap:normal}table{break-inside:avoid}#verdict-table{break-inside:auto}
+dl{font-size:8pt}dt{float:left;margin-right:.5em}dd{margin:0 0 .2em}
 figure svg{max-width:12cm}details{margin:.15em 0}summary{list-style:none}
 @page{margin:1.6cm}}
 """

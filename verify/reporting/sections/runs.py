@@ -107,6 +107,8 @@ def hypergradient(subject: Subject) -> Markup:
         "for the linear system."
     )
     shown = [said, table("Error of the hypergradient", heads, rows)]
+    if not any(found.any() for found in errors.values()):
+        return together([*shown, paragraph("One step is exact here, so there is nothing to draw.")])
     try:
         shown.append(_error_picture(errors))
     except BilevelError as error:

@@ -13,7 +13,8 @@ from verify.reporting.subject import Subject, why_not
 
 __all__ = ["formulas", "levels", "problem"]
 
-READABLE_LETTERS = 450  # of LaTeX in one line: more does not fit on paper
+READABLE_LETTERS = 350  # of LaTeX in one line: more does not fit on paper
+NAMED = 6  # formulas that are left out
 SHORT_FILE = 20_000  # letters of a problem file that is shown
 _HEAD, _LINE, _FOOT = "\\begin{aligned}\n", " \\\\\n", "\n\\end{aligned}"
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -113,11 +114,13 @@ def _shown(latex: str, label: str, derivation: object = None) -> Markup:
 
 
 def _left_out(lines: list[str]) -> Iterator[str]:
-    """The names of formulas, each with its letters of LaTeX."""
-    for k, line in enumerate(lines):
-        name = tag("math", formula_inside(line.partition(" &=")[0]), display="inline")
+    """The names of formulas, each with its letters of LaTeX; of many the first and the last ones."""
+    told = lines if len(lines) <= NAMED else [*lines[:2], "", *lines[2 - NAMED :]]
+    for k, line in enumerate(told):
         yield from ([", "] if k else [])
-        yield from (name, f" ({len(line):,})")
+        if line:
+            yield tag("math", formula_inside(line.partition(" &=")[0]), display="inline")
+        yield f" ({len(line):,})" if line else "…"
 
 
 def formula_inside(latex: str) -> Markup:
