@@ -254,7 +254,7 @@ def test_runs_of_a_problem_with_kinks_are_one_sentence() -> None:
 
 def test_without_matplotlib_a_sentence_stands_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verify.reporting.sections.pictures.find_spec", lambda _: None)
-    html = bare().html
+    html = report(BilevelProblem("x*y", "(1 + x**2)*y**2/2 - x*y", "x", "y"), effort=0.02).html
     assert "<svg" not in html
     assert html.count("matplotlib, which draws, is not installed") == 3
     checked(html)
