@@ -85,6 +85,7 @@ def test_json_has_a_stable_schema() -> None:
         "phi",
         "grad_phi",
         "hess_phi",
+        "kinks",
         "terms",
     }
     assert record["closed_form"] is True

@@ -239,7 +239,7 @@ def test_what_is_zero_for_its_structure_has_no_size() -> None:
     assert found.brackets["rho"].upper == found.brackets["nu"].upper == 0
     assert found.brackets["mu"].lower <= 1 <= found.brackets["mu"].upper
     with pytest.raises(TooLarge, match="g_yyyy has 160,000 entries"):
-        verify.constants(BilevelProblem(f, f"{g} + (y0 + y1)**4/96", "x", " ".join(y), box=box), effort=0)
+        verify.constants(BilevelProblem(f, f"{g} + ({' + '.join(y)})**4/96000", "x", " ".join(y), box=box), effort=0)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ RESULTS = {result.verdict: result for result in (HOLDS, VIOLATED, UNDECIDED, SIL
 
 
 def report_of(*results: CheckResult) -> Report:
-    return Report("toy", "{}", "corrected", 0, 0.1, results)
+    return Report("toy", None, "corrected", 0, 0.1, results)
 
 
 # --- assert_ok

@@ -53,4 +53,4 @@ def in_decimals(value: Any) -> Any:
 
 def _is_numpy(value: Any) -> bool:
     """Whether it is an array or a number of NumPy, which has been imported then; problems do without."""
-    return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "ndim")
+    return str(type(value).__module__).partition(".")[0] == "numpy" and hasattr(value, "ndim")
