@@ -1026,7 +1026,7 @@ MINIMAX = MinimaxProblem("x*y - y**2/2", "x", "y")
 UNKNOWN = BilevelProblem("a*x*y", "y**2/2 - x*y", "x", "y", parameters={"a": None})
 REFUSED: list[tuple[str, Callable[[], object], type[BilevelError], str]] = [
     ("no problem", lambda: solve("x", STEP, [1.0]), InvalidArgument, "a problem first"),  # type: ignore[arg-type]
-    ("no algorithm", lambda: solve(TOY, None, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
+    ("a number", lambda: solve(TOY, 3, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
     ("an estimator alone", lambda: solve(TOY, AID(1, 1, 0.1), [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
     ("iNEON alone", lambda: solve(TOY, NEON, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
     ("a class", lambda: solve(TOY, Descent, [1.0]), InvalidArgument, "not an algorithm"),  # type: ignore[arg-type]
