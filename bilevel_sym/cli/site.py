@@ -27,6 +27,7 @@ PAGES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "extending": ("guide/extending.html", "plugins entry points own algorithm estimator claim"),
     "glossary": ("guide/glossary.html", "words meaning names"),
     "kernels": ("guide/kernels.html", "float64 numbers batch numba fast scipy"),
+    "limits": ("guide/limits.html", "size large time slow how long rows scale"),
     "measured": ("project/measured.html", "benchmarks results speed timings"),
     "migration": ("guide/migration.html", "upgrade 0.1 0.2 renamed moved removed"),
     "non-smooth": ("guide/non-smooth.html", "abs max min hinge lasso kink nonsmooth"),
@@ -43,6 +44,7 @@ PAGES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "test-kit": ("guide/test-kit.html", "check hypergradient pytest candidate wrong bug"),
     "theories": ("guide/theories.html", "papers ji2021 huang"),
     "verdicts": ("guide/verdicts.html", "verify claims constants smoothness stationary points effort"),
+    "which-tool": ("guide/which-tool.html", "alternatives jax jaxopt optimistix cvxpylayers pepit comparison compare"),
 })  # fmt: skip
 
 
