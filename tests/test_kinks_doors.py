@@ -84,6 +84,8 @@ def test_formulas_tell_of_kinks_in_text_and_for_programs() -> None:
         assert [kink["edge"] for kink in derivation_record(derivation)["kinks"]] == [edge]
     array: Any = derive(ARRAY)
     assert "kink of g: y = 0" in array.text()
+    hinge: Any = derive(BilevelProblem("y @ y", "sum(max(1 - A @ y, 0)) + y @ y/2", "x", "y[n]", data={"A": [[1, 2]]}))
+    assert "in the place of max(1 - A @ y, 0)" in hinge.kinks[0].instead
     assert json.loads(json.dumps(array.record()))["kinks"][0]["edge"] == "y"
 
 
@@ -98,7 +100,7 @@ def test_abs_of_an_array_is_not_quadratic() -> None:
 def test_a_kink_in_the_box_is_no_bound_of_a_derivative_of_an_array_problem(loss: str) -> None:
     # DEFECT: ell = 2 and rho = 0 were called proved
     problem = BilevelProblem("sum(y**2)", f"sum((y - x)**2) - sum({loss})/9", "x[20]", "y[20]")
-    with pytest.raises(CertificateFailure, match="g has a kink there"):
+    with pytest.raises(CertificateFailure, match="g changes its formula there"):
         verify.constants(problem, Box({"x": (-1, 1), "y": (-3, 3)}))
 
 

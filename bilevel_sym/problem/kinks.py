@@ -152,4 +152,5 @@ def array_kink(switch: Switch) -> Kink:
     'x - y'
     """
     op = {"lt": "Piecewise", "le": "Piecewise"}.get(switch.op, switch.op)
-    return Kink(to_text(switch.edge), smooth_in_place(op, *map(to_text, switch.bodies)))
+    bodies = ("0" if body.is_zero else to_text(body) for body in switch.bodies)
+    return Kink(to_text(switch.edge), smooth_in_place(op, *bodies))

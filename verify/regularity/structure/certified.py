@@ -310,7 +310,8 @@ def _require_convexity(proofs: Sequence[Proof], structure: Structure, free: Sequ
     least = -max(proof.bracket.upper for proof in own)
     if not least > 0 and (kinks := structure.problem.mean.derivation.kinks):
         raise CertificateFailure(
-            f"g_yy has no bound that can be proved over the box: g has a kink there, {kinks[0]}", hint=kinks[0].instead
+            f"g_yy has no bound that can be proved over the box: g changes its formula there, {kinks[0]}",
+            hint=f"a box without it; or {kinks[0].instead}",
         )
     if not least > 0:
         where = f"for all {' and '.join(free)}" if free else "over the box"

@@ -234,6 +234,9 @@ class _Reading:
 
     def _form(self, tensor: Tensor, places: tuple[int, ...]) -> LinearForm:
         """A tensor at one place of the part, as a form of the graph."""
+        if not any(term.factors or term.dummies for term in tensor.terms):  # a number, such as the 0 of a hinge
+            number = sum(map(self._number, tensor.terms), start=Fraction(0))
+            return LinearForm(fmpq(number.numerator, number.denominator), {})
         degree = _degree(tensor)
         opened = _opened(tensor)
         if opened is not None:
