@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import json
 import re
@@ -74,6 +75,11 @@ def test_the_readme_reads_well_as_a_page_of_the_package_index() -> None:
             assert re.match("https://|#", link), link
             assert (ROOT / file).is_file(), link
             assert not anchor or anchor in documentation.anchors((ROOT / file).read_text(encoding="utf-8")), link
+
+
+def test_the_examples_of_what_lays_pages_out_hold() -> None:
+    failed, tried = doctest.testmod(pages)
+    assert (failed, tried > 3) == (0, True)
 
 
 def test_code_keeps_what_looks_like_a_link() -> None:
