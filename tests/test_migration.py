@@ -23,7 +23,7 @@ def is_there(dotted: str) -> bool:
     words = dotted.split(".")
     for length in range(len(words), 0, -1):
         try:
-            module = importlib.import_module(".".join(words[:length]))
+            module: object = importlib.import_module(".".join(words[:length]))
         except ModuleNotFoundError:
             continue
         try:

@@ -87,7 +87,7 @@ def test_a_response_with_several_entries_has_a_line_and_a_tangent_each() -> None
 def test_ten_entries_of_an_array_have_ten_styles() -> None:
     problem = BilevelProblem("sum(y)", "sum((y - x)**2)", "x", "y[10]", box={"x": (-1, 1)})
     ax = plot_response(problem)
-    named = [line for line in ax.lines if line.get_label().endswith("*")]
+    named = [line for line in ax.lines if str(line.get_label()).endswith("*")]
     assert [line.get_label() for line in named] == [f"y_{k}*" for k in range(1, 11)]
     assert len({(line.get_color(), line.get_linestyle()) for line in named}) == 10
 

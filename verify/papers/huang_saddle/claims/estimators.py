@@ -280,9 +280,7 @@ def _on_rows() -> Iterator[Agreement]:
 
 def _in_arrays() -> StochasticProblem:
     upper, lower = "(a @ y - b)**2/2 + x @ y", "(e @ y - d)**2/2 + exp(x) @ y**2/2"
-    xi, zeta = (
-        {name: table[:, :2], other: table[:, 2]} for (name, other), table in zip(("ab", "ed"), TABLES, strict=True)
-    )
+    xi, zeta = ({name: table[:, :2], other: table[:, 2]} for name, other, table in zip("ae", "bd", TABLES, strict=True))
     return StochasticProblem(upper, lower, "x[n]", "y[n]", "a[n] b", "e[n] d", xi, zeta)
 
 
