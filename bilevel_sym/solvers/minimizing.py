@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from bilevel_sym.typing import Floats
 __all__ = ["Minimum", "minimize"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Minimum:
     """Where ``minimize`` ended. Its values are exact to round-off, at y*(x), never estimates; NaN if not to be had.
 
@@ -37,6 +37,8 @@ class Minimum:
     >>> found = minimize(BilevelProblem("(x + y - 2)**2", "(y - x)**2/2", "x", "y"))  # Phi = 4 (x - 1)^2
     >>> found.success, found.y.round(3), found.hess
     (True, array([1.]), array([[8.]]))
+    >>> found
+    <Minimum fun=1.48893e-08, |jac|=0.000488, reached an eps-local minimum (checked), 14 steps>
     """
 
     x: Floats
@@ -47,7 +49,11 @@ class Minimum:
     success: bool
     message: str
     nit: int
-    solution: Solution = field(repr=False)
+    solution: Solution
+
+    def __repr__(self) -> str:
+        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
+        return f"<Minimum fun={self.fun:.6g}, |jac|={np.linalg.norm(self.jac):.3g}, {self.message}, {steps}>"
 
 
 def minimize(
