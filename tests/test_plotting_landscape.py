@@ -90,6 +90,13 @@ def test_two_variables_have_axes_with_names_and_a_colour_bar() -> None:
     assert ax.get_xlim() == ax.get_ylim() == (-4, 4)
 
 
+def test_no_number_stands_twice_beside_a_high_plain_with_shallow_pits() -> None:
+    pits = BilevelProblem("y + 3*(x1**2 + x2**2)**4/1000", "(y - 229)**2/2", "x1 x2", "y")
+    ax: Any = plot_landscape(pits, axes(), box=dict.fromkeys(("x1", "x2"), (-2, 2)))
+    texts = [label.get_text() for label in ax.get_figure().axes[1].get_yticklabels() if label.get_text()]
+    assert len(texts) == len(set(texts)) > 1
+
+
 def test_one_variable_is_the_curve_of_its_closed_form() -> None:
     ax: Any = plot_landscape(zoo.get("scalar").problem, axes())
     x, phi = ax.get_lines()[0].get_data()

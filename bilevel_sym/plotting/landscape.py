@@ -167,7 +167,8 @@ def _draw_surface(ax: Axes, window: _Window, axes: list[Floats], heights: Floats
     from matplotlib.colors import BoundaryNorm
 
     levels, label = _levels(heights), rf"$\Phi$({', '.join(window.names)})"
-    bar = {"format": lambda value, _: _number(value), "ticks": levels[::2]}
+    told = {_number(level): level for level in levels[::2]}  # no number twice, where they differ in later digits
+    bar = {"format": lambda value, _: _number(value), "ticks": list(told.values())}
     how: dict[str, Any] = {"levels": levels, "cmap": _pale(), "norm": BoundaryNorm(levels, 256)}
     filled = filled_contours(ax, axes, heights, label=label, bar=bar, **how)
     ax.contour(filled, levels=levels, colors="0.45", linewidths=0.4, linestyles="solid", zorder=0.5)
