@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from bilevel_sym import AID, BilevelProblem, Descent, Exact, MinimaxProblem, Solution, StochasticProblem, solve
+from bilevel_sym.cli.site import pages_about
 from bilevel_sym.cli.solve_run import SolveRun, solution_record
 from bilevel_sym.errors import InvalidProblem
 from bilevel_sym.kernels.leaving import outside, outside_in_words
 from bilevel_sym.plotting import plot_response
+from bilevel_sym.problem import kinks
 
 NO = "is not supported: box is where things are looked for, not a constraint"
-PAGE = ".github/docs/constraints.md"
+PAGE = "`bilevel-sym docs constraints`"
 LEAVING = BilevelProblem("(y - 2)**2 + x**2/10", "(y - x)**2/2", "x", "y", box={"x": (-1, 3), "y": (-1, 0.5)})
 INSIDE = BilevelProblem("(y - 2)**2 + x**2/10", "(y - x)**2/2", "x", "y", box={"x": (-1, 3), "y": (-1, 3)})
 
@@ -38,8 +40,9 @@ def test_a_constraint_is_refused_with_the_page_that_helps(name: str, word: str) 
     assert PAGE in (caught.value.hint or "")
 
 
-def test_the_page_is_there() -> None:
-    assert (Path(__file__).parent.parent / PAGE).is_file()
+@pytest.mark.parametrize("said", [PAGE, kinks.PAGE])
+def test_the_page_is_there(said: str) -> None:
+    assert pages_about(said.strip("`").removeprefix("bilevel-sym docs "))
 
 
 def test_any_other_word_is_the_error_of_python() -> None:

@@ -10,7 +10,7 @@ from bilevel_sym.typing import Bools, Floats
 __all__ = ["BOX_IS_NO_CONSTRAINT", "outside", "outside_in_words"]
 
 SLACK = 1e-6  # of the width of an interval: y is an estimate of y*, which may stand on an end
-BOX_IS_NO_CONSTRAINT = "a box is where things are looked for, not a constraint: see .github/docs/constraints.md"
+BOX_IS_NO_CONSTRAINT = "a box is where things are looked for, not a constraint: see `bilevel-sym docs constraints`"
 
 
 def outside(problem: BilevelProblem, role: str, rows: Floats, slack: float = SLACK) -> Bools:

@@ -16,11 +16,11 @@ def unsupported(what: str) -> InvalidProblem:
 
     >>> print(unsupported("constraints="))
     constraints= is not supported: box is where things are looked for, not a constraint
-    try: a barrier, a penalty, softmax or squares in the formulas: see .github/docs/constraints.md
+    try: a barrier, a penalty, softmax or squares in the formulas: see `bilevel-sym docs constraints`
     """
     return InvalidProblem(
         f"{what} is not supported: box is where things are looked for, not a constraint",
-        hint="a barrier, a penalty, softmax or squares in the formulas: see .github/docs/constraints.md",
+        hint="a barrier, a penalty, softmax or squares in the formulas: see `bilevel-sym docs constraints`",
     )
 
 

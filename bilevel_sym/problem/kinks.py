@@ -16,7 +16,7 @@ from bilevel_sym.implicit.model import Model
 
 __all__ = ["Kink", "array_kink", "array_kinks", "kink_at_edge", "scalar_kinks", "smooth_in_place", "told"]
 
-PAGE = ".github/docs/non-smooth.md"
+PAGE = "`bilevel-sym docs non-smooth`"
 SWITCHING = (sp.Abs, sp.Max, sp.Min, sp.Piecewise, sp.sign)
 
 
@@ -46,9 +46,9 @@ def smooth_in_place(op: str, *parts: str) -> str:
     """What to write in the place of a function that has a kink; of its name, and of its arguments as text.
 
     >>> print(smooth_in_place("abs", "y2"))
-    sqrt(y2**2 + 1e-4) in the place of abs(y2), which is smooth; for max and hinges see .github/docs/non-smooth.md
+    sqrt(y2**2 + 1e-4) in the place of abs(y2), which is smooth; for max and hinges see `bilevel-sym docs non-smooth`
     >>> print(smooth_in_place("max", "0", "y"))
-    (y + sqrt(y**2 + 1e-4))/2 in the place of max(y, 0), which is smooth; see .github/docs/non-smooth.md
+    (y + sqrt(y**2 + 1e-4))/2 in the place of max(y, 0), which is smooth; see `bilevel-sym docs non-smooth`
     >>> print(smooth_in_place("min", "a", "b + 1").partition(",")[0])
     (a + (b + 1) - sqrt((a - (b + 1))**2 + 1e-4))/2 in the place of min(a
     """
@@ -77,7 +77,7 @@ def told(kinks: Sequence[Kink]) -> Iterator[str]:
     >>> for line in told([Kink("y2", smooth_in_place("abs", "y2"))]):
     ...     print(line)
     kink of g: y2 = 0; where the minimiser lies on it, the formulas of grad Phi and Hess Phi do not hold
-    try: sqrt(y2**2 + 1e-4) in the place of abs(y2), which is smooth; for max and hinges see .github/docs/non-smooth.md
+    try: sqrt(y2**2 + 1e-4) in the place of abs(y2), which is smooth; for max and hinges see `bilevel-sym docs non-smooth`
     """
     for kink in kinks:
         yield f"kink of g: {kink}; where the minimiser lies on it, the formulas of grad Phi and Hess Phi do not hold"
