@@ -74,10 +74,10 @@ def _bracketed(part: str) -> str:
 def told(kinks: Sequence[Kink]) -> Iterator[str]:
     """What a page of formulas says of them.
 
-    >>> for line in told([Kink("y2", smooth_in_place("abs", "y2"))]):
+    >>> for line in told([Kink("y", smooth_in_place("abs", "y"))]):
     ...     print(line)
-    kink of g: y2 = 0; where the minimiser lies on it, the formulas of grad Phi and Hess Phi do not hold
-    try: sqrt(y2**2 + 1e-4) in the place of abs(y2), which is smooth; for max and hinges see `bilevel-sym docs non-smooth`
+    kink of g: y = 0; where the minimiser lies on it, the formulas of grad Phi and Hess Phi do not hold
+    try: sqrt(y**2 + 1e-4) in the place of abs(y), which is smooth; for max and hinges see `bilevel-sym docs non-smooth`
     """
     for kink in kinks:
         yield f"kink of g: {kink}; where the minimiser lies on it, the formulas of grad Phi and Hess Phi do not hold"
