@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import verify
-from bilevel_sym import zoo
+from bilevel_sym import Constants, zoo
 from bilevel_sym.estimators import batches, hypergradient, linear_system
 from bilevel_sym.implicit import second_order as implicit
 from bilevel_sym.solvers import ineon, noise, perturbed, stocbio
@@ -177,6 +177,11 @@ def rows_drawn_at_once_in_another_order(patch: Patch) -> None:
     patch.setattr(batches.Data, "in_turn", in_turn)
 
 
+def formula_halved(patch: Patch) -> None:
+    true = Constants.L_phi
+    patch.setattr(Constants, "L_phi", lambda *args, **options: true(*args, **options) / 2)
+
+
 FAULTS: dict[str, tuple[Plant, str, str]] = {
     "AID's implicit term halved on the NumPy path": (implicit_term_halved, "saddle", "eq:aid-step2"),
     "the Neumann series two terms short": (series_two_terms_short, "saddle", "est-vq"),
@@ -187,6 +192,7 @@ FAULTS: dict[str, tuple[Plant, str, str]] = {
     "every point dropped from the search": (everything_dropped, "scalar", "def:local-min"),
     "certified smoothness halved": (smoothness_times(0.5), "scalar", "grad-Lipschitz"),
     "certified smoothness halved, third order": (smoothness_times(0.5), "scalar", "hess-Lipschitz"),
+    "the formula for L_phi halved, where half of it is attained": (formula_halved, "tight", "grad-Lipschitz"),
     "certified smoothness doubled": (smoothness_times(2.0), "scalar", "grad-Lipschitz"),
     "a perturbation one iteration too soon": (perturbs_too_soon, "saddle", "alg:perturbedalg"),
     "noise one hundredth too long": (noise_too_long, "saddle", "alg:perturbedalg"),

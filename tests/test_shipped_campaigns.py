@@ -177,7 +177,9 @@ def test_the_best_problem_is_kept_where_few_nearly_attain_a_bound() -> None:
         return tightness.Claim(label, tuple(pairs), {"HOLDS": 3})
 
     found = [claim("lem:a part", 0.98765, 0.2, 0.1), claim("lem:loose", 0.4, 0.1, 0.1), claim("lem:any", 1.0, 1.0, 0.0)]
-    (witness,) = tomllib.loads(tightness.witnesses(found, plan.sources))["witness"]
+    found.append(claim("lem:broken", 1.5, 0.9, 0.2))
+    other, witness = tomllib.loads(tightness.witnesses(found, plan.sources))["witness"]
+    assert (other["source"], other["claims"]) == (first, {"lem:broken": 0.9})  # a problem that breaks it is no witness
     assert witness["claims"] == {"lem:a part": 0.9877}
     assert witness["source"] == second
     kept, made = BilevelProblem.from_toml(witness["problem"]), plan.sources[1].problem()

@@ -12,7 +12,6 @@ WORDS = tuple(witnesses())
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("name", WORDS)
 def test_a_witness_attains_its_bound_as_far_as_is_said(name: str) -> None:
     witness, problem = witnesses()[name], zoo.get("tight", claim=name).problem
@@ -32,4 +31,4 @@ def test_every_claim_has_one_witness_under_a_word_of_its_own() -> None:
 def test_a_claim_without_a_witness_is_told_which_have_one() -> None:
     with pytest.raises(InvalidArgument, match="no witness for 'hess_lipschitz'") as error:
         zoo.get("tight", claim="hess_lipschitz")
-    assert "eq_gdrate" in str(error.value)
+    assert "grad_Lipschitz" in str(error.value)

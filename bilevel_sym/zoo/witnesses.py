@@ -29,9 +29,9 @@ class Witness:
     - ``source``: which of the generated problems it is.
     - ``problem``: its file.
 
-    >>> witness = witnesses()["eq_gdrate"]
-    >>> witness.claim, witness.tightness > 0.9
-    ('eq:gdrate', True)
+    >>> witness = witnesses()["grad_Lipschitz"]
+    >>> witness.claim, witness.tightness > 0.5
+    ('grad-Lipschitz', True)
     """
 
     claim: str
@@ -53,7 +53,7 @@ def word(claim: str) -> str:
 def witnesses() -> Mapping[str, Witness]:
     """All of them, by the word for the claim.
 
-    >>> "eq_gdrate" in witnesses()
+    >>> "grad_Lipschitz" in witnesses()
     True
     """
     stored = tomllib.loads(files("bilevel_sym.zoo").joinpath("witnesses.toml").read_text("utf-8"))["witness"]
@@ -66,7 +66,7 @@ def witnesses() -> Mapping[str, Witness]:
 
 
 @entry
-def tight(*, claim: str = "eq_gdrate") -> Example:
+def tight(*, claim: str = "grad_Lipschitz") -> Example:
     """A generated problem on which a bound of the paper is attained, or nearly so.
 
     ``claim`` names the statement and its part, with ``_`` for what is no letter or digit. The problem is the one, of a
@@ -74,8 +74,8 @@ def tight(*, claim: str = "eq_gdrate") -> Example:
 
     Reference: made for this package.
 
-    >>> tight(claim="eq_gdrate").notes["claim"]
-    'eq:gdrate'
+    >>> tight(claim="eq_cgrate").notes["claim"]
+    'eq:cgrate'
     """
     known = witnesses()
     if claim not in known:

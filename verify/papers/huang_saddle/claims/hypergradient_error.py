@@ -216,6 +216,7 @@ def _descents(study: Study, region: Region) -> CheckResult:
     x, y = start.x, start.y
     y_star = lower_levels(kernels, x)
     off = np.linalg.norm(y - y_star, axis=1)
+    residual = float(np.nanmax(np.linalg.norm(kernels.g_y(x, y_star), axis=1)))
     stays = region.holds(x, y)
     measured, bound = [], []
     for steps in range(1, MOST_STEPS + 1):
@@ -225,7 +226,7 @@ def _descents(study: Study, region: Region) -> CheckResult:
         bound.append(runs.rate_y(c, study.variant) ** steps * off)
     table = np.array(measured)
     return runs.compared(
-        "eq:gdrate", study, table, np.array(bound), 2 * runs.rounding(region).y,
+        "eq:gdrate", study, table, np.array(bound), 2 * runs.rounding(region, residual).y,
         at=np.broadcast_to(x, (*table.shape, x.shape[1])),
         message=f"1 to {MOST_STEPS} steps from {len(x)} starts in {region.name}; kappa = {c.kappa:.4g}",
     )  # fmt: skip

@@ -361,7 +361,9 @@ def _falls(study: Study, region: Region) -> CheckResult:
         rows.append((np.where(inside, left, np.nan), fall + slack, at))
         u = u + step
     measured, bound, at = (np.stack([row[k] for row in rows]) for k in range(3))
+    residual = float(np.linalg.norm(kernels.g_y(start.x, kernels.y_star(start.x)), axis=1).max())
     noise = 64 * FLOAT64_EPS * (float(np.abs(value).max()) + c.M * region.scale)
+    noise += 2 * c.M * runs.rounding(region, residual).y  # Phi errs by what rounding leaves of y*
     return runs.compared(
         label, study, measured, bound, noise, at=at,
         message=f"6 steps of iNEON from {len(start.x)} points with D = 2, N = 1 in {region.name}",

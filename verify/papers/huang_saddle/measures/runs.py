@@ -75,15 +75,17 @@ class Rounding:
     grad: float
 
 
-def rounding(region: Region) -> Rounding:
+def rounding(region: Region, residual: float = 0.0) -> Rounding:
     """From the condition of the lower level: y* errs by kappa roundings, v* by those of its system and those of y*.
+
+    ``residual``: the largest |g_y| at y* as it was computed, which is what terms that cancel in g_y leave.
 
     >>> region = Region(np.zeros(2), np.ones(2), 1, Constants(1.0, 1.0, 0.0, 0.0, 1.0), "the box")
     >>> rounding(region).y < 1e-13
     True
     """
     c = region.constants
-    y = 64 * FLOAT64_EPS * c.kappa * region.scale
+    y = 64 * FLOAT64_EPS * c.kappa * region.scale + 8 * residual / c.mu
     v = 64 * FLOAT64_EPS * c.kappa * c.M / c.mu + (c.kappa + c.rho * c.M / c.mu**2) * y
     return Rounding(y, v, (c.ell + c.rho * c.M / c.mu) * y + c.ell * v)
 

@@ -20,6 +20,7 @@ from bilevel_sym.typing import Figure
 __all__ = ["Claim", "claims", "draw", "report", "witnesses"]
 
 NEARLY = 0.5  # of a bound: nearly attained
+ATTAINED = 1 + 1e-6  # and no more, but for rounding
 USUAL = 0.9  # of the largest tightness: where the median has more, any problem is as good a witness
 DECIDED = ("HOLDS", "VIOLATED")
 SMALLEST_DRAWN = 1e-12  # tightness that is drawn; smaller ones stand there
@@ -44,10 +45,11 @@ class Claim:
         return self.tightness[0] if self.tightness else (math.nan, "")
 
     @property
-    def has_witness(self) -> bool:
-        """Whether its bound is nearly attained on some problem, and not as nearly on most."""
-        usual = self.tightness[len(self.tightness) // 2][0] if self.tightness else math.nan
-        return self.best[0] >= NEARLY and usual < USUAL * self.best[0]
+    def witness(self) -> tuple[float, str] | None:
+        """The problem that nearly attains the bound, and does not break it; None where most are as good, or none is."""
+        kept = [pair for pair in self.tightness if pair[0] <= ATTAINED]
+        usual = kept[len(kept) // 2][0] if kept else math.inf
+        return kept[0] if kept and kept[0][0] >= NEARLY and usual < USUAL * kept[0][0] else None
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
@@ -93,9 +95,10 @@ def witnesses(found: Sequence[Claim], sources: Sequence[Source]) -> str:
     ''
     """
     attained: dict[str, dict[str, float]] = defaultdict(dict)
-    for claim in sorted((claim for claim in found if claim.has_witness), key=lambda claim: claim.label):
-        tightness, problem = claim.best
-        attained[problem][claim.label] = float(f"{tightness:.4g}")
+    for claim in sorted(found, key=lambda claim: claim.label):
+        if claim.witness is not None:
+            tightness, problem = claim.witness
+            attained[problem][claim.label] = float(f"{tightness:.4g}")
     made = (source for source in sources if source.name in attained)
     return "\n".join(_witness(source, attained[source.name]) for source in made)
 
