@@ -12,7 +12,7 @@ import numpy as np
 
 from bilevel_sym import BilevelProblem, PointCertificate, evaluate
 from bilevel_sym.arithmetic.ties import first_largest, in_order
-from bilevel_sym.errors import BilevelError, CertificateFailure
+from bilevel_sym.errors import BilevelError, CertificateFailure, TooLarge
 from bilevel_sym.system.budget import Deadline
 from bilevel_sym.system.memory import FLOAT, largest, parts, require
 from bilevel_sym.system.progress import ProgressBar
@@ -70,8 +70,7 @@ class References:
 
     @cached_property
     def _truth(self) -> dict[Quantity, Floats]:
-        found = {name: [getattr(c, name) for c in self.certificates] for name in QUANTITIES}
-        return {name: np.array(balls, dtype=object).astype(np.float64) for name, balls in found.items()}
+        return {name: _rounded([getattr(c, name) for c in self.certificates]) for name in QUANTITIES}
 
     def errors(self, name: Quantity, values: Floats) -> Floats:
         """Upper bounds of the norms of values - truth; that the truth was rounded is included."""
@@ -154,6 +153,15 @@ class References:
             except BilevelError:  # beside the point something is not defined: then nothing is said of rounding
                 return np.zeros(points), np.zeros(points)
         return (grad * share).sum(axis=1), (hess * share).sum(axis=1)
+
+
+
+def _rounded(balls: Sequence[Any]) -> Floats:
+    """Certified values of all points in float64; NaN for Hessians of so many variables that they are left out."""
+    try:
+        return np.array([list(values) for values in balls], dtype=object).astype(np.float64)
+    except TooLarge:
+        return np.full(len(balls), np.nan)
 
 
 def require_references(d: int, n: int, points: int, memory: int) -> None:
