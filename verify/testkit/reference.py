@@ -155,7 +155,6 @@ class References:
         return (grad * share).sum(axis=1), (hess * share).sum(axis=1)
 
 
-
 def _rounded(balls: Sequence[Any]) -> Floats:
     """Certified values of all points in float64; NaN for Hessians of so many variables that they are left out."""
     try:
