@@ -8,13 +8,12 @@
     "pyodide.js": "sha384-hYKrcQ7FiKU7f1c92md9N2eh7BoBVX4CPkNDfQyyVclsjZevvDOBUkajGcYk1EF8",
     "pyodide-lock.json": "sha384-o8SQQvpVlZnOl04+3dFTJipKxul9GbViVusA379wlOrfHSgxbzt0yPiqCTxOiYES",
   };
-  const STORE = "https://files.pythonhosted.org/packages/";
-  const WHEELS = {
-    "43/e3/7d92a15f894aa0c9c4b49b8ee9ac9850d6e63b03c9c32c0367a13ae62209/mpmath-1.3.0-py3-none-any.whl":
+  const WHEELS = { // beside the page: `.github/site/wheels` puts them there
+    "mpmath-1.3.0-py3-none-any.whl":
       "sha384-3VZV+DUO5Pac/3Fbx/TD8ahw1D+n+X0efE+4+M5hvaLMYoq4PNScmmPfM5eiP7qV",
-    "a2/09/77d55d46fd61b4a135c444fc97158ef34a095e5681d0a6c10b75bf356191/sympy-1.14.0-py3-none-any.whl":
+    "sympy-1.14.0-py3-none-any.whl":
       "sha384-hNwN6PT5kTETzIODYrXP3Xm2N4PpbCelh1ae5LKQMjUBTfJlRfXPqKXgJX88DRtp",
-    "2f/6b/660e6982354b07080fc23459b0e30e02b84076dc7876c48de07e30e1da4b/python_flint-0.9.0-cp314-cp314-pyemscripten_2026_0_wasm32.whl":
+    "python_flint-0.9.0-cp314-cp314-pyemscripten_2026_0_wasm32.whl":
       "sha384-hmhxsannteVEZhHmhynF8SGSOkiFLOUN7CuLVyj7gGj/EGYcF9X7JlvZVHjtGROk",
   };
   const FIELDS = ["f", "g", "x", "y", "box_x", "box_y", "at", "digits"];
@@ -60,8 +59,8 @@
     tell("Fetching NumPy, SciPy and matplotlib …");
     await made.loadPackage(["numpy", "scipy", "matplotlib", "lazy-loader"]);
     tell("Fetching SymPy, mpmath, python-flint and bilevel-sym …");
-    for (const [path, hash] of Object.entries(WHEELS)) {
-      made.unpackArchive(await bytes(STORE + path, hash), "wheel");
+    for (const [name, hash] of Object.entries(WHEELS)) {
+      made.unpackArchive(await bytes(`wheels/${name}`, hash), "wheel");
     }
     made.unpackArchive(await bytes("bilevel_sym.whl"), "wheel");
     tell("Starting …");
