@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def samples() -> dict[str, str]:
 def test_latex_is_balanced() -> None:
     for name, latex in samples().items():
         assert balanced(latex), name
-        assert latex.startswith(r"\begin{aligned}"), name
+        assert re.match(r"(% .*\n)?\\begin{aligned}", latex), name  # a comment says why there is no closed form
 
 
 @pytest.mark.slow

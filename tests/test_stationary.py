@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from bilevel_sym import BilevelProblem, Box, StochasticProblem, zoo
 from bilevel_sym.arithmetic.balls import precision
 from bilevel_sym.certify import krawczyk
-from bilevel_sym.errors import InvalidArgument, InvalidProblem
+from bilevel_sym.errors import InvalidArgument, InvalidProblem, LowerLevelFailure
 from verify.points.balls import _Stationarity, eigenvalue_balls, exact_point, inertia, refine, simplest
 from verify.points.boxes import Boxes, excluded, newton_image
 from verify.points.point import StationaryPoint, bracket_of, kind_by_inertia, kind_of
@@ -243,9 +243,11 @@ def test_a_kink_without_a_stationary_point_is_proved_away() -> None:
 def test_a_lower_level_with_a_kink_in_y_is_left_undecided() -> None:
     problem = BilevelProblem("y + 3*x", "y**2/2 + abs(y) - x*y", "x", "y")
     assert not Boxes(problem).has_hull
-    result = search(problem, Box([-1], [1]), effort=0.01)
+    result = search(problem, Box([-3], [3]), effort=0.01)
     assert not result.complete
     assert not result.points
+    with pytest.raises(LowerLevelFailure, match="lies on a kink, y = 0"):  # for every x of this box
+        search(problem, Box([-1], [1]), effort=0.01)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from verify.papers.huang_saddle.trajectory.bounds import error_bounds
 from verify.papers.huang_saddle.trajectory.record import record_of
 from verify.papers.huang_saddle.trajectory.truth import truth_of
 from verify.plotting import plot_error, plot_looseness, plot_tightness
+from verify.theory import cite
 from verify.verdict import Bracket, CheckResult, inconclusive, judged, not_applicable
 
 pytest.importorskip("matplotlib")
@@ -229,7 +230,8 @@ def test_a_hundred_rows_can_be_read() -> None:
     from matplotlib import pyplot
 
     mpl.use("Agg")
-    rows = [replace(RESULTS[0], part=f"part {k}") for k in range(100)]
+    labels = [claim.label for claim in verify.claims()[:100]]
+    rows = [replace(RESULTS[0], label=label) for label in labels]
     ax: Any = report(*rows).plot()
     height = ax.get_figure().get_size_inches()[1]
     assert len(ax.get_yticks()) == 100
@@ -237,9 +239,11 @@ def test_a_hundred_rows_can_be_read() -> None:
     assert overlaps(ax) == 0
     small: Any = report(*rows).plot(Figure(figsize=(6, 4)).subplots())
     named = {int(at): label.get_text() for at, label in zip(small.get_yticks(), small.get_yticklabels(), strict=True)}
-    assert named == {k: f"Lemma 2.8 [lem:descent] part {k}" for k in named}
+    assert named == {k: cite(labels[k]) for k in named}
     assert 20 < len(named) < 60
     assert overlaps(small) == 0
+    parts: Any = report(*(replace(RESULTS[0], part=f"part {k}") for k in range(100))).plot()
+    assert len(parts.get_yticks()) == 1  # of too many parts their statements
     one: Any = report(RESULTS[0]).plot()
     assert one.get_figure().get_size_inches()[1] < 3
     pyplot.close("all")

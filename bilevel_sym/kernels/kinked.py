@@ -5,6 +5,7 @@ Where the lower level failed, the kink is looked for between the point that was 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -109,12 +110,18 @@ def _on_the_kink(kernels: Kernels, x: Floats) -> LowerLevelFailure | None:
     y = kernels.one_sided.y_star(x)
     assert kernels.kinks is not None
     met = kernels.kinks.met(LOWER, np.concatenate([x, y])[None], solved=True).values()
-    edge = next(iter(met), None)
+    edge = next((edge for edge in met if _has_y(kernels.problem, edge)), None)  # an edge in x alone is no kink in y
     if edge is None:
         return None
     kink = _named(kernels.problem.mean, edge.removesuffix(" = 0"))
     curvature = float(np.linalg.eigvalsh(kernels.one_sided.g_yy(x, y))[0]) if len(y) <= MOST_VARIABLES else np.nan
     return on_a_kink(kink, (), x.tolist(), y.tolist(), curvature)
+
+
+def _has_y(problem: BilevelProblem, edge: str) -> bool:
+    """Whether a variable of the lower level stands in an edge."""
+    names = {*map(str, problem.y_entries), *(name for name, _ in problem.entries_by_array("y"))}
+    return not names.isdisjoint(re.findall(r"\w+", edge))
 
 
 def _named(problem: BilevelProblem, edge: str) -> Kink:

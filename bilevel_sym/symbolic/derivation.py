@@ -321,7 +321,8 @@ class Derivation:
         return scalar_source(self, language)
 
     def _repr_latex_(self) -> str:
-        return f"$$\n{self.latex()}\n$$"
+        lines = self.latex().splitlines()  # without comments, which some notebooks run into the formula
+        return "\n".join(["$$", *(line for line in lines if not line.startswith("%")), "$$"])
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f"{self.name}, "
