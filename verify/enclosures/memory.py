@@ -8,7 +8,8 @@ formulas hold the ones along which an operation bends: with y all of x moves, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -34,7 +35,7 @@ __all__ = [
 TABLE = 2**19  # numbers in a table of intervals
 LIBRARY_BYTES, OPERATION = 3e8, 5000  # of the libraries and of the problem; and of one entry as a formula
 TABLES, VALUES = 20, 3000  # tables, and values of an entry, that are held at a time
-LARGEST = 20_000  # entries of a block, beyond which it is not tried
+LARGEST = 20_000  # entries of a block that may differ, beyond which it is not tried
 BUILDING = 50.0  # units of work that one operation of a program takes until it can be run
 NUMBERS = 300.0  # numbers that one unit of work goes through
 SESSIONS = 6  # tables that are kept for the next boxes
@@ -54,6 +55,17 @@ def entries_of(name: str, d: int, n: int) -> int:
     """
     sizes = {"x": d, "y": n, "z": d + n}
     return math.prod(sizes[axis] for axis in name.partition("_")[2])
+
+
+def distinct_of(name: str, d: int, n: int) -> int:
+    """How many of them may differ: the order of equal axes does not count.
+
+    >>> distinct_of("g_xxy", 3, 2), distinct_of("g_yyyy", 3, 13)
+    (12, 1820)
+    """
+    sizes = {"x": d, "y": n, "z": d + n}
+    runs = Counter(name.partition("_")[2])
+    return math.prod(math.comb(sizes[axis] + degree - 1, degree) for axis, degree in runs.items())
 
 
 def vanishes(model: Model, name: str) -> bool:
@@ -105,22 +117,30 @@ def require_size(names: Iterable[str], d: int, n: int, memory: int) -> None:
     >>> require_size(["g_y", "g_xxxy"], 60, 13, 2 * 10**9)
     Traceback (most recent call last):
         ...
-    bilevel_sym.errors.TooLarge: g_xxxy has 2,808,000 entries, and blocks of at most 20,000 are bounded
-    try: d = 11 with this n would fit; or the derivatives at points, problem.kernels
+    bilevel_sym.errors.TooLarge: g_xxxy has 491,660 entries that may differ, and blocks of at most 20,000 are bounded
+    try: d = 16 with this n would fit; or the derivatives at points, problem.kernels
     """
     if not (chosen := list(names)):
         return
-    name = max(chosen, key=lambda name: entries_of(name, d, n))
-    if (entries := entries_of(name, d, n)) > LARGEST:
-        in_x = largest(lambda d: all(entries_of(name, d, n) <= LARGEST for name in chosen), d)
-        in_y = largest(lambda n: all(entries_of(name, d, n) <= LARGEST for name in chosen), n)
+    name = max(chosen, key=lambda name: distinct_of(name, d, n))
+    if (distinct := distinct_of(name, d, n)) > LARGEST:
+        in_x, in_y = (
+            largest(lambda d: _fit(chosen, d, n, memory), d),
+            largest(lambda n: _fit(chosen, d, n, memory), n),
+        )
         fits = f"d = {in_x} with this n" if in_x else f"n = {in_y} with this d" if in_y else "fewer of both variables"
         raise TooLarge(
-            f"{name} has {entries:,} entries, and blocks of at most {LARGEST:,} are bounded",
+            f"{name} has {distinct:,} entries that may differ, and blocks of at most {LARGEST:,} are bounded",
             hint=f"{fits} would fit; or the derivatives at points, problem.kernels",
         )
+    name = max(chosen, key=lambda name: entries_of(name, d, n))
+    entries = entries_of(name, d, n)
     most = largest(lambda count: _bytes(count) <= memory, entries)
     require(_bytes(entries), memory, f"{name} with its {entries:,} entries", f"a block of {most:,}")
+
+
+def _fit(names: Sequence[str], d: int, n: int, memory: int) -> bool:
+    return all(distinct_of(name, d, n) <= LARGEST and _bytes(entries_of(name, d, n)) <= memory for name in names)
 
 
 def _bytes(entries: int) -> float:
