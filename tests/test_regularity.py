@@ -417,10 +417,10 @@ def test_arguments_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_blocks_too_large_to_bound_are_refused_at_once() -> None:
-    x, y = sp.symbols("x1:3"), sp.symbols("y1:14")
+    x, y = sp.symbols("x1:3"), sp.symbols("y1:26")
     g = sum(s**2 for s in y) + sp.sin(sum(y)) / 100
     box = {s.name: (0, 1) for s in (*x, *y)}
-    with pytest.raises(TooLarge, match=r"g_yyyy has 28,561 entries[^\n]*\ntry: n = 11 with this d would fit"):
+    with pytest.raises(TooLarge, match=r"g_yyyy has 20,475 entries[^\n]*\ntry: n = 15 with this d would fit"):
         constants(BilevelProblem(x[0] * y[0] + x[1], g, x, y, box=box))
 
 
