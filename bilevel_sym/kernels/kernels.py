@@ -350,6 +350,15 @@ class Kernels:
         """
         refuse_kinked(self, x)
 
+    def refuse_kinked_box(self, low: Floats, high: Floats) -> None:
+        """The same for the middle and two corners of a box in x.
+
+        >>> from bilevel_sym import BilevelProblem
+        >>> kernels = BilevelProblem("x*y", "(y - x)**2/2 + abs(y)", "x", "y").kernels
+        >>> kernels.refuse_kinked_box(np.array([-3.0]), np.array([3.0]))
+        """
+        self.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
+
     def _refuse_kinks(
         self, what: str, names: tuple[str, ...], xy: Floats, shape: Shape, *, solved: bool = False
     ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
-    "Region", "box_ends", "box_of_x", "exact_problem", "numbers", "on_grid", "one_by_one", "recorded", "refuse_kinked",
+    "Region", "box_ends", "box_of_x", "exact_problem", "numbers", "on_grid", "one_by_one", "recorded",
     "where_defined",
 ]  # fmt: skip
 
@@ -87,14 +87,6 @@ def box_of_x(problem: BilevelProblem, box: Region) -> tuple[tuple[str, ...], Flo
 def _size(symbol: Any, dimensions: Mapping[str, int | None]) -> int:
     """How many entries a variable has."""
     return math.prod(int(dimensions.get(str(side)) or side) for side in getattr(symbol, "shape", ()))
-
-
-def refuse_kinked(problem: BilevelProblem, low: Floats, high: Floats) -> None:
-    """LowerLevelFailure where the minimiser of g lies on a kink at the middle and at two corners of a box in x.
-
-    >>> refuse_kinked(BilevelProblem("x*y", "(y - x)**2/2", "x", "y"), np.array([-1.0]), np.array([1.0]))
-    """
-    problem.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
 
 
 def numbers(what: str, values: ArrayLike, hint: str) -> Floats:

@@ -17,7 +17,6 @@ from bilevel_sym.plotting.arguments import (
     on_grid,
     one_by_one,
     recorded,
-    refuse_kinked,
     where_defined,
 )
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, filled_contours, legend_below, next_colour
@@ -100,7 +99,7 @@ def plot_landscape(
     window = _window(exact, box)
     count = _count(resolution, exact.d)
     marks = [mark_of(point, exact.d) for point in points or ()]
-    refuse_kinked(exact, window.low, window.high)
+    exact.kernels.refuse_kinked_box(window.low, window.high)
     axes, heights = on_grid(exact.kernels.phi, window.low, window.high, count)
     ax = axes_or_new(ax)
     (_draw_curve if exact.d == 1 else _draw_surface)(ax, window, axes, heights)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilevel_sym.errors import InvalidArgument
 from bilevel_sym.kernels.leaving import outside
-from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers, refuse_kinked, where_defined
+from bilevel_sym.plotting.arguments import Region, box_ends, exact_problem, numbers, where_defined
 from bilevel_sym.plotting.style import COLOURS, axes_or_new, ink, legend_below
 from bilevel_sym.problem.problem import BilevelProblem
 from bilevel_sym.typing import Axes, Floats
@@ -96,7 +96,7 @@ def _line_over(problem: BilevelProblem, box: Region) -> Floats:
             f"this picture has one variable, but x has {problem.d}", hint="plot_landscape draws Phi over two"
         )
     low, high = box_ends(problem, box, [problem.x[0].name])
-    refuse_kinked(problem, low, high)
+    problem.kernels.refuse_kinked_box(low, high)
     return np.linspace(low, high, LINE_POINTS)
 
 

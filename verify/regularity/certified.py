@@ -266,7 +266,7 @@ def constants(
     watch, budget = Stopwatch(), Budget(scale_of(effort) * DEFAULT_WORK, deadline_of(seconds))
     region = ExactBox(_box_of(problem, box))
     low, high = (end[: problem.d] for end in region.inside)
-    problem.mean.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
+    problem.mean.kernels.refuse_kinked_box(low, high)
     search = _Search(rows, region, reading, budget, rtol, progress)
     with np.errstate(over="ignore"):  # squares beyond float64 only spoil a guess
         proofs = tuple(search.run())

@@ -154,7 +154,7 @@ def smoothness(
     PhiMemory.of(exact).require(room, budget.work, DEFAULT_WORK, third=True)
     boxes = PhiBoxes(exact, room)
     low, high = region.inside
-    exact.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
+    exact.kernels.refuse_kinked_box(low, high)
     _require_lower_level(exact, region)
     found: dict[str, Maximum] = {}
     for name, norm, share in EFFORT_SHARES:

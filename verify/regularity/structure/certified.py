@@ -226,7 +226,7 @@ def array_constants(
     watch = Stopwatch()
     if (ends := problem.mean.ends("x")) is not None:
         low, high = np.array(ends, dtype=np.float64).T
-        problem.mean.kernels.refuse_kinked(np.array([0.5 * low + 0.5 * high, low, high]))
+        problem.mean.kernels.refuse_kinked_box(low, high)
     try:
         structure = structure_of(problem)
         if chosen is not None and set(chosen.names or ()) <= structure.names["x"]:

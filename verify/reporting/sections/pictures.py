@@ -8,7 +8,6 @@ import numpy as np
 
 from bilevel_sym.errors import BilevelError, InvalidArgument
 from bilevel_sym.plotting import COLOURS, plot_landscape
-from bilevel_sym.plotting.arguments import refuse_kinked
 from bilevel_sym.system.plain_text import as_title
 from bilevel_sym.typing import Floats
 from verify.points.stationary import StationaryPoint
@@ -44,7 +43,7 @@ def landscape(subject: Subject) -> Markup:
     if problem.box is None:
         raise InvalidArgument("a landscape belongs to a box, and the problem has none", hint="[box] in its file")
     low, high = np.array(problem.ends("x"), dtype=np.float64).T
-    refuse_kinked(problem.mean, low, high)
+    problem.mean.kernels.refuse_kinked_box(low, high)
     return _whole(subject) if problem.d <= 2 and not problem.is_array else _slices(subject)
 
 

@@ -64,17 +64,20 @@ def _starts(study: Study) -> tuple[Floats, Floats, Floats]:
     return x, y + 0.05 * width * rng.uniform(-1, 1, y.shape), rng.standard_normal(y.shape)
 
 
+def _curvatures(study: Study) -> Floats:
+    """The sizes of the eigenvalues of g_yy at the starts, a row for each."""
+    x, y, _ = _starts(study)
+    return np.asarray(np.abs(np.linalg.eigvalsh(study.kernels.g_yy(x, y))))
+
+
 def _ell(study: Study) -> float:
     """The largest eigenvalue of g_yy at the starts: a step of half its inverse neither stops at once nor diverges."""
-    x, y, _ = _starts(study)
-    values = np.linalg.eigvalsh(study.kernels.g_yy(x, y))
-    return float(np.abs(values).max())
+    return float(_curvatures(study).max())
 
 
 def _condition(study: Study) -> float:
     """The largest condition of g_yy at the starts."""
-    x, y, _ = _starts(study)
-    values = np.abs(np.linalg.eigvalsh(study.kernels.g_yy(x, y)))
+    values = _curvatures(study)
     return float((values[:, -1] / np.maximum(values[:, 0], FLOAT64_EPS)).max())
 
 
